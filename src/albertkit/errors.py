@@ -1,0 +1,41 @@
+"""Every error albertkit raises on purpose.
+
+    AlbertKitError
+    ├── ConfigError       (ValueError)  sizes that do not fit, unknown arguments
+    ├── ModelNotFoundError (OSError)    a name or folder that leads to no model
+    ├── CheckpointError   (OSError)     weights missing, damaged or of another shape
+    ├── TokenizerError    (ValueError)  vocabulary files missing, damaged or foreign
+    ├── DataError         (ValueError)  corpora, shards and labels that cannot be used
+    └── TrainingError     (RuntimeError) a run that cannot start, resume or go on
+
+Each also derives from the built-in error that code written for `transformers` expects.
+A message says what was received, what was expected and what to do.
+"""
+
+
+class AlbertKitError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class ConfigError(AlbertKitError, ValueError):
+    """A configuration that describes no possible model."""
+
+
+class ModelNotFoundError(AlbertKitError, OSError):
+    """A model name or folder that could not be resolved to files."""
+
+
+class CheckpointError(AlbertKitError, OSError):
+    """Weights that are missing, damaged, or do not fit the model."""
+
+
+class TokenizerError(AlbertKitError, ValueError):
+    """A vocabulary file that is missing, empty, truncated or not what its name says."""
+
+
+class DataError(AlbertKitError, ValueError):
+    """Text, shards or labels that cannot be used."""
+
+
+class TrainingError(AlbertKitError, RuntimeError):
+    """A training run that cannot start, resume or continue."""

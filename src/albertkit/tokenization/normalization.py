@@ -1,0 +1,33 @@
+"""The original's text normalisation, applied before SentencePiece.
+
+The rule (documented AlbertTokenizer, google-research/albert `preprocess_text`):
+
+1. strip the text and collapse every run of whitespace to one space (`remove_space`);
+2. two backticks or two apostrophes become one double quote;
+3. unless `keep_accents`: NFKD decomposition, then every combining mark is dropped;
+4. `do_lower_case`: lower case.
+
+All of step 3 is the identity on ASCII, which the fast path uses.
+"""
+
+import unicodedata
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Normalization:
+    """What happens to a text before it is cut into pieces; saved in `tokenizer_config.json`."""
+
+    do_lower_case: bool = True
+    remove_space: bool = True
+    keep_accents: bool = False
+
+    def __call__(self, text: str) -> str:
+        """Return the normalised text."""
+        if self.remove_space:
+            text = " ".join(text.split())
+        text = text.replace("``", '"').replace("''", '"')
+        if not self.keep_accents and not text.isascii():
+            text = unicodedata.normalize("NFKD", text)
+            text = "".join([char for char in text if not unicodedata.combining(char)])
+        return text.lower() if self.do_lower_case else text
