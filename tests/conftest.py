@@ -1,9 +1,12 @@
 """Fixtures shared by the suite."""
 
 import os
+import random
 from pathlib import Path
 
 import pytest
+
+from albertkit.tokenization.vocabulary import train_vocabulary
 
 # The suite is offline: a test that wants a hub starts one on localhost.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -17,3 +20,33 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the reference data in {SHARED} (set ALBERTKIT_SHARED to its folder)")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def tiny_texts() -> list[str]:
+    """Two hundred small documents of several sentences each, every one different, without any file."""
+    rng = random.Random(0)
+    subjects = ["The captain", "My sister", "An old fox", "The doctor", "A traveller", "Queen Anne", "The child"]
+    verbs = ["opened", "followed", "remembered", "painted", "lost", "carried", "sold", "found"]
+    things = ["a silver key", "the river", "an empty house", "12,000 letters", "the café", "a well-kept secret"]
+    places = ["in the morning", "before dinner", "near the harbour", "without a word", "in 1847,", "(again)"]
+
+    syllables = [first + vowel for first in "bcdfghlmnprstvw" for vowel in "aeiou"]
+    names = ["".join(rng.choices(syllables, k=rng.randint(1, 4))).capitalize() for _ in range(1_000)]
+
+    def sentence() -> str:
+        parts = (
+            *(rng.choice(subjects), rng.choice(names), rng.choice(verbs)),
+            *(rng.choice(things), rng.choice(names), rng.choice(places)),
+        )
+        return " ".join(parts).rstrip(",") + rng.choice([".", ".", "!", "?"])
+
+    return ["\n".join(sentence() for _ in range(rng.randint(6, 14))) for _ in range(200)]
+
+
+@pytest.fixture(scope="session")
+def tiny_vocabulary(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str]) -> Path:
+    """A spiece.model of 500 pieces, trained by our own recipe."""
+    folder = tmp_path_factory.mktemp("vocabulary")
+    train_vocabulary(tiny_texts, folder, vocab_size=500, num_threads=1)
+    return folder / "spiece.model"

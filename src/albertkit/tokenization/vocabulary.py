@@ -1,0 +1,184 @@
+"""Training a SentencePiece vocabulary by the original's recipe.
+
+Unigram model; ids 0-4 are `<pad> <unk> [CLS] [SEP] [MASK]`, then the user-defined symbols
+`( ) " - . – £ €`; character coverage 0.99995 (google-research/albert, issue 149 gives the command).
+SentencePiece holds its whole sample in memory several times over, so the sample is drawn here, with a
+bound on its characters: any corpus is read once, as a stream, in bounded memory.
+"""
+
+import io
+import random
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import sentencepiece
+
+from albertkit.errors import DataError
+from albertkit.files import atomic_path
+from albertkit.tokenization.normalization import Normalization
+from albertkit.tokenization.pieces import PieceEncoder
+
+CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
+USER_DEFINED_SYMBOLS = ("(", ")", '"', "-", ".", "\N{EN DASH}", "\N{POUND SIGN}", "\N{EURO SIGN}")
+
+SAMPLE_CHARACTERS = 40_000_000  # about 1.5 GB in SentencePiece's unigram trainer
+HELD_OUT_EVERY = 50  # one line in so many is kept from training, for the report
+HELD_OUT_LINES = 5_000
+LINE_CHARACTERS = 1_000  # SentencePiece skips lines over 4,192 bytes; no character takes over 4
+
+
+@dataclass(frozen=True)
+class VocabularyReport:
+    """What a vocabulary is worth on text it was not trained on."""
+
+    size: int
+    sampled_lines: int
+    sampled_characters: int
+    total_lines: int
+    held_out_lines: int
+    pieces_per_word: float
+    unknown_characters: float
+    """Share of the non-space characters of the held-out lines that only `<unk>` covers, 0 to 1."""
+
+    def to_dict(self) -> dict[str, int | float]:
+        """Return the figures as plain values."""
+        return asdict(self)
+
+
+def train_vocabulary(
+    texts: Iterable[str],
+    output: Path,
+    *,
+    vocab_size: int,
+    normalization: Normalization | None = None,
+    character_coverage: float = 0.99995,
+    sample_characters: int = SAMPLE_CHARACTERS,
+    num_threads: int = 2,
+    seed: int = 0,
+) -> VocabularyReport:
+    """Train a vocabulary and write it to `output`/spiece.model.
+
+    Args:
+        texts: documents, paragraphs or lines; read once.
+        output: folder of the vocabulary, made if need be.
+        vocab_size: number of pieces, special tokens included.
+        normalization: what the tokenizer will do to a text first; the vocabulary is trained on that.
+        character_coverage: share of the characters of the sample that must be pieces of their own.
+        sample_characters: bound on the sample, in characters.
+        num_threads: threads of SentencePiece.
+        seed: of the sample. The same texts, settings and seed give the same file.
+
+    Raises:
+        DataError: no text at all, or too little for so many pieces.
+    """
+    normalization = normalization or Normalization()
+    sample = _Sample(sample_characters, seed)
+    held_out = _Sample(HELD_OUT_LINES * LINE_CHARACTERS, seed + 1, max_lines=HELD_OUT_LINES)
+    for number, line in enumerate(_lines(texts, normalization)):
+        (held_out if number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else sample).offer(line)
+    if not sample.lines:
+        raise DataError("no text to train a vocabulary on: every input was empty")
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sample.lines),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=vocab_size,
+            character_coverage=character_coverage,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            pad_piece="<pad>",
+            unk_piece="<unk>",
+            control_symbols=list(CONTROL_SYMBOLS),
+            user_defined_symbols=list(USER_DEFINED_SYMBOLS),
+            shuffle_input_sentence=False,
+            num_threads=num_threads,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        raise DataError(
+            f"SentencePiece could not train {vocab_size} pieces on {len(sample.lines)} lines "
+            f"({sample.characters} characters): {_first_sentence(str(error))}"
+        ) from error
+
+    output.mkdir(parents=True, exist_ok=True)
+    model_file = output / "spiece.model"
+    with atomic_path(model_file) as temporary:
+        temporary.write_bytes(model.getvalue())
+    return _report(PieceEncoder(model_file, normalization), sample, held_out)
+
+
+def _lines(texts: Iterable[str], normalization: Normalization) -> Iterator[str]:
+    """Yield the normalised non-empty lines of `texts`, long ones cut at a space where there is one."""
+    for text in texts:
+        for line in text.splitlines():
+            line = normalization(line)
+            while len(line) > LINE_CHARACTERS:
+                cut = line.rfind(" ", 1, LINE_CHARACTERS)
+                cut = cut if cut > 0 else LINE_CHARACTERS
+                yield line[:cut]
+                line = line[cut:].lstrip()
+            if line:
+                yield line
+
+
+class _Sample:
+    """A uniform sample of a stream of lines, bounded in characters (reservoir sampling).
+
+    The reservoir grows while it fits; once it is full its number of lines is fixed and each new line
+    replaces a random one with the probability that keeps every line equally likely.
+    """
+
+    def __init__(self, max_characters: int, seed: int, *, max_lines: int | None = None) -> None:
+        self.lines: list[str] = []
+        self.characters = 0
+        self.seen = 0
+        self._max_characters = max_characters
+        self._max_lines = max_lines
+        self._random = random.Random(seed)
+        self._full = False
+
+    def offer(self, line: str) -> None:
+        self.seen += 1
+        if not self._full:
+            self.lines.append(line)
+            self.characters += len(line)
+            self._full = self.characters >= self._max_characters or len(self.lines) == self._max_lines
+            return
+        place = self._random.randrange(self.seen)
+        if place < len(self.lines):
+            self.characters += len(line) - len(self.lines[place])
+            self.lines[place] = line
+
+
+def _report(encoder: PieceEncoder, sample: _Sample, held_out: _Sample) -> VocabularyReport:
+    lines = held_out.lines or sample.lines  # a corpus of under 50 lines has none to hold out
+    words = pieces = characters = unknown = 0
+    unk_id = encoder.processor.unk_id()
+    for line in lines:
+        line_pieces = encoder.pieces(line)
+        ids = encoder.processor.piece_to_id(line_pieces)
+        words += len(line.split())
+        pieces += len(ids)
+        characters += sum(not char.isspace() for char in line)
+        unknown += sum(len(piece) for piece, id in zip(line_pieces, ids, strict=True) if id == unk_id)
+    return VocabularyReport(
+        size=encoder.size,
+        sampled_lines=len(sample.lines),
+        sampled_characters=sample.characters,
+        total_lines=sample.seen + held_out.seen,
+        held_out_lines=len(held_out.lines),
+        pieces_per_word=pieces / max(words, 1),
+        unknown_characters=unknown / max(characters, 1),
+    )
+
+
+def _first_sentence(message: str) -> str:
+    """SentencePiece's messages carry a source location and a failed condition in front of the words."""
+    return re.sub(r"^.*?\[.*?\]\s*", "", message, flags=re.DOTALL).strip() or message
