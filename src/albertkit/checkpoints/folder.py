@@ -1,0 +1,194 @@
+"""The Hugging Face folder: config.json and the weights, read and written as (config dict, named tensors).
+
+Weights are read from safetensors (one file or shards) or from `pytorch_model.bin` through torch's
+weights-only unpickler: no code in a file is ever run. They are mapped into memory, not copied.
+"""
+
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from albertkit.checkpoints.names import TIED
+from albertkit.errors import CheckpointError
+from albertkit.files import atomic_path, contents, model_folders
+from albertkit.hub import resolve
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+
+
+def locate(
+    name_or_folder: str | Path,
+    *,
+    revision: str | None = None,
+    cache_dir: str | Path | None = None,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
+) -> Path:
+    """The local folder with config and weights of a model; arguments and errors of `hub.resolve`.
+
+    Hub repositories often hold the same weights in several formats: safetensors are asked for first, and the
+    older file only where there are none.
+    """
+
+    def fetch(*weights: str) -> Path:
+        return resolve(
+            name_or_folder,
+            patterns=(CONFIG_FILE, *weights),
+            revision=revision,
+            cache_dir=cache_dir,
+            token=token,
+            local_files_only=local_files_only,
+        )
+
+    folder = fetch("model*.safetensors", "model.safetensors.index.json")
+    return folder if _weights_in(folder) else fetch("pytorch_model*.bin", "pytorch_model.bin.index.json")
+
+
+def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Read a model folder: the object in config.json, and every tensor by the name it has in the file.
+
+    Of several weight files the first of `_READERS` is read, whatever else is there. The tensors are mapped
+    copy-on-write: changing one changes no file, and replacing the file by a rename changes no tensor.
+
+    Raises:
+        CheckpointError: a file is missing, empty, truncated or not what its name says.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise CheckpointError(f"There is no folder {folder}. Expected one with {CONFIG_FILE} and weights.")
+    if not (folder / CONFIG_FILE).is_file():
+        models = model_folders(folder)
+        raise CheckpointError(
+            f"{folder} has no {CONFIG_FILE}: it {contents(folder)}."
+            + (f" It has models in sub-folders; give one of them: {', '.join(models)}." if models else "")
+        )
+    weights = _weights_in(folder)
+    if weights is None:
+        raise CheckpointError(
+            f"{folder} has no weights: expected {' or '.join(_READERS)}; it {contents(folder)}."
+        )
+    return _read_json(folder / CONFIG_FILE), _READERS[weights](folder / weights)
+
+
+def write_folder(folder: str | Path, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write config.json and model.safetensors into `folder`, which is made where it is missing.
+
+    Two names of one tensor (`names.TIED`) are stored once, as in the files of `transformers`; a tensor that
+    merely has equal values is kept. Both files are complete on the disk before either takes its name, so a
+    crash leaves the old model.
+
+    Raises:
+        CheckpointError: the folder cannot be written.
+    """
+    folder = Path(folder)
+    stored = _stored_once(tensors)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (
+            atomic_path(folder / CONFIG_FILE) as new_config,
+            atomic_path(folder / WEIGHTS_FILE) as new_weights,
+        ):
+            save_file(stored, new_weights, metadata={"format": "pt"})
+            new_config.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"Could not save the model in {folder}: {error}. An older model there is unharmed."
+        ) from error
+
+
+def _stored_once(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors as the file can express them: contiguous, none sharing memory with another."""
+    stored: dict[str, torch.Tensor] = {}
+    storages: set[int] = set()
+    for name, tensor in tensors.items():
+        if name in TIED and TIED[name] in tensors and _is_same_view(tensor, tensors[TIED[name]]):
+            continue
+        plain = tensor.detach().contiguous()
+        if plain.untyped_storage().data_ptr() in storages:
+            plain = plain.clone()
+        storages.add(plain.untyped_storage().data_ptr())
+        stored[name] = plain
+    return stored
+
+
+def _is_same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return (one.data_ptr(), one.shape, one.stride()) == (other.data_ptr(), other.shape, other.stride())
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: expected a JSON object ({error}).") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(
+            f"{path} is not a model's: expected a JSON object, found a {type(value).__name__}."
+        )
+    return value
+
+
+def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete: expected safetensors "
+            f"({error}). Download or save it again."
+        ) from error
+
+
+def _read_pickle(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        # Files from before torch 1.6 (as the first released models are) are not zip and cannot be mapped.
+        value = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
+        raise CheckpointError(
+            f"{path} ({path.stat().st_size:,} bytes) is damaged, incomplete, or holds more than tensors: "
+            f"expected a dictionary of tensors saved by torch ({str(error).splitlines()[0]})."
+        ) from error
+    if not isinstance(value, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in value.items()
+    ):
+        raise CheckpointError(f"{path} is not a state dict: expected a dictionary of tensors by name.")
+    return dict(value)
+
+
+def _read_shards(path: Path) -> dict[str, torch.Tensor]:
+    """Read the shards an index file lists; each must hold the names the index promises."""
+    weight_map = _read_json(path).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
+        raise CheckpointError(f"{path} is no index of shards: expected a 'weight_map' from names to files.")
+    read = _read_safetensors if "safetensors" in path.name else _read_pickle
+    tensors: dict[str, torch.Tensor] = {}
+    for file in sorted(set(weight_map.values())):
+        # An index from the internet must not lead out of its folder.
+        if Path(file).name != file or not (path.parent / file).is_file():
+            raise CheckpointError(f"{path} names the shard {file!r}, which is not in {path.parent}.")
+        tensors |= read(path.parent / file)
+    absent = sorted(set(weight_map) - set(tensors))
+    if absent:
+        raise CheckpointError(
+            f"{path} promises tensors that are in none of its shards: {', '.join(absent[:5])}."
+        )
+    return tensors
+
+
+_READERS: dict[str, Callable[[Path], dict[str, torch.Tensor]]] = {
+    WEIGHTS_FILE: _read_safetensors,
+    f"{WEIGHTS_FILE}.index.json": _read_shards,
+    "pytorch_model.bin": _read_pickle,
+    "pytorch_model.bin.index.json": _read_shards,
+}
+"""Weight files in the order of preference, each with its reader."""
+
+
+def _weights_in(folder: Path) -> str | None:
+    return next((name for name in _READERS if (folder / name).is_file()), None)
