@@ -1,0 +1,513 @@
+"""AlbertConfig: every number that shapes an ALBERT model, checked, and its JSON form.
+
+The names, defaults and file are those of the documented `AlbertConfig`; the published shapes
+(`AlbertConfig.preset`) are those of Lan et al. 2019 (arXiv:1909.11942), table 1, with the dropout
+rates of the two released versions. Nothing here needs torch.
+"""
+
+import copy
+import difflib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from albertkit.errors import ConfigError, ModelNotFoundError
+from albertkit.hub import resolve
+
+CONFIG_FILE = "config.json"
+GOOGLE_CONFIG_FILE = "albert_config.json"
+
+# The names of `hidden_act`; modeling/activations.py holds the functions.
+ACTIVATION_NAMES = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
+ATTENTION_NAMES = ("sdpa", "eager")
+PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+
+# name: hidden_size, num_attention_heads, num_hidden_layers, intermediate_size, dropout of version 1
+PRESETS: dict[str, tuple[int, int, int, int, float]] = {
+    "base": (768, 12, 12, 3072, 0.1),
+    "large": (1024, 16, 24, 4096, 0.1),
+    "xlarge": (2048, 16, 24, 8192, 0.1),
+    "xxlarge": (4096, 64, 12, 16384, 0.0),
+}
+
+pretrained_config_archive_map: dict[str, str] = {
+    f"albert-{size}-{version}": f"albert/albert-{size}-{version}"
+    for version in ("v1", "v2")
+    for size in PRESETS
+}
+"""Published checkpoint -> its name on the Hugging Face hub."""
+
+
+class AlbertConfig:
+    """The shape of an ALBERT model, and what its forward pass returns by default.
+
+    The defaults are the documented ones: the xxlarge shape. Prefer `AlbertConfig.preset("base")`
+    and its kin, or `from_pretrained`.
+
+    Sizes:
+        vocab_size: pieces in the vocabulary, V.
+        embedding_size: width of the vocabulary embeddings, E.
+        hidden_size: width of the encoder, H; a multiple of `num_attention_heads`.
+        num_hidden_layers: times a layer group is applied; a multiple of `num_hidden_groups`.
+        num_hidden_groups: groups of layers that share their parameters. Layer i uses group
+            `i // (num_hidden_layers / num_hidden_groups)`.
+        inner_group_num: different layers inside a group, applied one after the other. So
+            `num_hidden_layers * inner_group_num` layers are executed (`depth`), of which
+            `num_hidden_groups * inner_group_num` have parameters of their own.
+        num_attention_heads: heads of each layer, N.
+        intermediate_size: width of the feed-forward layer.
+        max_position_embeddings: longest sequence, in tokens.
+        type_vocab_size: kinds of segment.
+
+    Behaviour:
+        hidden_act: "gelu" (erf), "gelu_new" or "gelu_pytorch_tanh" (tanh approximation, that of the
+            published models), "relu", "silu"/"swish", or a function from tensor to tensor
+            (which cannot be written to JSON).
+        hidden_dropout_prob: dropout of embeddings, attention output and feed-forward output, in [0, 1).
+        attention_probs_dropout_prob: dropout of the attention probabilities, in [0, 1).
+        classifier_dropout_prob: dropout before a task head, in [0, 1).
+        initializer_range: standard deviation of the truncated normal that fills every matrix.
+        layer_norm_eps: added to the variance in each LayerNorm.
+        pad_token_id, bos_token_id, eos_token_id: ids of `<pad>`, `[CLS]`, `[SEP]`.
+        tie_word_embeddings: the masked-word head uses the word embeddings as its output matrix.
+        attn_implementation: "sdpa" (fused, default) or "eager" (readable; chosen for a call that asks
+            for attentions or gives a head mask). How to compute, not what: never written to JSON.
+        pruned_heads: {distinct layer: [heads removed]}, filled in by `prune_heads`.
+
+    Outputs and tasks:
+        output_attentions, output_hidden_states, return_dict: what forward returns unless told otherwise.
+        num_labels, id2label, label2id: classes of the task heads; ids are int here and str in JSON.
+        problem_type: "regression", "single_label_classification" or "multi_label_classification".
+        dtype (alias torch_dtype): type in which the weights were saved, such as "float32".
+        architectures: class names the checkpoint was saved from.
+
+    Raises:
+        ConfigError: sizes that do not fit each other, values out of range, or an unknown keyword
+            (the message names the nearest known one).
+    """
+
+    model_type: ClassVar[str] = "albert"
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int = 30000,
+        embedding_size: int = 128,
+        hidden_size: int = 4096,
+        num_hidden_layers: int = 12,
+        num_hidden_groups: int = 1,
+        num_attention_heads: int = 64,
+        intermediate_size: int = 16384,
+        inner_group_num: int = 1,
+        hidden_act: str | Callable[[Any], Any] = "gelu_new",
+        hidden_dropout_prob: float = 0,
+        attention_probs_dropout_prob: float = 0,
+        max_position_embeddings: int = 512,
+        type_vocab_size: int = 2,
+        initializer_range: float = 0.02,
+        layer_norm_eps: float = 1e-12,
+        classifier_dropout_prob: float = 0.1,
+        pad_token_id: int = 0,
+        bos_token_id: int = 2,
+        eos_token_id: int = 3,
+        tie_word_embeddings: bool = True,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        return_dict: bool | None = None,
+        use_return_dict: bool | None = None,
+        num_labels: int | None = None,
+        id2label: Mapping[int, str] | Mapping[str, str] | None = None,
+        label2id: Mapping[str, int] | None = None,
+        problem_type: str | None = None,
+        dtype: Any = None,
+        torch_dtype: Any = None,
+        architectures: list[str] | None = None,
+        attn_implementation: Literal["sdpa", "eager"] = "sdpa",
+        pruned_heads: Mapping[int, list[int]] | Mapping[str, list[int]] | None = None,
+        **unknown: Any,
+    ) -> None:
+        if unknown:
+            raise ConfigError(_unknown_message(unknown))
+        self.vocab_size = vocab_size
+        self.embedding_size = embedding_size
+        self.hidden_size = hidden_size
+        self.num_hidden_layers = num_hidden_layers
+        self.num_hidden_groups = num_hidden_groups
+        self.num_attention_heads = num_attention_heads
+        self.intermediate_size = intermediate_size
+        self.inner_group_num = inner_group_num
+        self.hidden_act = hidden_act
+        self.hidden_dropout_prob = hidden_dropout_prob
+        self.attention_probs_dropout_prob = attention_probs_dropout_prob
+        self.max_position_embeddings = max_position_embeddings
+        self.type_vocab_size = type_vocab_size
+        self.initializer_range = initializer_range
+        self.layer_norm_eps = layer_norm_eps
+        self.classifier_dropout_prob = classifier_dropout_prob
+        self.pad_token_id = pad_token_id
+        self.bos_token_id = bos_token_id
+        self.eos_token_id = eos_token_id
+        self.tie_word_embeddings = tie_word_embeddings
+        self.output_attentions = output_attentions
+        self.output_hidden_states = output_hidden_states
+        self.return_dict: bool = (
+            _one_of(return_dict=return_dict, use_return_dict=use_return_dict) is not False
+        )
+        self.problem_type = problem_type
+        self.dtype = _dtype_name(_one_of(dtype=dtype, torch_dtype=torch_dtype))
+        self.architectures = architectures
+        self.attn_implementation = attn_implementation
+        self.pruned_heads = {int(layer): sorted(heads) for layer, heads in (pruned_heads or {}).items()}
+        self.extra: dict[str, Any] = {}
+        """Keys of a foreign JSON file that mean nothing here; written back unchanged."""
+        self._set_labels(num_labels, id2label, label2id)
+        self.validate()
+
+    # --- published shapes -----------------------------------------------------------------------
+
+    @classmethod
+    def preset(
+        cls,
+        size: Literal["base", "large", "xlarge", "xxlarge"],
+        *,
+        version: Literal["v1", "v2"] = "v2",
+        **overrides: Any,
+    ) -> Self:
+        """One of the four published shapes, with the dropout rates of that version.
+
+        Raises:
+            ConfigError: an unknown size or version.
+        """
+        if size not in PRESETS:
+            raise ConfigError(f"no preset {size!r}; choose one of {', '.join(PRESETS)}")
+        if version not in ("v1", "v2"):
+            raise ConfigError(f"no preset version {version!r}; choose 'v1' or 'v2'")
+        hidden_size, heads, layers, intermediate_size, dropout_v1 = PRESETS[size]
+        dropout = dropout_v1 if version == "v1" else 0.0
+        values = {
+            "hidden_size": hidden_size,
+            "num_attention_heads": heads,
+            "num_hidden_layers": layers,
+            "intermediate_size": intermediate_size,
+            "hidden_dropout_prob": dropout,
+            "attention_probs_dropout_prob": dropout,
+        }
+        return cls(**{**values, **overrides})
+
+    # --- derived values -------------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        """Layers executed in one forward pass: `num_hidden_layers * inner_group_num`."""
+        return self.num_hidden_layers * self.inner_group_num
+
+    @property
+    def num_labels(self) -> int:
+        """Number of classes; setting it renames them LABEL_0, LABEL_1, ..."""
+        return len(self.id2label)
+
+    @num_labels.setter
+    def num_labels(self, value: int) -> None:
+        if value != self.num_labels:
+            self._set_labels(value, None, None)
+
+    @property
+    def use_return_dict(self) -> bool:
+        """The older name of `return_dict`."""
+        return self.return_dict
+
+    @property
+    def torch_dtype(self) -> str | None:
+        """The older name of `dtype`."""
+        return self.dtype
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for names that are not attributes: keys of a foreign file stay readable.
+        extra = self.__dict__.get("extra", {})
+        if name in extra:
+            return extra[name]
+        raise AttributeError(f"AlbertConfig has no attribute {name!r}")
+
+    def _set_labels(
+        self,
+        num_labels: int | None,
+        id2label: Mapping[int, str] | Mapping[str, str] | None,
+        label2id: Mapping[str, int] | None,
+    ) -> None:
+        if id2label is None and label2id is not None:
+            id2label = {index: label for label, index in label2id.items()}
+        if id2label is None:
+            count = 2 if num_labels is None else num_labels
+            id2label = {index: f"LABEL_{index}" for index in range(count)}
+        self.id2label: dict[int, str] = {int(index): label for index, label in id2label.items()}
+        self.label2id: dict[str, int] = (
+            {label: index for index, label in self.id2label.items()} if label2id is None else dict(label2id)
+        )
+        if num_labels is not None and num_labels != len(self.id2label):
+            raise ConfigError(
+                f"num_labels is {num_labels} but id2label names {len(self.id2label)} labels; "
+                "give one of the two, or make them agree"
+            )
+
+    # --- checks ---------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Raise ConfigError unless these values describe a possible model."""
+        for name in _SIZES:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}")
+        for dividend, divisor in (
+            ("hidden_size", "num_attention_heads"),
+            ("num_hidden_layers", "num_hidden_groups"),
+        ):
+            if getattr(self, dividend) % getattr(self, divisor):
+                raise ConfigError(
+                    f"{dividend} ({getattr(self, dividend)}) must be a multiple of "
+                    f"{divisor} ({getattr(self, divisor)})"
+                )
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value < 1:
+                raise ConfigError(f"{name} must be a number in [0, 1), got {value!r}")
+        for name in ("initializer_range", "layer_norm_eps"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or value <= 0:
+                raise ConfigError(f"{name} must be a positive number, got {value!r}")
+        if not 0 <= self.pad_token_id < self.vocab_size:
+            raise ConfigError(
+                f"pad_token_id ({self.pad_token_id}) must lie below vocab_size ({self.vocab_size})"
+            )
+        if not callable(self.hidden_act) and self.hidden_act not in ACTIVATION_NAMES:
+            raise ConfigError(_choice_message("hidden_act", self.hidden_act, ACTIVATION_NAMES))
+        if self.attn_implementation not in ATTENTION_NAMES:
+            raise ConfigError(
+                _choice_message("attn_implementation", self.attn_implementation, ATTENTION_NAMES)
+            )
+        if self.problem_type is not None and self.problem_type not in PROBLEM_TYPES:
+            raise ConfigError(_choice_message("problem_type", self.problem_type, PROBLEM_TYPES))
+
+    # --- JSON -----------------------------------------------------------------------------------
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
+        """A config from the content of a `config.json`; keys unknown here are kept and written back.
+
+        Raises:
+            ConfigError: the file is of another model type, or describes no possible model; an
+                unknown name among the overrides.
+        """
+        model_type = values.get("model_type", cls.model_type)
+        if model_type != cls.model_type:
+            raise ConfigError(
+                f"this config has model_type {model_type!r}; albertkit runs ALBERT only (model_type 'albert')"
+            )
+        if values.get("position_embedding_type", "absolute") != "absolute":
+            raise ConfigError(
+                f"position_embedding_type {values['position_embedding_type']!r} is not supported; "
+                "ALBERT's positions are 'absolute'"
+            )
+        known = {key: value for key, value in values.items() if key in _PARAMETERS and value is not None}
+        if "id2label" in known:
+            known.pop("num_labels", None)  # older files carry both, and the names are what counts
+        if "num_labels" in overrides and "id2label" not in overrides:
+            labels = known.get("id2label", {})
+            if len(labels) != overrides["num_labels"]:  # new classes: the old names no longer apply
+                known.pop("id2label", None)
+                known.pop("label2id", None)
+        if "id2label" in overrides:
+            known.pop("label2id", None)
+            known.pop("num_labels", None)
+        for new, old in (("dtype", "torch_dtype"), ("return_dict", "use_return_dict")):
+            if new in overrides or old in overrides:
+                known.pop(new, None)
+                known.pop(old, None)
+        config = cls(**{**known, **overrides})
+        config.extra = {
+            key: copy.deepcopy(value)
+            for key, value in values.items()
+            if key not in _PARAMETERS and key != "model_type"
+        }
+        return config
+
+    @classmethod
+    def from_google_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
+        """A config from the content of a Google `albert_config.json`, where "gelu" is the tanh form."""
+        values = dict(values)
+        if values.get("hidden_act", "gelu") == "gelu":
+            values["hidden_act"] = "gelu_new"
+        return cls.from_dict(values, **overrides)
+
+    @classmethod
+    def from_json_file(cls, path: str | Path, **overrides: Any) -> Self:
+        """A config from a JSON file; one named `albert_config.json` is read as Google's.
+
+        Raises:
+            ModelNotFoundError: no such file.
+            ConfigError: the file is not a JSON object, or describes no possible model.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise ModelNotFoundError(f"no config file {path}")
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ConfigError(f"{path} is not valid JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise ConfigError(f"{path} holds a JSON {type(values).__name__}, expected an object")
+        read = cls.from_google_dict if path.name == GOOGLE_CONFIG_FILE else cls.from_dict
+        return read(values, **overrides)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_folder: str | Path,
+        *,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        token: str | bool | None = None,
+        local_files_only: bool = False,
+        **overrides: Any,
+    ) -> Self:
+        """The config of a local folder, a config file, or a model on the hub; overrides win.
+
+        Raises:
+            ModelNotFoundError: no such folder, file or hub model, or no config in it.
+            ConfigError: the config is of another model type or describes no possible model.
+        """
+        if Path(name_or_folder).is_file():
+            return cls.from_json_file(name_or_folder, **overrides)
+        folder = resolve(
+            name_or_folder,
+            patterns=(CONFIG_FILE, GOOGLE_CONFIG_FILE),
+            revision=revision,
+            cache_dir=cache_dir,
+            token=token,
+            local_files_only=local_files_only,
+        )
+        for name in (CONFIG_FILE, GOOGLE_CONFIG_FILE):
+            if (folder / name).is_file():
+                return cls.from_json_file(folder / name, **overrides)
+        raise ModelNotFoundError(f"{folder} holds neither {CONFIG_FILE} nor {GOOGLE_CONFIG_FILE}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of `config.json`: all sizes, and other values where they differ from the default.
+
+        Raises:
+            ConfigError: `hidden_act` is a function, which JSON cannot hold.
+        """
+        if callable(self.hidden_act):
+            name = getattr(self.hidden_act, "__name__", repr(self.hidden_act))
+            raise ConfigError(
+                f"hidden_act is the function {name}, which cannot be written to JSON; "
+                f"use one of the names {', '.join(ACTIVATION_NAMES)}"
+            )
+        values: dict[str, Any] = {**copy.deepcopy(self.extra), "model_type": self.model_type}
+        for name in _WRITTEN_ALWAYS:
+            values[name] = getattr(self, name)
+        for name in _WRITTEN_IF_CHANGED:
+            if getattr(self, name) != _DEFAULTS[name]:
+                values[name] = copy.deepcopy(getattr(self, name))
+        if self.id2label != {index: f"LABEL_{index}" for index in range(2)}:
+            values["id2label"] = dict(self.id2label)
+            values["label2id"] = dict(self.label2id)
+        return values
+
+    def to_json_string(self) -> str:
+        """`to_dict` as indented JSON, keys sorted, with a final newline."""
+        values = self.to_dict()
+        for name in ("id2label", "pruned_heads"):
+            if name in values:  # JSON keys are strings
+                values[name] = {str(key): value for key, value in values[name].items()}
+        return json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `config.json` into the folder, which is created where missing."""
+        text = self.to_json_string()
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / CONFIG_FILE).write_text(text, encoding="utf-8")
+
+    # --- value semantics ------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AlbertConfig) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, like a dict
+
+    def __repr__(self) -> str:
+        values = {name: value for name, value in self.__dict__.items() if name != "extra"}
+        return f"AlbertConfig({', '.join(f'{name}={value!r}' for name, value in {**values, **self.extra}.items())})"
+
+
+_SIZES = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_hidden_groups",
+    "inner_group_num",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+_WRITTEN_ALWAYS = (
+    *_SIZES,
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "classifier_dropout_prob",
+    "initializer_range",
+    "layer_norm_eps",
+    "pad_token_id",
+    "bos_token_id",
+    "eos_token_id",
+)
+_PARAMETERS = {
+    name: parameter
+    for name, parameter in inspect.signature(AlbertConfig.__init__).parameters.items()
+    if name not in ("self", "unknown")
+}
+# Values as they stand after construction, where that differs from the signature's None.
+_DEFAULTS: dict[str, Any] = {
+    **{name: parameter.default for name, parameter in _PARAMETERS.items()},
+    "return_dict": True,
+    "pruned_heads": {},
+}
+_WRITTEN_IF_CHANGED = (
+    "tie_word_embeddings",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "problem_type",
+    "dtype",
+    "architectures",
+    "pruned_heads",
+)
+
+
+def _one_of(**alternatives: Any) -> Any:
+    """The value of the one alternative that was given; None where none was."""
+    given = {name: value for name, value in alternatives.items() if value is not None}
+    if len({str(value) for value in given.values()}) > 1:
+        raise ConfigError(f"{' and '.join(alternatives)} are one setting but differ: {given}")
+    return next(iter(given.values()), None)
+
+
+def _dtype_name(dtype: Any) -> str | None:
+    """ "float32" for "float32", "torch.float32" or torch.float32."""
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+def _unknown_message(unknown: Mapping[str, Any]) -> str:
+    parts = []
+    for name in unknown:
+        near = difflib.get_close_matches(name, _PARAMETERS, n=1, cutoff=0.0)[0]
+        parts.append(f"{name!r} (nearest: {near!r})")
+    return f"AlbertConfig has no argument {', '.join(parts)}"
+
+
+def _choice_message(name: str, value: object, choices: tuple[str, ...]) -> str:
+    return f"{name} is {value!r}; choose one of {', '.join(choices)}"

@@ -1,0 +1,320 @@
+"""The bricks of ALBERT: embeddings, attention, layer, shared layer group, encoder.
+
+Lan et al. 2019 (arXiv:1909.11942), section 3.1: the vocabulary matrix is factored into V x E and
+E x H, and layers share their parameters across depth. Residual, then LayerNorm ("post-norm"), as in
+BERT. Bricks take plain numbers and sub-modules; module and parameter names are those of the
+Hugging Face checkpoints.
+
+Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N head width.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from albertkit.modeling.outputs import BaseModelOutput
+
+
+class FunctionActivation(nn.Module):
+    """A plain function as a module, so that it shows in `print(model)`."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, values: Tensor) -> Tensor:
+        return self.function(values)
+
+    def extra_repr(self) -> str:
+        return getattr(self.function, "__name__", repr(self.function))
+
+
+def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
+    """The module of a `hidden_act`, which is one of `config.ACTIVATION_NAMES` or a function."""
+    if isinstance(activation, nn.Module):
+        return activation
+    if callable(activation):
+        return FunctionActivation(activation)
+    return {
+        "gelu": lambda: nn.GELU(),
+        "gelu_new": lambda: nn.GELU(approximate="tanh"),
+        "gelu_pytorch_tanh": lambda: nn.GELU(approximate="tanh"),
+        "relu": lambda: nn.ReLU(),
+        "silu": lambda: nn.SiLU(),
+        "swish": lambda: nn.SiLU(),
+    }[activation]()
+
+
+class AlbertEmbeddings(nn.Module):
+    """Sum of word, segment and position embeddings, normalised: (B, T) -> (B, T, E)."""
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        embedding_size: int,
+        max_position_embeddings: int,
+        type_vocab_size: int,
+        pad_token_id: int,
+        layer_norm_eps: float,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.word_embeddings = nn.Embedding(vocab_size, embedding_size, padding_idx=pad_token_id)
+        self.position_embeddings = nn.Embedding(max_position_embeddings, embedding_size)
+        self.token_type_embeddings = nn.Embedding(type_vocab_size, embedding_size)
+        self.LayerNorm = nn.LayerNorm(embedding_size, eps=layer_norm_eps)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+    ) -> Tensor:
+        """Embed ids (B, T), or embeddings (B, T, E) that are already looked up.
+
+        Segments default to 0 and positions to 0, 1, ..., T - 1; both may be (T,), (1, T) or (B, T).
+        """
+        if inputs_embeds is None:
+            assert input_ids is not None
+            inputs_embeds = self.word_embeddings(input_ids)
+        length = inputs_embeds.shape[1]
+        # Defaults are rows of the tables: a slice costs less than looking up constant ids.
+        if token_type_ids is None:
+            segments = self.token_type_embeddings.weight[0]  # (E,)
+        else:
+            segments = self.token_type_embeddings(token_type_ids)
+        if position_ids is None:
+            positions = self.position_embeddings.weight[:length]  # (T, E)
+        else:
+            positions = self.position_embeddings(position_ids)
+        return self.dropout(self.LayerNorm(inputs_embeds + segments + positions))
+
+
+class AlbertAttention(nn.Module):
+    """Multi-head self-attention with its residual and LayerNorm: (B, T, H) -> (B, T, H)."""
+
+    def __init__(
+        self,
+        *,
+        hidden_size: int,
+        num_attention_heads: int,
+        attention_dropout: float,
+        output_dropout: float,
+        layer_norm_eps: float,
+    ) -> None:
+        super().__init__()
+        self.head_size = hidden_size // num_attention_heads
+        self.kept_heads = list(range(num_attention_heads))
+        self.query = nn.Linear(hidden_size, hidden_size)
+        self.key = nn.Linear(hidden_size, hidden_size)
+        self.value = nn.Linear(hidden_size, hidden_size)
+        self.attention_dropout = nn.Dropout(attention_dropout)
+        self.output_dropout = nn.Dropout(output_dropout)
+        self.dense = nn.Linear(hidden_size, hidden_size)
+        self.LayerNorm = nn.LayerNorm(hidden_size, eps=layer_norm_eps)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        *,
+        attention_mask: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        eager: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend.
+
+        Args:
+            hidden_states: (B, T, H).
+            attention_mask: bool, True = may be attended to, broadcastable to (B, N, T, T), every query
+                having at least one key; None = all.
+            head_mask: (N,) factors of the attention probabilities, in the numbering before pruning;
+                needs `eager`.
+            eager: compute the probabilities step by step and return them.
+
+        Returns:
+            The new hidden states (B, T, H), and the probabilities (B, N, T, T) if `eager`.
+        """
+        batch, length, _ = hidden_states.shape
+        split = (batch, length, len(self.kept_heads), self.head_size)
+        query = self.query(hidden_states).view(split).transpose(1, 2)  # (B, T, N*D) -> (B, N, T, D)
+        key = self.key(hidden_states).view(split).transpose(1, 2)
+        value = self.value(hidden_states).view(split).transpose(1, 2)
+        if eager:
+            context, probabilities = self._attend_eagerly(query, key, value, attention_mask, head_mask)
+        else:
+            dropout = self.attention_dropout.p if self.training else 0.0
+            context = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout)
+            probabilities = None
+        context = context.transpose(1, 2).reshape(batch, length, -1)  # (B, N, T, D) -> (B, T, N*D)
+        return self.LayerNorm(hidden_states + self.output_dropout(self.dense(context))), probabilities
+
+    def _attend_eagerly(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        head_mask: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        scores = query @ key.transpose(-1, -2) / math.sqrt(self.head_size)  # (B, N, T, T)
+        if attention_mask is not None:
+            scores = scores.masked_fill(~attention_mask, -math.inf)
+        # The sum of many exponentials needs fp32 whatever the type of the weights.
+        probabilities = scores.softmax(dim=-1, dtype=torch.float32).to(value.dtype)
+        weights = self.attention_dropout(probabilities)
+        if head_mask is not None:
+            weights = weights * head_mask[self.kept_heads].to(weights.dtype).view(
+                -1, 1, 1
+            )  # (N,) -> (N, 1, 1)
+        return weights @ value, weights
+
+    def prune_heads(self, heads: Iterable[int]) -> None:
+        """Remove heads, given in the numbering before any pruning; those already gone are ignored."""
+        kept = [head for head in self.kept_heads if head not in set(heads)]
+        # (N,) -> (N*D,): the rows of query, key and value, and the columns of dense, that stay.
+        places = torch.tensor([self.kept_heads.index(head) for head in kept], dtype=torch.long)
+        index = (places[:, None] * self.head_size + torch.arange(self.head_size)).flatten()
+        self.query = _select(self.query, index, dim=0)
+        self.key = _select(self.key, index, dim=0)
+        self.value = _select(self.value, index, dim=0)
+        self.dense = _select(self.dense, index, dim=1)
+        self.kept_heads = kept
+
+
+def _select(linear: nn.Linear, index: Tensor, *, dim: int) -> nn.Linear:
+    """A smaller Linear with those outputs (dim 0) or inputs (dim 1)."""
+    index = index.to(linear.weight.device)
+    weight = linear.weight.detach().index_select(dim, index)
+    bias = linear.bias.detach().index_select(0, index) if dim == 0 else linear.bias.detach().clone()
+    smaller = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
+    smaller.weight = nn.Parameter(weight, requires_grad=linear.weight.requires_grad)
+    smaller.bias = nn.Parameter(bias, requires_grad=linear.bias.requires_grad)
+    return smaller
+
+
+class AlbertLayer(nn.Module):
+    """Attention, then the feed-forward network with its residual and LayerNorm: (B, T, H) -> (B, T, H).
+
+    The feed-forward output passes through dropout in training, as in the original implementation.
+    """
+
+    def __init__(
+        self,
+        attention: AlbertAttention,
+        *,
+        hidden_size: int,
+        intermediate_size: int,
+        activation: str | Callable[[Tensor], Tensor],
+        layer_norm_eps: float,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.full_layer_layer_norm = nn.LayerNorm(hidden_size, eps=layer_norm_eps)
+        self.attention = attention
+        self.ffn = nn.Linear(hidden_size, intermediate_size)
+        self.ffn_output = nn.Linear(intermediate_size, hidden_size)
+        self.activation = make_activation(activation)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        *,
+        attention_mask: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        eager: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """As `AlbertAttention.forward`."""
+        attended, probabilities = self.attention(
+            hidden_states, attention_mask=attention_mask, head_mask=head_mask, eager=eager
+        )
+        expanded = self.activation(self.ffn(attended))  # (B, T, I)
+        return self.full_layer_layer_norm(attended + self.dropout(self.ffn_output(expanded))), probabilities
+
+
+class AlbertLayerGroup(nn.Module):
+    """The different layers of one group, applied one after the other."""
+
+    def __init__(self, layers: Iterable[AlbertLayer]) -> None:
+        super().__init__()
+        self.albert_layers = nn.ModuleList(layers)
+
+
+class AlbertTransformer(nn.Module):
+    """The encoder: embeddings mapped to the hidden size, then layer groups repeated over the depth.
+
+    Group g serves the repetitions i with g = i // (num_hidden_layers / number of groups).
+    """
+
+    def __init__(
+        self,
+        layer_groups: Iterable[AlbertLayerGroup],
+        *,
+        embedding_size: int,
+        hidden_size: int,
+        num_hidden_layers: int,
+    ) -> None:
+        super().__init__()
+        self.embedding_hidden_mapping_in = nn.Linear(embedding_size, hidden_size)
+        self.albert_layer_groups = nn.ModuleList(layer_groups)
+        self.num_hidden_layers = num_hidden_layers
+        self.gradient_checkpointing = False
+
+    def executed_layers(self) -> list[AlbertLayer]:
+        """The layers in the order in which forward applies them; shared ones occur several times."""
+        repetitions = self.num_hidden_layers // len(self.albert_layer_groups)
+        return [
+            layer
+            for group in self.albert_layer_groups
+            for _ in range(repetitions)
+            for layer in group.albert_layers  # type: ignore[union-attr]
+        ]
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        *,
+        attention_mask: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        eager: bool = False,
+    ) -> BaseModelOutput:
+        """Encode embeddings (B, T, E) into (B, T, H).
+
+        `attention_mask` as in `AlbertAttention.forward`; `head_mask` (executed layers, N). The hidden
+        states are the mapped embeddings and then the output of every executed layer.
+        """
+        eager = eager or output_attentions or head_mask is not None
+        recompute = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
+        hidden_states = self.embedding_hidden_mapping_in(embeddings)
+        all_hidden_states = [hidden_states]
+        all_attentions: list[Tensor] = []
+        for index, layer in enumerate(self.executed_layers()):
+            options = {
+                "attention_mask": attention_mask,
+                "head_mask": None if head_mask is None else head_mask[index],
+                "eager": eager,
+            }
+            if recompute:
+                hidden_states, probabilities = checkpoint(
+                    layer, hidden_states, use_reentrant=False, **options
+                )
+            else:
+                hidden_states, probabilities = layer(hidden_states, **options)
+            if output_hidden_states:
+                all_hidden_states.append(hidden_states)
+            if output_attentions:
+                all_attentions.append(probabilities)
+        return BaseModelOutput(
+            last_hidden_state=hidden_states,
+            hidden_states=tuple(all_hidden_states) if output_hidden_states else None,
+            attentions=tuple(all_attentions) if output_attentions else None,
+        )

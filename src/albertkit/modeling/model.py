@@ -1,0 +1,230 @@
+"""AlbertModel: token ids in, one vector per token and one per sequence out.
+
+Shapes: B batch, T tokens, E embedding, H hidden, N heads, L executed layers.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TypedDict
+
+import torch
+from torch import Tensor, nn
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError
+from albertkit.modeling.layers import (
+    AlbertAttention,
+    AlbertEmbeddings,
+    AlbertLayer,
+    AlbertLayerGroup,
+    AlbertTransformer,
+)
+from albertkit.modeling.outputs import BaseModelOutputWithPooling
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+
+
+class OutputOptions(TypedDict, total=False):
+    """What else a forward pass returns; None leaves it to the config."""
+
+    output_attentions: bool | None
+    output_hidden_states: bool | None
+
+
+class AlbertModel(AlbertPreTrainedModel):
+    """The bare encoder.
+
+    Args:
+        config: the shape of the model.
+        add_pooling_layer: also compute `pooler_output`, which the sentence-level heads read.
+    """
+
+    def __init__(self, config: AlbertConfig, add_pooling_layer: bool = True) -> None:
+        super().__init__(config)
+        self.embeddings = AlbertEmbeddings(
+            vocab_size=config.vocab_size,
+            embedding_size=config.embedding_size,
+            max_position_embeddings=config.max_position_embeddings,
+            type_vocab_size=config.type_vocab_size,
+            pad_token_id=config.pad_token_id,
+            layer_norm_eps=config.layer_norm_eps,
+            dropout=config.hidden_dropout_prob,
+        )
+        self.encoder = AlbertTransformer(
+            (
+                AlbertLayerGroup(_make_layer(config) for _ in range(config.inner_group_num))
+                for _ in range(config.num_hidden_groups)
+            ),
+            embedding_size=config.embedding_size,
+            hidden_size=config.hidden_size,
+            num_hidden_layers=config.num_hidden_layers,
+        )
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if add_pooling_layer else None
+        self.pooler_activation = nn.Tanh() if add_pooling_layer else None
+        self.post_init()
+        for layer, heads in config.pruned_heads.items():
+            self._distinct_layer(layer).attention.prune_heads(heads)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The word embeddings, V x E."""
+        return self.embeddings.word_embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the word embeddings."""
+        self.embeddings.word_embeddings = value
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        *,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> BaseModelOutputWithPooling:
+        """Encode a batch.
+
+        Args:
+            input_ids: (B, T) ids of pieces; or give `inputs_embeds`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; or (B, T, T) or (B, 1, T, T), 1 where
+                the query (row) may see the key (column).
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            position_ids: (B, T) or (1, T), default 0 ... T - 1.
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
+            inputs_embeds: (B, T, E) in place of `input_ids`.
+            output_attentions, output_hidden_states, return_dict: override the config's setting.
+
+        Returns:
+            `BaseModelOutputWithPooling`, or with `return_dict=False` the tuple of its set fields.
+
+        Raises:
+            ValueError: both or neither of `input_ids` and `inputs_embeds`, a sequence longer than
+                `max_position_embeddings`, or a mask of the wrong shape.
+        """
+        config = self.config
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        batch, length = self._check_inputs(input_ids, inputs_embeds, position_ids)
+        embeddings = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
+        encoded = self.encoder(
+            embeddings,
+            attention_mask=expand_attention_mask(attention_mask, batch=batch, length=length),
+            head_mask=self._expand_head_mask(head_mask),
+            output_attentions=config.output_attentions if output_attentions is None else output_attentions,
+            output_hidden_states=(
+                config.output_hidden_states if output_hidden_states is None else output_hidden_states
+            ),
+            eager=config.attn_implementation == "eager",
+        )
+        pooled = None
+        if self.pooler is not None:
+            pooled = torch.tanh(self.pooler(encoded.last_hidden_state[:, 0]))  # (B, T, H) -> (B, H)
+        output = BaseModelOutputWithPooling(
+            last_hidden_state=encoded.last_hidden_state,
+            pooler_output=pooled,
+            hidden_states=encoded.hidden_states,
+            attentions=encoded.attentions,
+        )
+        return self.finish(output, return_dict)
+
+    def _check_inputs(
+        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, position_ids: Tensor | None
+    ) -> tuple[int, int]:
+        if input_ids is not None:
+            shape, wanted = input_ids.shape, "input_ids must have shape (B, T)"
+            fits = input_ids.dim() == 2
+        else:
+            assert inputs_embeds is not None
+            shape, wanted = (
+                inputs_embeds.shape,
+                f"inputs_embeds must have shape (B, T, {self.config.embedding_size})",
+            )
+            fits = inputs_embeds.dim() == 3 and shape[2] == self.config.embedding_size
+        if not fits:
+            raise ValueError(f"{wanted}, got {tuple(shape)}")
+        limit = self.config.max_position_embeddings
+        if position_ids is None and shape[1] > limit:
+            raise ValueError(
+                f"the sequence has {shape[1]} tokens, more than max_position_embeddings ({limit}); "
+                "truncate it or split it into windows"
+            )
+        return shape[0], shape[1]
+
+    def _expand_head_mask(self, head_mask: Tensor | None) -> Tensor | None:
+        """(N,) or (L, N) -> (L, N)."""
+        if head_mask is None:
+            return None
+        depth, heads = self.config.depth, self.config.num_attention_heads
+        if head_mask.shape not in ((heads,), (depth, heads)):
+            raise ValueError(
+                f"head_mask must have shape ({heads},) or ({depth}, {heads}), got {tuple(head_mask.shape)}"
+            )
+        return head_mask.expand(depth, heads)
+
+    def _distinct_layer(self, index: int) -> AlbertLayer:
+        group, inner = divmod(index, self.config.inner_group_num)
+        return self.encoder.albert_layer_groups[group].albert_layers[inner]  # type: ignore[union-attr,return-value]
+
+    def prune_heads(self, heads_to_prune: Mapping[int, Iterable[int]]) -> None:
+        """As `AlbertPreTrainedModel.prune_heads`."""
+        config = self.config
+        distinct = config.num_hidden_groups * config.inner_group_num
+        for layer, heads in heads_to_prune.items():
+            if not 0 <= layer < distinct:
+                raise ConfigError(
+                    f"no distinct layer {layer} to prune; this model has {distinct} (0 to {distinct - 1})"
+                )
+            gone = sorted({*config.pruned_heads.get(layer, []), *heads})
+            if gone and not 0 <= gone[0] <= gone[-1] < config.num_attention_heads:
+                raise ConfigError(f"heads to prune {gone} must lie in 0 to {config.num_attention_heads - 1}")
+            if len(gone) == config.num_attention_heads:
+                raise ConfigError(f"pruning heads {gone} would leave layer {layer} without any")
+            self._distinct_layer(layer).attention.prune_heads(gone)
+            config.pruned_heads[layer] = gone
+
+
+def _make_layer(config: AlbertConfig) -> AlbertLayer:
+    attention = AlbertAttention(
+        hidden_size=config.hidden_size,
+        num_attention_heads=config.num_attention_heads,
+        attention_dropout=config.attention_probs_dropout_prob,
+        output_dropout=config.hidden_dropout_prob,
+        layer_norm_eps=config.layer_norm_eps,
+    )
+    return AlbertLayer(
+        attention,
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        activation=config.hidden_act,
+        layer_norm_eps=config.layer_norm_eps,
+        dropout=config.hidden_dropout_prob,
+    )
+
+
+def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: int) -> Tensor | None:
+    """(B, T), (B, T, T) or (B, 1, T, T) of 0 and 1 -> bool broadcastable to (B, N, T, T); None if all 1.
+
+    A query that may see nothing sees everything instead: its output is then finite, and equals that
+    of the original, which adds the same -10000 to all its scores.
+
+    Raises:
+        ValueError: a mask of another shape.
+    """
+    if attention_mask is None:
+        return None
+    shapes = {2: (batch, length), 3: (batch, length, length), 4: (batch, 1, length, length)}
+    if tuple(attention_mask.shape) != shapes.get(attention_mask.dim()):
+        raise ValueError(
+            f"attention_mask must have one of the shapes {list(shapes.values())}, got {tuple(attention_mask.shape)}"
+        )
+    mask = attention_mask != 0
+    # Without padding the fused kernels are at their best; a traced graph must not depend on values.
+    tracing = torch.jit.is_tracing() or torch.compiler.is_compiling()
+    if not tracing and bool(mask.all()):
+        return None
+    mask = mask | ~mask.any(dim=-1, keepdim=True)
+    if mask.dim() == 2:
+        return mask[:, None, None, :]  # (B, T) -> (B, 1, 1, T)
+    return mask if mask.dim() == 4 else mask[:, None]  # (B, T, T) -> (B, 1, T, T)

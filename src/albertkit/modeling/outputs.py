@@ -1,0 +1,142 @@
+"""What forward returns: dataclasses readable by attribute, key, index and slice, and unpacked like a tuple.
+
+Fields that are None are not counted: `loss, logits = outputs[:2]`, `start, end = model(**inputs)`.
+
+Shapes: B batch, T tokens, H hidden, N heads, V vocabulary, C choices, P masked positions.
+`hidden_states` holds the embeddings (mapped to H) and then the output of every executed layer, each
+(B, T, H); `attentions` the probabilities of every executed layer, each (B, N, T, T).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, overload
+
+from torch import Tensor
+
+Tensors = tuple[Tensor, ...]
+
+
+@dataclass(eq=False)
+class ModelOutput:
+    """Base of all outputs: a dataclass that is also read like a tuple or a mapping of its set fields."""
+
+    def keys(self) -> list[str]:
+        """Names of the fields that are set, in order."""
+        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
+
+    def values(self) -> list[Any]:
+        """Values of the fields that are set, in order."""
+        return [getattr(self, name) for name in self.keys()]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Pairs of name and value of the fields that are set, in order."""
+        return [(name, getattr(self, name)) for name in self.keys()]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The field of that name, or the default where it is not set."""
+        return self[name] if name in self else default
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """The set fields as a plain tuple."""
+        return tuple(self.values())
+
+    @overload
+    def __getitem__(self, key: slice) -> tuple[Any, ...]: ...
+    @overload
+    def __getitem__(self, key: str | int) -> Any: ...
+    def __getitem__(self, key: str | int | slice) -> Any:
+        if isinstance(key, str):
+            if key not in self:
+                raise KeyError(f"{type(self).__name__} has no {key!r}; it holds {', '.join(self.keys())}")
+            return getattr(self, key)
+        return self.to_tuple()[key]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+
+@dataclass(eq=False)
+class BaseModelOutput(ModelOutput):
+    """The encoder: last_hidden_state (B, T, H)."""
+
+    last_hidden_state: Tensor
+    hidden_states: Tensors | None = None
+    attentions: Tensors | None = None
+
+
+@dataclass(eq=False)
+class BaseModelOutputWithPooling(ModelOutput):
+    """AlbertModel: last_hidden_state (B, T, H), pooler_output (B, H)."""
+
+    last_hidden_state: Tensor
+    pooler_output: Tensor | None = None
+    hidden_states: Tensors | None = None
+    attentions: Tensors | None = None
+
+
+@dataclass(eq=False)
+class AlbertForPreTrainingOutput(ModelOutput):
+    """AlbertForPreTraining: prediction_logits (B, T, V), or (P, V) at given positions; sop_logits (B, 2)."""
+
+    loss: Tensor | None = None
+    prediction_logits: Tensor | None = None
+    sop_logits: Tensor | None = None
+    hidden_states: Tensors | None = None
+    attentions: Tensors | None = None
+
+
+@dataclass(eq=False)
+class MaskedLMOutput(ModelOutput):
+    """AlbertForMaskedLM: logits (B, T, V), or (P, V) at given positions."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    hidden_states: Tensors | None = None
+    attentions: Tensors | None = None
+
+
+@dataclass(eq=False)
+class SequenceClassifierOutput(ModelOutput):
+    """AlbertForSequenceClassification: logits (B, num_labels)."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    hidden_states: Tensors | None = None
+    attentions: Tensors | None = None
+
+
+@dataclass(eq=False)
+class TokenClassifierOutput(ModelOutput):
+    """AlbertForTokenClassification: logits (B, T, num_labels)."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    hidden_states: Tensors | None = None
+    attentions: Tensors | None = None
+
+
+@dataclass(eq=False)
+class QuestionAnsweringModelOutput(ModelOutput):
+    """AlbertForQuestionAnswering: start_logits and end_logits (B, T)."""
+
+    loss: Tensor | None = None
+    start_logits: Tensor | None = None
+    end_logits: Tensor | None = None
+    hidden_states: Tensors | None = None
+    attentions: Tensors | None = None
+
+
+@dataclass(eq=False)
+class MultipleChoiceModelOutput(ModelOutput):
+    """AlbertForMultipleChoice: logits (B, C)."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    hidden_states: Tensors | None = None
+    attentions: Tensors | None = None

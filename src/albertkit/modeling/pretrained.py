@@ -1,0 +1,206 @@
+"""AlbertPreTrainedModel: what every ALBERT model has besides its forward pass.
+
+Initialisation, embeddings and their tying, resizing, head pruning, gradient checkpointing.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError
+from albertkit.modeling.outputs import ModelOutput
+
+Output = TypeVar("Output", bound=ModelOutput)
+
+
+class AlbertPreTrainedModel(nn.Module):
+    """Base class of all ALBERT models.
+
+    A model with a head keeps its encoder as `self.albert`; the bare encoder is its own base model.
+    """
+
+    config_class: ClassVar[type[AlbertConfig]] = AlbertConfig
+    base_model_prefix: ClassVar[str] = "albert"
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        if not isinstance(config, AlbertConfig):
+            raise ConfigError(f"{type(self).__name__} needs an AlbertConfig, got {type(config).__name__}")
+        config.validate()
+        self.config = config
+
+    # --- initialisation -------------------------------------------------------------------------
+
+    def post_init(self) -> None:
+        """Initialise the parameters of this class and tie weights; every constructor ends with it.
+
+        As in the original: matrices from a normal distribution of standard deviation
+        `initializer_range`, redrawn beyond two deviations; biases 0, LayerNorm weights 1. The encoder
+        is drawn first, so it depends on the seed only, not on the head above it.
+        """
+        encoder = f"{self.base_model_prefix}."
+        self.initialise(name for name, _ in self.named_parameters() if not name.startswith(encoder))
+        self.tie_weights()
+
+    @torch.no_grad()
+    def initialise(self, names: Iterable[str]) -> None:
+        """Draw these parameters anew, in the order given, from torch's global generator."""
+        parameters = dict(self.named_parameters(remove_duplicate=False))
+        std = self.config.initializer_range
+        for name in names:
+            parameter = parameters[name]
+            if name.endswith("bias"):
+                parameter.zero_()
+            elif parameter.dim() == 1:  # the only vectors that are no bias scale a LayerNorm
+                parameter.fill_(1.0)
+            else:
+                nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
+
+    # --- embeddings -----------------------------------------------------------------------------
+
+    @property
+    def base_model(self) -> "AlbertPreTrainedModel":
+        """The encoder: `self.albert`, or this model where it is the encoder."""
+        return getattr(self, self.base_model_prefix, self)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The word embeddings, V x E."""
+        return self.base_model.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the word embeddings; call `tie_weights` to let a tied decoder follow."""
+        self.base_model.set_input_embeddings(value)
+
+    def get_output_embeddings(self) -> nn.Linear | None:
+        """The decoder that maps to the vocabulary, E -> V; None for models without one."""
+        return None
+
+    def set_output_embeddings(self, value: nn.Linear) -> None:
+        """Replace the decoder and its bias.
+
+        Raises:
+            ConfigError: this model has no decoder.
+        """
+        raise ConfigError(f"{type(self).__name__} has no output embeddings to replace")
+
+    def tie_weights(self) -> None:
+        """Make a decoder use the word embeddings as its matrix (where the config says so)."""
+        decoder = self.get_output_embeddings()
+        if decoder is not None and self.config.tie_word_embeddings:
+            decoder.weight = self.get_input_embeddings().weight
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None) -> nn.Embedding:
+        """Change the vocabulary to that many pieces: embedding, decoder, bias and config together.
+
+        Rows of pieces that stay are kept; new rows are drawn as at initialisation.
+
+        Raises:
+            ConfigError: fewer pieces than the id of the padding piece needs.
+        """
+        old = self.get_input_embeddings()
+        if new_num_tokens is None or new_num_tokens == old.num_embeddings:
+            return old
+        if new_num_tokens <= self.config.pad_token_id:
+            raise ConfigError(
+                f"new_num_tokens is {new_num_tokens}, but pad_token_id {self.config.pad_token_id} must stay"
+            )
+        self.set_input_embeddings(self._resized_embedding(old, new_num_tokens))
+        decoder = self.get_output_embeddings()
+        if decoder is not None:
+            self.set_output_embeddings(self._resized_decoder(decoder, new_num_tokens))
+        self.config.vocab_size = new_num_tokens
+        self.tie_weights()
+        return self.get_input_embeddings()
+
+    def _resized_embedding(self, old: nn.Embedding, size: int) -> nn.Embedding:
+        new = nn.Embedding(size, old.embedding_dim, padding_idx=old.padding_idx, device="meta")
+        new.weight = self._resized_rows(old.weight, size)
+        return new
+
+    def _resized_decoder(self, old: nn.Linear, size: int) -> nn.Linear:
+        new = nn.Linear(old.in_features, size, device="meta")
+        new.weight = self._resized_rows(old.weight, size)
+        new.bias = self._resized_rows(old.bias, size)
+        return new
+
+    @torch.no_grad()
+    def _resized_rows(self, old: nn.Parameter, size: int) -> nn.Parameter:
+        std = self.config.initializer_range
+        new = old.new_zeros((size, *old.shape[1:]))
+        kept = min(size, old.shape[0])
+        if new.dim() > 1:
+            nn.init.trunc_normal_(new[kept:], std=std, a=-2 * std, b=2 * std)
+        new[:kept] = old[:kept]
+        return nn.Parameter(new, requires_grad=old.requires_grad)
+
+    # --- the encoder's switches -----------------------------------------------------------------
+
+    def prune_heads(self, heads_to_prune: Mapping[int, Iterable[int]]) -> None:
+        """Remove attention heads: {distinct layer: heads, numbered as before any pruning}.
+
+        Distinct layers are those with parameters of their own, counted through the groups: layer
+        `group * inner_group_num + inner`. A shared layer loses the heads wherever it is applied.
+        Recorded in `config.pruned_heads`, so a saved model loads with its smaller shape.
+
+        Raises:
+            ConfigError: no such layer or head, or no head would be left.
+        """
+        self.base_model.prune_heads(heads_to_prune)
+
+    def gradient_checkpointing_enable(
+        self, gradient_checkpointing_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """In training, keep only each layer's input and recompute the rest in the backward pass.
+
+        The one accepted setting is `use_reentrant=False`, which is also the default.
+        """
+        if gradient_checkpointing_kwargs not in (None, {}, {"use_reentrant": False}):
+            raise ConfigError(
+                f"gradient checkpointing here is non-reentrant; cannot use {gradient_checkpointing_kwargs}"
+            )
+        self.base_model.encoder.gradient_checkpointing = True  # type: ignore[union-attr]
+
+    def gradient_checkpointing_disable(self) -> None:
+        """Keep all activations again."""
+        self.base_model.encoder.gradient_checkpointing = False  # type: ignore[union-attr]
+
+    @property
+    def is_gradient_checkpointing(self) -> bool:
+        """Whether layers are recomputed in the backward pass."""
+        return self.base_model.encoder.gradient_checkpointing  # type: ignore[union-attr,return-value]
+
+    def finish(self, output: Output, return_dict: bool | None) -> Output:
+        """The output itself, or the tuple of its set fields where a tuple was asked for."""
+        wants_dataclass = self.config.return_dict if return_dict is None else return_dict
+        # A tuple answers every index and slice that the dataclass does, so the type stays the dataclass.
+        return output if wants_dataclass else cast(Output, output.to_tuple())
+
+    # --- facts ----------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters lie."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the parameters."""
+        return next(self.parameters()).dtype
+
+    def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
+        """Number of parameters; shared and tied ones are counted once."""
+        embeddings = {id(module.weight) for module in self.modules() if isinstance(module, nn.Embedding)}
+        return sum(
+            parameter.numel()
+            for parameter in self.parameters()
+            if (parameter.requires_grad or not only_trainable)
+            and not (exclude_embeddings and id(parameter) in embeddings)
+        )
+
+    @property
+    def dummy_inputs(self) -> dict[str, Tensor]:
+        """A tiny batch for tracing."""
+        return {"input_ids": torch.tensor([[self.config.bos_token_id, 5, 6, self.config.eos_token_id]])}

@@ -1,0 +1,229 @@
+"""The heads ALBERT is pretrained with: masked words and sentence order.
+
+Lan et al. 2019 (arXiv:1909.11942), section 3.1. The masked-word head maps H -> E, then to the
+vocabulary with the word embeddings as its matrix. Projecting to the vocabulary is most of the work of
+a small model, and only masked words need it: `masked_positions` picks the rows to project.
+
+Shapes: B batch, T tokens, E embedding, H hidden, N heads, V vocabulary, P picked positions.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+
+from albertkit.config import AlbertConfig
+from albertkit.modeling.layers import make_activation
+from albertkit.modeling.losses import classification_loss
+from albertkit.modeling.model import AlbertModel, OutputOptions
+from albertkit.modeling.outputs import AlbertForPreTrainingOutput, MaskedLMOutput
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+
+
+class AlbertMLMHead(nn.Module):
+    """Scores of every piece of the vocabulary: (..., H) -> (..., V)."""
+
+    def __init__(
+        self,
+        *,
+        hidden_size: int,
+        embedding_size: int,
+        vocab_size: int,
+        activation: str | Callable[[Tensor], Tensor],
+        layer_norm_eps: float,
+    ) -> None:
+        super().__init__()
+        self.LayerNorm = nn.LayerNorm(embedding_size, eps=layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+        self.dense = nn.Linear(hidden_size, embedding_size)
+        self.decoder = nn.Linear(embedding_size, vocab_size)
+        self.activation = make_activation(activation)
+        self.tie_bias()
+
+    def tie_bias(self) -> None:
+        """One bias under the two names that checkpoints know it by."""
+        self.decoder.bias = self.bias
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return self.decoder(self.LayerNorm(self.activation(self.dense(hidden_states))))
+
+
+class AlbertSOPHead(nn.Module):
+    """Scores of "in order" (0) and "swapped" (1): (B, H) -> (B, 2). No dropout, as in the original."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(hidden_size, 2)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        return self.classifier(pooled)
+
+
+class _MaskedWordModel(AlbertPreTrainedModel):
+    """What the two models with a masked-word head share."""
+
+    predictions: AlbertMLMHead
+
+    def get_output_embeddings(self) -> nn.Linear:
+        """The decoder that maps to the vocabulary, E -> V."""
+        return self.predictions.decoder
+
+    def set_output_embeddings(self, value: nn.Linear) -> None:
+        """Replace the decoder and its bias."""
+        self.predictions.decoder = value
+        self.predictions.bias = value.bias
+
+    def tie_weights(self) -> None:
+        """Tie the decoder's matrix to the word embeddings, and its bias to `predictions.bias`."""
+        super().tie_weights()
+        self.predictions.tie_bias()
+
+
+class AlbertForPreTraining(_MaskedWordModel):
+    """ALBERT with both pretraining heads: masked words (`predictions`) and order (`sop_classifier`)."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__(config)
+        self.albert = AlbertModel(config)
+        self.predictions = _make_mlm_head(config)
+        self.sop_classifier = AlbertSOPHead(config.hidden_size)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        sentence_order_label: Tensor | None = None,
+        *,
+        masked_positions: Tensor | None = None,
+        masked_lm_labels: Tensor | None = None,
+        return_dict: bool | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> AlbertForPreTrainingOutput:
+        """Score masked words and sentence order. Inputs as in `AlbertModel.forward`.
+
+        Args:
+            labels: (B, T) ids of the right pieces, -100 where not to be predicted; with
+                `masked_positions` (P,).
+            sentence_order_label: (B,), 0 = in order, 1 = swapped.
+            masked_positions: (P,) indices into the B * T flattened tokens; only these are scored.
+            masked_lm_labels: older name of `labels`.
+
+        Returns:
+            `AlbertForPreTrainingOutput`. The loss is the sum over the labels given, one or both.
+        """
+        labels = _current_labels(labels, masked_lm_labels)
+        encoded = self.albert(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            head_mask,
+            inputs_embeds,
+            return_dict=True,
+            **options,
+        )
+        prediction_logits = self.predictions(pick_positions(encoded.last_hidden_state, masked_positions))
+        sop_logits = self.sop_classifier(encoded.pooler_output)
+        losses = []
+        if labels is not None:
+            losses.append(classification_loss(prediction_logits, labels))
+        if sentence_order_label is not None:
+            losses.append(classification_loss(sop_logits, sentence_order_label))
+        output = AlbertForPreTrainingOutput(
+            loss=torch.stack(losses).sum() if losses else None,
+            prediction_logits=prediction_logits,
+            sop_logits=sop_logits,
+            hidden_states=encoded.hidden_states,
+            attentions=encoded.attentions,
+        )
+        return self.finish(output, return_dict)
+
+
+class AlbertForMaskedLM(_MaskedWordModel):
+    """ALBERT with the masked-word head (`predictions`)."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__(config)
+        self.albert = AlbertModel(config, add_pooling_layer=False)
+        self.predictions = _make_mlm_head(config)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        *,
+        masked_positions: Tensor | None = None,
+        masked_lm_labels: Tensor | None = None,
+        return_dict: bool | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> MaskedLMOutput:
+        """Score every piece of the vocabulary at each position. Inputs as in `AlbertModel.forward`.
+
+        Args:
+            labels: (B, T) ids of the right pieces, -100 where not to be predicted; with
+                `masked_positions` (P,).
+            masked_positions: (P,) indices into the B * T flattened tokens; only these are scored.
+            masked_lm_labels: older name of `labels`.
+
+        Returns:
+            `MaskedLMOutput`; the loss is the mean over the positions predicted.
+        """
+        labels = _current_labels(labels, masked_lm_labels)
+        encoded = self.albert(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            head_mask,
+            inputs_embeds,
+            return_dict=True,
+            **options,
+        )
+        logits = self.predictions(pick_positions(encoded.last_hidden_state, masked_positions))
+        output = MaskedLMOutput(
+            loss=None if labels is None else classification_loss(logits, labels),
+            logits=logits,
+            hidden_states=encoded.hidden_states,
+            attentions=encoded.attentions,
+        )
+        return self.finish(output, return_dict)
+
+
+def pick_positions(hidden_states: Tensor, positions: Tensor | None) -> Tensor:
+    """The rows (P, H) at those positions of the flattened (B * T, H); all of (B, T, H) where None."""
+    if positions is None:
+        return hidden_states
+    return hidden_states.flatten(0, 1).index_select(0, positions)  # (B, T, H) -> (B*T, H) -> (P, H)
+
+
+def _make_mlm_head(config: AlbertConfig) -> AlbertMLMHead:
+    return AlbertMLMHead(
+        hidden_size=config.hidden_size,
+        embedding_size=config.embedding_size,
+        vocab_size=config.vocab_size,
+        activation=config.hidden_act,
+        layer_norm_eps=config.layer_norm_eps,
+    )
+
+
+def _current_labels(labels: Tensor | None, masked_lm_labels: Tensor | None) -> Tensor | None:
+    if masked_lm_labels is None:
+        return labels
+    warnings.warn("masked_lm_labels is now called labels", FutureWarning, stacklevel=5)
+    if labels is not None:
+        raise ValueError("labels and masked_lm_labels are one argument; give labels only")
+    return masked_lm_labels
