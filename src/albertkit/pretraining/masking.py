@@ -1,0 +1,104 @@
+"""Whole-word n-gram masking (Lan et al. 2020, section 4.1, after SpanBERT).
+
+An n-gram of n <= 3 whole words is hidden with p(n) = (1/n) / sum(1/k), until round(15%) of the tokens are
+chosen. Of these, each by itself, 80% become [MASK], 10% a random other token and 10% stay. The original
+gives up an n-gram that meets a masked one, which favours short ones; here it is placed elsewhere.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from albertkit.pretraining.words import WordTable
+
+MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # the rest is kept
+_TRIES = 8  # places tried for an n-gram before it is made shorter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masking:
+    """How much is hidden, and in which lengths."""
+
+    probability: float = 0.15
+    max_predictions: int = 20
+    max_ngram: int = 3
+
+    def budget(self, num_tokens: int) -> int:
+        """Return how many of `num_tokens` tokens (special ones counted, as in the original) are hidden."""
+        return min(self.max_predictions, max(1, round(num_tokens * self.probability)))
+
+    def ngram_probabilities(self) -> np.ndarray:
+        """Return p(n) for n = 1 ... max_ngram."""
+        weights = 1 / np.arange(1, self.max_ngram + 1)
+        return weights / weights.sum()
+
+
+def choose(
+    ids: np.ndarray, words: WordTable, masking: Masking, rng: np.random.Generator
+) -> tuple[np.ndarray, list[int]]:
+    """Choose what to hide in a row of ids.
+
+    Returns:
+        The chosen positions [P] in ascending order, and the lengths in words of the n-grams chosen.
+    """
+    starts = np.flatnonzero(words.starts(ids))
+    ends = np.append(starts[1:], len(ids))
+    # Special tokens are words of their own, so no n-gram runs across one.
+    ordinary = ~words.is_special[ids[starts]]
+    free: list[bool] = ordinary.tolist()
+    candidates: list[int] = np.flatnonzero(ordinary).tolist()
+    if not candidates:
+        return np.zeros(0, dtype=np.int64), []
+    first, last = starts.tolist(), ends.tolist()
+    remaining = masking.budget(len(ids))
+
+    # All random numbers of a row in two calls: an attempt takes one place, an n-gram one length.
+    lengths: list[int] = (
+        np.searchsorted(np.cumsum(masking.ngram_probabilities())[:-1], rng.random(remaining), side="right")
+        + 1
+    ).tolist()
+    places = iter(rng.integers(len(candidates), size=remaining * _TRIES * masking.max_ngram).tolist())
+
+    spans: list[tuple[int, int]] = []
+    chosen: list[int] = []
+    for drawn in lengths:
+        if not remaining:
+            break
+        length = drawn
+        while length:
+            for _ in range(_TRIES):
+                word = candidates[next(places)]
+                end = word + length
+                if end > len(free) or not all(free[word:end]):
+                    continue
+                if last[end - 1] - first[word] <= remaining:
+                    break
+            else:
+                length -= 1
+                continue
+            free[word:end] = [False] * length
+            spans.append((first[word], last[end - 1]))
+            chosen.append(length)
+            remaining -= last[end - 1] - first[word]
+            break
+    positions = [position for begin, stop in sorted(spans) for position in range(begin, stop)]
+    return np.array(positions, dtype=np.int64), chosen
+
+
+def hide(
+    ids: np.ndarray, positions: np.ndarray, words: WordTable, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Hide the chosen positions [P] of a row of ids.
+
+    Returns:
+        The row as the model sees it (a copy), and the original ids at the positions [P].
+    """
+    labels = ids[positions]
+    draw = rng.random(len(positions))
+    # One of the other ordinary ids, each equally likely: skip over the rank of the original.
+    rank = rng.integers(len(words.ordinary_ids) - 1, size=len(positions))
+    rank += rank >= words.ordinary_rank[labels]
+    replaced = np.where(draw < MASK_SHARE, words.mask, words.ordinary_ids[rank])
+    seen = ids.copy()
+    seen[positions] = np.where(draw < MASK_SHARE + RANDOM_SHARE, replaced, labels)
+    return seen, labels

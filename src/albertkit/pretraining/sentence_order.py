@@ -1,0 +1,113 @@
+"""Chunks of consecutive sentences, and the two segments A and B of each (Lan et al. 2020, section 3.1).
+
+Sentence order is pure here: B always follows A in the same document, and half of the time they are swapped.
+(The original takes B from another document whenever a chunk has a single sentence and calls that swapped,
+which teaches topic, not order.) A chunk of a single sentence is cut in two at a word.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from albertkit.pretraining.words import WordTable
+
+IN_ORDER, SWAPPED = 0, 1  # the labels, as in the original and in `sentence_order_label` elsewhere
+MIN_TOKENS = 8  # a chunk with less has nothing to learn from
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of one document: half-open ranges into its ids."""
+
+    first: tuple[int, int]  # segment A; the whole chunk where sentence order is off
+    second: tuple[int, int] | None  # segment B
+    label: int
+
+    def __len__(self) -> int:
+        """Return the number of tokens, without special ones."""
+        begin, end = self.first
+        return end - begin + (self.second[1] - self.second[0] if self.second else 0)
+
+
+def plan(
+    ids: np.ndarray,
+    sentence_ends: np.ndarray,
+    words: WordTable,
+    rng: np.random.Generator,
+    *,
+    max_tokens: int,
+    short_probability: float,
+    sentence_order: bool = True,
+) -> list[Chunk]:
+    """Cut a document into chunks of at most `max_tokens` tokens.
+
+    Sentences are gathered until the target length is reached: `max_tokens`, or with `short_probability` a
+    random shorter one. What is too long is then cut at the front or the back, at random.
+
+    Args:
+        ids: [tokens] of the document.
+        sentence_ends: [sentences], where each sentence ends in `ids`.
+        words: of the vocabulary.
+        rng: source of all choices.
+        max_tokens: for both segments together, without special tokens.
+        short_probability: share of chunks with a random shorter target.
+        sentence_order: split the chunks into two segments.
+    """
+    ends: list[int] = sentence_ends.tolist()
+    draws = iter(rng.random((len(ends), 4)).tolist())  # at most one chunk per sentence
+    chunks: list[Chunk] = []
+    sentence, begin = 0, 0
+    while sentence < len(ends):
+        is_short, short_target, cut, swap = next(draws)
+        target = max_tokens
+        if is_short < short_probability:
+            target = 2 + int(short_target * (max_tokens - 1))
+        # The first sentence that reaches the target is the chunk's last.
+        last = min(int(np.searchsorted(sentence_ends, begin + target)), len(ends) - 1)
+        end = ends[last]
+        if end - begin >= MIN_TOKENS:
+            if not sentence_order:
+                chunks.append(Chunk(_trim((begin, end), max_tokens, rng), None, IN_ORDER))
+            else:
+                middle = _middle(ids, ends[sentence:last], begin, end, words, cut)
+                if middle is not None:
+                    first, second = _fit((begin, middle), (middle, end), max_tokens, rng)
+                    swapped = swap < 0.5
+                    chunks.append(
+                        Chunk(second, first, SWAPPED) if swapped else Chunk(first, second, IN_ORDER)
+                    )
+        sentence, begin = last + 1, end
+    return chunks
+
+
+def _middle(
+    ids: np.ndarray, inner_ends: list[int], begin: int, end: int, words: WordTable, cut: float
+) -> int | None:
+    """Return where B begins: after a random sentence, or inside the only one at a random word."""
+    if inner_ends:
+        return inner_ends[int(cut * len(inner_ends))]
+    places = np.flatnonzero(words.starts(ids[begin:end]))[1:]
+    return begin + int(places[int(cut * len(places))]) if len(places) else None
+
+
+def _fit(
+    first: tuple[int, int], second: tuple[int, int], max_tokens: int, rng: np.random.Generator
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Shorten the longer segment, then both in turn, as the original does one token at a time."""
+    a, b = first[1] - first[0], second[1] - second[0]
+    excess = a + b - max_tokens
+    if excess <= 0:
+        return first, second
+    shared = max(0, excess - abs(a - b))  # once they are equally long, each gives half
+    from_a = (excess - shared if a > b else 0) + shared // 2
+    return _trim(first, a - from_a, rng), _trim(second, b - (excess - from_a), rng)
+
+
+def _trim(segment: tuple[int, int], length: int, rng: np.random.Generator) -> tuple[int, int]:
+    """Cut a segment to `length` tokens; each one too many goes from the front or the back, at random."""
+    begin, end = segment
+    excess = end - begin - length
+    if excess <= 0:
+        return segment
+    from_front = int(rng.binomial(excess, 0.5))
+    return begin + from_front, end - (excess - from_front)

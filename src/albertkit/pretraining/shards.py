@@ -1,0 +1,230 @@
+"""Token shards: documents as lists of sentences, sentences as lists of ids, in memory-mapped Arrow files.
+
+    FOLDER/shard-00000.arrow   Arrow IPC file, one column `sentences: list<list<uint16 or uint32>>`
+    FOLDER/shard-00001.arrow   ...
+    FOLDER/manifest.json       what the shards are; written last, so a folder without it is unfinished
+
+Any tool that writes these files and the manifest below can feed pretraining. Masks and sentence order are
+not stored: they are drawn anew in every epoch, so a corpus takes about half a byte per character on disk.
+"""
+
+import hashlib
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from albertkit.errors import DataError
+from albertkit.files import atomic_path
+
+MANIFEST = "manifest.json"
+FORMAT = "albertkit-shards"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardRecord:
+    """One file of a shard folder, as listed in its manifest."""
+
+    file: str
+    sha256: str
+    documents: int
+    sentences: int
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a shard folder holds and how it was made."""
+
+    tokenizer_sha256: str
+    vocabulary_size: int
+    documents: int
+    sentences: int
+    tokens: int
+    seed: int
+    settings: dict[str, Any]
+    shards: tuple[ShardRecord, ...]
+
+    def write(self, folder: Path) -> None:
+        """Write `manifest.json` under its final name in one step."""
+        values = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        with atomic_path(folder / MANIFEST) as path:
+            path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest":
+        """Read the manifest of a finished folder.
+
+        Raises:
+            DataError: there is none, or it is not one of ours.
+        """
+        file = folder / MANIFEST
+        try:
+            values = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(
+                f"{folder}: no {MANIFEST}, so this is no finished shard folder; run `albertkit prepare` "
+                "(again: finished shards are kept)"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise DataError(f"{file}: cannot be read ({error})") from error
+        if values.get("format") != FORMAT or values.get("version") != VERSION:
+            raise DataError(
+                f"{file}: expected format {FORMAT!r} version {VERSION}, "
+                f"found {values.get('format')!r} version {values.get('version')!r}"
+            )
+        del values["format"], values["version"]
+        values["shards"] = tuple(ShardRecord(**record) for record in values["shards"])
+        return cls(**values)
+
+
+class ShardSet(Sequence[list[np.ndarray]]):
+    """The documents of a finished shard folder, read at random without loading them."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.manifest = Manifest.read(self.folder)
+        self._chunks: list[_Chunk | None] = [None] * len(self.manifest.shards)
+        ends = np.cumsum([record.documents for record in self.manifest.shards])
+        self._starts: list[int] = [0, *ends.tolist()]
+        for record in self.manifest.shards:
+            if not (self.folder / record.file).is_file():
+                raise DataError(f"{self.folder / record.file}: listed in {MANIFEST} but missing")
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+        return self._starts[-1]
+
+    def __getitem__(self, index):  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return `document(index)`."""
+        return self.document(index)
+
+    def __iter__(self) -> Iterator[list[np.ndarray]]:
+        """Yield all documents in order."""
+        return (self.document(index) for index in range(len(self)))
+
+    def document(self, index: int) -> list[np.ndarray]:
+        """Return the sentences of document `index`, each an array of ids (read-only views)."""
+        tokens, ends = self.tokens(index)
+        return np.split(tokens, ends[:-1])
+
+    def tokens(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return document `index` in one piece: its ids [tokens], and where sentences end [sentences]."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"document {index} of {len(self)}")
+        shard = bisect_right(self._starts, index) - 1
+        chunk = self._chunks[shard]
+        if chunk is None:
+            chunk = self._chunks[shard] = _Chunk.open(self.folder, self.manifest.shards[shard])
+        return chunk.tokens(index - self._starts[shard])
+
+    def check_tokenizer(self, file: str | Path) -> None:
+        """Raise a DataError unless `file` is the vocabulary that these shards were made with."""
+        found = file_sha256(Path(file))
+        if found != self.manifest.tokenizer_sha256:
+            raise DataError(
+                f"{self.folder}: made with another vocabulary (sha256 {self.manifest.tokenizer_sha256[:12]}) "
+                f"than {file} (sha256 {found[:12]}); prepare the corpus again or use the right one"
+            )
+
+    def check_files(self) -> None:
+        """Raise a DataError if any shard differs from the hash in the manifest."""
+        for record in self.manifest.shards:
+            if file_sha256(self.folder / record.file) != record.sha256:
+                raise DataError(f"{self.folder / record.file}: changed or damaged since it was written")
+
+    def __reduce__(self):
+        """Pickle as the folder's name: memory maps are opened anew in the other process."""
+        return ShardSet, (self.folder,)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """One memory-mapped shard: views of its three buffers."""
+
+    ids: np.ndarray  # [tokens]
+    sentence_ends: np.ndarray  # [sentences + 1] into ids
+    document_ends: np.ndarray  # [documents + 1] into sentence_ends
+
+    @classmethod
+    def open(cls, folder: Path, record: ShardRecord) -> "_Chunk":
+        path = folder / record.file
+        try:
+            reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            column = reader.get_batch(0).column(0)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{path}: not a readable Arrow file ({error})") from error
+        if reader.num_record_batches != 1 or len(column) != record.documents:
+            raise DataError(
+                f"{path}: expected one record batch of {record.documents} documents, "
+                f"found {reader.num_record_batches} with {len(column)} in the first"
+            )
+        sentences = column.values
+        return cls(
+            sentences.values.to_numpy(),
+            sentences.offsets.to_numpy(),
+            column.offsets.to_numpy(),
+        )
+
+    def tokens(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        first, last = self.document_ends[row], self.document_ends[row + 1]
+        ends = self.sentence_ends[first : last + 1]
+        return self.ids[ends[0] : ends[-1]], ends[1:] - ends[0]
+
+
+class ShardBuilder:
+    """Collects documents and writes them as one shard."""
+
+    def __init__(self, vocabulary_size: int) -> None:
+        # Half the disk and memory traffic of uint32 for nearly every vocabulary.
+        self._type = np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
+        self._ids: list[np.ndarray] = []
+        self._sentence_lengths: list[int] = []
+        self._document_lengths: list[int] = []
+
+    def add(self, document: Sequence[Sequence[int]]) -> None:
+        """Add a document: a list of sentences, each a non-empty list of ids."""
+        self._document_lengths.append(len(document))
+        for sentence in document:
+            self._sentence_lengths.append(len(sentence))
+        self._ids.append(np.array([id_ for sentence in document for id_ in sentence], dtype=self._type))
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+        return len(self._document_lengths)
+
+    def write(self, target: Path) -> ShardRecord:
+        """Write the shard; the same documents give the same bytes."""
+        ids = pa.array(np.concatenate(self._ids))
+        sentences = pa.ListArray.from_arrays(_offsets(self._sentence_lengths), ids)
+        documents = pa.ListArray.from_arrays(_offsets(self._document_lengths), sentences)
+        batch = pa.record_batch([documents], names=["sentences"])
+        with (
+            atomic_path(target) as path,
+            pa.OSFile(str(path), "wb") as sink,
+            pa.ipc.new_file(sink, batch.schema) as file,
+        ):
+            file.write_batch(batch)
+        return ShardRecord(
+            file=target.name,
+            sha256=file_sha256(target),
+            documents=len(documents),
+            sentences=len(sentences),
+            tokens=len(ids),
+        )
+
+
+def _offsets(lengths: list[int]) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), type=pa.int32())
+
+
+def file_sha256(path: Path) -> str:
+    """Return the hash of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,74 @@
+"""Where whole words begin in a row of ids, and which ids are no text; read once from a vocabulary.
+
+A new word begins at a piece with SentencePiece's word-start mark, at punctuation and symbols, after them, and
+at every piece of a script that is written without spaces (Chinese, Japanese, Thai ...), where the original
+also takes each piece for a word. Apostrophes stay inside their word ("don't" is one). A lone word-start mark
+belongs to what follows it.
+"""
+
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+
+from albertkit.errors import TokenizerError
+from albertkit.tokenization.pieces import WORD_START
+
+_APOSTROPHES = {"'", "\N{RIGHT SINGLE QUOTATION MARK}"}
+_UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+
+
+class WordTable:
+    """Facts about every id of a vocabulary, as arrays that are indexed with ids."""
+
+    def __init__(self, model_file: str | Path) -> None:
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
+        self.model_file = Path(model_file)
+        self.size: int = processor.get_piece_size()
+        pieces = [processor.id_to_piece(index) for index in range(self.size)]
+        self.cls, self.sep, self.mask, self.pad = (
+            self._special(processor, pieces, name) for name in ("[CLS]", "[SEP]", "[MASK]", "<pad>")
+        )
+        self.is_special = np.array(
+            [
+                processor.is_control(index) or processor.is_unknown(index) or processor.is_unused(index)
+                for index in range(self.size)
+            ]
+        )
+        self.is_special[[self.cls, self.sep, self.mask, self.pad]] = True
+        # A special token is a word of its own.
+        self._begins = np.array([_begins_word(piece) for piece in pieces]) | self.is_special
+        self._next_begins = np.array([_is_symbol(piece) for piece in pieces]) | self.is_special
+        self._next_continues = np.array([piece == WORD_START for piece in pieces])
+        # For drawing a random ordinary id that differs from a given one.
+        self.ordinary_ids = np.flatnonzero(~self.is_special)
+        self.ordinary_rank = np.cumsum(~self.is_special) - 1
+
+    def _special(self, processor: sentencepiece.SentencePieceProcessor, pieces: list[str], name: str) -> int:
+        index: int = processor.piece_to_id(name)
+        if pieces[index] != name:
+            raise TokenizerError(f"{self.model_file}: no piece {name!r}, which pretraining needs")
+        return index
+
+    def starts(self, ids: np.ndarray) -> np.ndarray:
+        """Return for each of `ids` [tokens] whether a word begins there; the first always does."""
+        result = self._begins[ids]
+        before = ids[:-1]
+        result[1:] |= self._next_begins[before]
+        result[1:] &= ~self._next_continues[before]
+        result[:1] = True
+        return result
+
+
+def _begins_word(piece: str) -> bool:
+    if piece.startswith(WORD_START) or _is_symbol(piece):
+        return True
+    return unicodedata.name(piece[0], "").startswith(_UNSPACED_SCRIPTS)
+
+
+def _is_symbol(piece: str) -> bool:
+    text = piece.removeprefix(WORD_START)
+    if not text or text in _APOSTROPHES:
+        return False
+    return not any(unicodedata.category(char)[0] in "LNM" for char in text)
