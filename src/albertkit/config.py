@@ -9,7 +9,7 @@ import copy
 import difflib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -312,24 +312,36 @@ class AlbertConfig:
         known = {key: value for key, value in values.items() if key in _PARAMETERS and value is not None}
         if "id2label" in known:
             known.pop("num_labels", None)  # older files carry both, and the names are what counts
-        if "num_labels" in overrides and "id2label" not in overrides:
-            labels = known.get("id2label", {})
-            if len(labels) != overrides["num_labels"]:  # new classes: the old names no longer apply
-                known.pop("id2label", None)
-                known.pop("label2id", None)
-        if "id2label" in overrides:
-            known.pop("label2id", None)
-            known.pop("num_labels", None)
-        for new, old in (("dtype", "torch_dtype"), ("return_dict", "use_return_dict")):
-            if new in overrides or old in overrides:
-                known.pop(new, None)
-                known.pop(old, None)
-        config = cls(**{**known, **overrides})
+        config = cls(**known)
         config.extra = {
             key: copy.deepcopy(value)
             for key, value in values.items()
             if key not in _PARAMETERS and key != "model_type"
         }
+        return config.replace(**overrides)
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with other values; another `num_labels` names the labels anew.
+
+        Raises:
+            ConfigError: an unknown name, or values that describe no possible model.
+        """
+        unknown = {name for name in changes if name not in _PARAMETERS}
+        if unknown:
+            raise ConfigError(_unknown_message(unknown))
+        config = copy.deepcopy(self)
+        labels = {name: changes.pop(name, None) for name in ("num_labels", "id2label", "label2id")}
+        if labels != {"num_labels": labels["num_labels"], "id2label": None, "label2id": None}:
+            config._set_labels(**labels)
+        elif labels["num_labels"] is not None:
+            config.num_labels = labels["num_labels"]
+        for new, old in (("dtype", "torch_dtype"), ("return_dict", "use_return_dict")):
+            given = {name: changes.pop(name) for name in (new, old) if name in changes}
+            if given:
+                changes[new] = _one_of(**given)
+        for name, value in changes.items():
+            setattr(config, name, _dtype_name(value) if name == "dtype" else value)
+        config.validate()
         return config
 
     @classmethod
@@ -417,11 +429,7 @@ class AlbertConfig:
 
     def to_json_string(self) -> str:
         """`to_dict` as indented JSON, keys sorted, with a final newline."""
-        values = self.to_dict()
-        for name in ("id2label", "pruned_heads"):
-            if name in values:  # JSON keys are strings
-                values[name] = {str(key): value for key, value in values[name].items()}
-        return json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` into the folder, which is created where missing."""
@@ -437,8 +445,9 @@ class AlbertConfig:
     __hash__ = None  # type: ignore[assignment]  # mutable, like a dict
 
     def __repr__(self) -> str:
-        values = {name: value for name, value in self.__dict__.items() if name != "extra"}
-        return f"AlbertConfig({', '.join(f'{name}={value!r}' for name, value in {**values, **self.extra}.items())})"
+        values = {**self.__dict__, **self.extra}
+        values.pop("extra")
+        return f"AlbertConfig({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
 _SIZES = (
@@ -501,9 +510,9 @@ def _dtype_name(dtype: Any) -> str | None:
     return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
-def _unknown_message(unknown: Mapping[str, Any]) -> str:
+def _unknown_message(unknown: Iterable[str]) -> str:
     parts = []
-    for name in unknown:
+    for name in sorted(unknown):
         near = difflib.get_close_matches(name, _PARAMETERS, n=1, cutoff=0.0)[0]
         parts.append(f"{name!r} (nearest: {near!r})")
     return f"AlbertConfig has no argument {', '.join(parts)}"

@@ -81,20 +81,17 @@ class AlbertEmbeddings(nn.Module):
 
         Segments default to 0 and positions to 0, 1, ..., T - 1; both may be (T,), (1, T) or (B, T).
         """
-        if inputs_embeds is None:
-            assert input_ids is not None
-            inputs_embeds = self.word_embeddings(input_ids)
-        length = inputs_embeds.shape[1]
+        words = self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds  # (B, T, E)
         # Defaults are rows of the tables: a slice costs less than looking up constant ids.
         if token_type_ids is None:
             segments = self.token_type_embeddings.weight[0]  # (E,)
         else:
             segments = self.token_type_embeddings(token_type_ids)
         if position_ids is None:
-            positions = self.position_embeddings.weight[:length]  # (T, E)
+            positions = self.position_embeddings.weight[: words.shape[1]]  # (T, E)
         else:
             positions = self.position_embeddings(position_ids)
-        return self.dropout(self.LayerNorm(inputs_embeds + segments + positions))
+        return self.dropout(self.LayerNorm(words + segments + positions))
 
 
 class AlbertAttention(nn.Module):

@@ -217,12 +217,13 @@ def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: 
     shapes = {2: (batch, length), 3: (batch, length, length), 4: (batch, 1, length, length)}
     if tuple(attention_mask.shape) != shapes.get(attention_mask.dim()):
         raise ValueError(
-            f"attention_mask must have one of the shapes {list(shapes.values())}, got {tuple(attention_mask.shape)}"
+            f"attention_mask must have one of the shapes {list(shapes.values())}, "
+            f"got {tuple(attention_mask.shape)}"
         )
     mask = attention_mask != 0
     # Without padding the fused kernels are at their best; a traced graph must not depend on values.
-    tracing = torch.jit.is_tracing() or torch.compiler.is_compiling()
-    if not tracing and bool(mask.all()):
+    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    if not traced and bool(mask.all()):
         return None
     mask = mask | ~mask.any(dim=-1, keepdim=True)
     if mask.dim() == 2:

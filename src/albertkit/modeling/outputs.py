@@ -34,7 +34,7 @@ class ModelOutput:
 
     def get(self, name: str, default: Any = None) -> Any:
         """The field of that name, or the default where it is not set."""
-        return self[name] if name in self else default
+        return dict(self.items()).get(name, default)
 
     def to_tuple(self) -> tuple[Any, ...]:
         """The set fields as a plain tuple."""

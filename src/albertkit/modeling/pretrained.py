@@ -1,16 +1,20 @@
 """AlbertPreTrainedModel: what every ALBERT model has besides its forward pass.
 
-Initialisation, embeddings and their tying, resizing, head pruning, gradient checkpointing.
+Initialisation, loading and saving, embeddings and their tying, head pruning, gradient checkpointing.
 """
 
+import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, TypeVar, cast
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
+from albertkit.checkpoints.folder import write_folder
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
+from albertkit.modeling import loading
 from albertkit.modeling.outputs import ModelOutput
 
 Output = TypeVar("Output", bound=ModelOutput)
@@ -59,6 +63,98 @@ class AlbertPreTrainedModel(nn.Module):
             else:
                 nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
 
+    # --- files ----------------------------------------------------------------------------------
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_folder: str | Path | None,
+        *,
+        config: AlbertConfig | str | Path | None = None,
+        state_dict: Mapping[str, Tensor] | None = None,
+        dtype: torch.dtype | str | None = None,
+        torch_dtype: torch.dtype | str | None = None,
+        device_map: str | torch.device | Mapping[str, str | int | torch.device] | None = None,
+        ignore_mismatched_sizes: bool = False,
+        output_loading_info: bool = False,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        token: str | bool | None = None,
+        local_files_only: bool = False,
+        **config_overrides: Any,
+    ) -> Self:
+        """The model of a folder or of a name on the hub, in evaluation mode.
+
+        The checkpoint may be of the encoder or of a model with any head. Head tensors that it lacks
+        are drawn anew, which a warning says, as it does of tensors that have no place here.
+
+        Args:
+            name_or_folder: "bundled", a folder, or a hub name; None where both `config` and
+                `state_dict` are given.
+            config: in place of the checkpoint's own: a config, or where to find one.
+            state_dict: tensors in place of the checkpoint's own.
+            dtype: type of the weights, such as torch.float16 or "float16"; "auto" = as in the file;
+                default float32. `torch_dtype` is its older name.
+            device_map: "auto" = the best single device (CUDA, then MPS, then CPU), or a device;
+                default CPU.
+            ignore_mismatched_sizes: draw tensors of another shape anew instead of raising.
+            output_loading_info: return (model, info), where info has the lists `missing_keys`,
+                `unexpected_keys`, `mismatched_keys` and the whole `report`.
+            revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
+            config_overrides: arguments of `AlbertConfig`, such as `num_labels=3`.
+
+        Returns:
+            The model (of this class), or (model, info).
+
+        Raises:
+            ModelNotFoundError: the name or folder leads to no model.
+            ConfigError: the config is not ALBERT's, or an override is unknown or does not fit.
+            CheckpointError: encoder tensors are missing, or of another shape, or a file is damaged.
+        """
+        hub = {
+            "revision": revision,
+            "cache_dir": cache_dir,
+            "token": token,
+            "local_files_only": local_files_only,
+        }
+        loaded_config, tensors = loading.find(name_or_folder, config=config, state_dict=state_dict, **hub)
+        wanted_dtype = loading.choose_dtype(dtype if torch_dtype is None else torch_dtype, tensors)
+        final_config = loaded_config.replace(**config_overrides, dtype=wanted_dtype)
+        # On the meta device nothing is allocated or drawn: the file's tensors become the parameters.
+        with torch.device("meta"):
+            model = cls(final_config)
+        report = loading.fill(model, tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
+        model.to(device=loading.choose_device(device_map), dtype=wanted_dtype).eval()
+        if not report.ok:
+            source = "the given tensors" if name_or_folder is None else name_or_folder
+            warnings.warn(f"{cls.__name__} from {source}: {report}", UserWarning, stacklevel=2)
+        if output_loading_info:
+            return cast(Self, (model, loading.describe(report)))  # typed for the usual call
+        return model
+
+    def save_pretrained(
+        self,
+        folder: str | Path,
+        *,
+        state_dict: Mapping[str, Tensor] | None = None,
+        safe_serialization: bool = True,
+    ) -> None:
+        """Write `config.json` and `model.safetensors`, which `transformers` reads as well.
+
+        Args:
+            folder: created where missing; a model in it is replaced, whole or not at all.
+            state_dict: tensors to write in place of the model's own.
+            safe_serialization: must be True; pickled weights can run code when loaded.
+
+        Raises:
+            ConfigError: `hidden_act` is a function, or `safe_serialization=False`.
+            CheckpointError: the folder cannot be written.
+        """
+        if not safe_serialization:
+            raise ConfigError("only safetensors are written; leave safe_serialization=True")
+        config = self.config.replace(architectures=[type(self).__name__], dtype=self.dtype)
+        write_folder(folder, config.to_dict(), self.state_dict() if state_dict is None else state_dict)
+
     # --- embeddings -----------------------------------------------------------------------------
 
     @property
@@ -84,7 +180,7 @@ class AlbertPreTrainedModel(nn.Module):
         Raises:
             ConfigError: this model has no decoder.
         """
-        raise ConfigError(f"{type(self).__name__} has no output embeddings to replace")
+        raise ConfigError(f"{type(self).__name__} has no output embeddings to replace by {value}")
 
     def tie_weights(self) -> None:
         """Make a decoder use the word embeddings as its matrix (where the config says so)."""
@@ -127,7 +223,7 @@ class AlbertPreTrainedModel(nn.Module):
         return new
 
     @torch.no_grad()
-    def _resized_rows(self, old: nn.Parameter, size: int) -> nn.Parameter:
+    def _resized_rows(self, old: Tensor, size: int) -> nn.Parameter:
         std = self.config.initializer_range
         new = old.new_zeros((size, *old.shape[1:]))
         kept = min(size, old.shape[0])

@@ -1,0 +1,128 @@
+"""The steps of `from_pretrained`: find config and tensors, choose type and device, fill a model.
+
+The model has been built on torch's meta device, so its parameters have shapes only; the tensors of
+the file become the parameters themselves, without a copy.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from albertkit.checkpoints.folder import locate, read_folder
+from albertkit.checkpoints.names import TIED
+from albertkit.checkpoints.report import LoadReport, match
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from albertkit.modeling.pretrained import AlbertPreTrainedModel
+
+
+def find(
+    name_or_folder: str | Path | None,
+    *,
+    config: AlbertConfig | str | Path | None,
+    state_dict: Mapping[str, Tensor] | None,
+    **hub: Any,
+) -> tuple[AlbertConfig, Mapping[str, Tensor]]:
+    """Config and tensors: those given, the rest from the checkpoint.
+
+    Raises:
+        ConfigError: no checkpoint is named, and config or tensors are not given.
+    """
+    if isinstance(config, str | Path):
+        config = AlbertConfig.from_pretrained(config, **hub)
+    if state_dict is not None:
+        # The tensors become the parameters, and training them must not change the caller's.
+        state_dict = {name: tensor.detach().clone() for name, tensor in state_dict.items()}
+    if config is not None and state_dict is not None:
+        return config, state_dict
+    if name_or_folder is None:
+        raise ConfigError("without a model name or folder, give both config and state_dict")
+    if state_dict is not None:
+        return AlbertConfig.from_pretrained(name_or_folder, **hub), state_dict
+    values, tensors = read_folder(locate(name_or_folder, **hub))
+    return AlbertConfig.from_dict(values) if config is None else config, tensors
+
+
+def choose_dtype(dtype: torch.dtype | str | None, tensors: Mapping[str, Tensor]) -> torch.dtype:
+    """The floating type asked for; "auto" is that of the tensors, None is float32.
+
+    Raises:
+        ConfigError: not the name of a floating type.
+    """
+    if dtype is None:
+        return torch.float32
+    if dtype == "auto":
+        return next(
+            (tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()), torch.float32
+        )
+    found = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise ConfigError(
+            f"dtype is {dtype!r}; use 'auto' or a floating type such as 'float32' or 'bfloat16'"
+        )
+    return found
+
+
+def choose_device(
+    device_map: str | torch.device | Mapping[str, str | int | torch.device] | None,
+) -> torch.device:
+    """The one device for the whole model; "auto" is the best there is.
+
+    Raises:
+        ConfigError: several devices; an ALBERT fits on one.
+    """
+    if device_map is None:
+        return torch.device("cpu")
+    if isinstance(device_map, Mapping):
+        if set(device_map) != {""}:
+            raise ConfigError(f"device_map must name one device for the whole model, got {dict(device_map)}")
+        device_map = torch.device(device_map[""])
+    if device_map != "auto":
+        return torch.device(device_map)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def fill(
+    model: "AlbertPreTrainedModel", tensors: Mapping[str, Tensor], *, ignore_mismatched_sizes: bool
+) -> LoadReport:
+    """Make the tensors the parameters of a model on the meta device; draw what is missing.
+
+    Raises:
+        CheckpointError: encoder tensors are missing, or a shape differs.
+    """
+    parameters = model.state_dict()
+    tied = (
+        TIED
+        if model.config.tie_word_embeddings
+        else {second: first for second, first in TIED.items() if second.endswith("bias")}
+    )
+    matched, report = match(
+        tensors,
+        {name: parameter.shape for name, parameter in parameters.items()},
+        tied=tied,
+        ignore_mismatched_sizes=ignore_mismatched_sizes,
+    )
+    new = [name for name in parameters if name not in matched]
+    drawn = {name: torch.empty(parameters[name].shape) for name in new}
+    model.load_state_dict({**matched, **drawn}, assign=True)
+    model.tie_weights()  # assigning gave each name a parameter of its own
+    model.initialise(name for name in new if tied.get(name) not in new)
+    return report
+
+
+def describe(report: LoadReport) -> dict[str, Any]:
+    """The report under the names that `transformers` gives its parts."""
+    return {
+        "missing_keys": list(report.missing),
+        "unexpected_keys": list(report.unexpected),
+        "mismatched_keys": [(name, *shapes) for name, shapes in report.reshaped.items()],
+        "error_msgs": [],
+        "report": report,
+    }
