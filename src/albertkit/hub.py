@@ -60,25 +60,36 @@ def resolve(
                 "Reinstall the package, or give a model by folder or hub name."
             )
     else:
-        folder = Path(name_or_folder).expanduser()
-        if not folder.is_dir():
-            repository = _repository(name_or_folder, folder)
+        folder = _local(name_or_folder)
+        if folder is None:
+            repository = _repository(name_or_folder)
             folder = _download(repository, patterns, revision, cache_dir, token, local_files_only)
     _require_one_of(patterns, folder, name_or_folder)
     return folder
 
 
-def _repository(name: str | Path, folder: Path) -> str:
-    """The hub repository meant by `name`, which is no folder."""
-    if folder.is_file():
-        raise ModelNotFoundError(
-            f"Expected the folder of a model, received the file {str(name)!r}. Give the folder that holds it."
-        )
+def _local(name: str | Path) -> Path | None:
+    """The local folder `name`, or None where a string may yet be the name of a hub repository."""
+    try:
+        path = Path(name).expanduser()
+        if name and path.is_dir():
+            return path
+        is_file = path.is_file()
+    except (OSError, RuntimeError) as error:  # too long, not readable, the home of an unknown user
+        raise ModelNotFoundError(f"{str(name)!r} is no name of a model: {error}.") from error
+    if name and is_file:
+        raise ModelNotFoundError(f"{str(name)!r} is a file: expected the folder of a model, which holds it.")
     if isinstance(name, Path) or not name or _PATH_LIKE.match(name):
         raise ModelNotFoundError(
-            f"There is no folder {str(name)!r} (looked for {folder.absolute()}). "
+            f"There is no folder {str(name)!r} (looked for {path.absolute()}). "
             "Check the path, or give a hub name like 'organisation/model'."
         )
+    return None
+
+
+def _repository(name: str | Path) -> str:
+    """The hub repository meant by `name`, which is no folder."""
+    name = str(name)
     if "/" in name:
         return name
     if name in PUBLISHED:
@@ -128,9 +139,14 @@ def _download(
         wanted = repr(repository) + (f" at revision {revision!r}" if revision else "")
         raise ModelNotFoundError(
             f"Could not get the model {wanted}: {_explain(error, revision, local_files_only)} "
-            f"(Tried: a local folder {repository!r} in {Path.cwd()}; then the hub, for "
-            f"{', '.join(patterns)}. Its answer: {_first_line(error)})"
+            f"(Tried: a local folder in {Path.cwd()}, then the hub, for {', '.join(patterns)}. "
+            f"Its answer: {_first_line(error)})"
         ) from error
+    if not Path(folder).is_dir():  # the library names a folder that it had nothing to put into
+        raise ModelNotFoundError(
+            f"The repository {repository!r} on the hub is no model for albertkit: expected "
+            f"{' or '.join(patterns)}, and it has none of them."
+        )
     return Path(folder)
 
 

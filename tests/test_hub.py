@@ -1,0 +1,404 @@
+"""Names to folders: the bundled model, local folders, and downloads from a hub that runs on localhost."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from albertkit.errors import ModelNotFoundError
+from albertkit.hub import BUNDLED, PUBLISHED, resolve
+
+PATTERNS = ("config.json", "*.safetensors")
+SECRET = "hf_the_right_token"
+
+
+def commit_of(label: str) -> str:
+    return hashlib.sha1(label.encode()).hexdigest()
+
+
+@dataclass
+class Hub:
+    """A hub with the four calls that a download needs, and switches for what can go wrong."""
+
+    repositories: dict[str, dict[str, dict[str, bytes]]]
+    """Repository -> branch or tag -> file -> content."""
+    private: set[str] = field(default_factory=set)
+    gated: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
+    """Files whose download answers 503."""
+    cut_once: set[str] = field(default_factory=set)
+    """Files whose connection is dropped halfway, the first time."""
+    requests: list[str] = field(default_factory=list)
+    url: str = ""
+
+    def __enter__(self) -> "Hub":
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+            def do_GET(self) -> None:
+                hub.answer(self)
+
+            do_HEAD = do_GET  # noqa: N815
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        path = unquote(urlsplit(request.path).path)
+        self.requests.append(f"{request.command} {path}")
+        call = re.fullmatch(r"/api/models/([^/]+/[^/]+)/(revision|tree)/([^/]+)/?", path)
+        load = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        name = ""
+        if call:
+            repository, kind, revision = call.groups()
+        elif load:
+            repository, revision, name = load.groups()
+            kind = "file"
+        else:
+            return self.refuse(request, 404, "EntryNotFound", "no such call")
+        token = request.headers.get("Authorization")
+        if token not in (None, f"Bearer {SECRET}"):
+            return self.refuse(request, 401, "", "Invalid credentials in Authorization header")
+        if repository not in self.repositories or (repository in self.private and token is None):
+            return self.refuse(request, 401, "RepoNotFound", "Repository not found")
+        if repository in self.gated:
+            return self.refuse(request, 403, "GatedRepo", "Access to this model is restricted")
+        branches = self.repositories[repository]
+        branch = next((b for b in branches if revision in (b, commit_of(repository + b))), None)
+        if branch is None:
+            return self.refuse(request, 404, "RevisionNotFound", f"Invalid rev id: {revision}")
+        files, commit = branches[branch], commit_of(repository + branch)
+        if kind == "revision":
+            siblings = [{"rfilename": file} for file in files]
+            return self.send_json(
+                request, {"id": repository, "sha": commit, "siblings": siblings, "tags": []}
+            )
+        if kind == "tree":
+            entries = [
+                {"type": "file", "path": file, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+                for file, content in files.items()
+            ]
+            return self.send_json(request, entries)
+        if name not in files:
+            return self.refuse(request, 404, "EntryNotFound", f"no file {name}")
+        return self.send_file(request, name, files[name], commit)
+
+    def refuse(self, request: BaseHTTPRequestHandler, status: int, code: str, message: str) -> None:
+        request.send_response(status)
+        if code:
+            request.send_header("X-Error-Code", code)
+        request.send_header("X-Error-Message", message)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    def send_json(self, request: BaseHTTPRequestHandler, value: object) -> None:
+        body = json.dumps(value).encode()
+        request.send_response(200)
+        request.send_header("Content-Type", "application/json")
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    def send_file(self, request: BaseHTTPRequestHandler, name: str, content: bytes, commit: str) -> None:
+        is_get = request.command == "GET"
+        if is_get and name in self.broken:
+            self.refuse(request, 503, "", "try later")
+            return
+        start = int((request.headers.get("Range") or "bytes=0-").removeprefix("bytes=").partition("-")[0])
+        request.send_response(206 if start else 200)
+        request.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+        request.send_header("X-Repo-Commit", commit)
+        request.send_header("Content-Length", str(len(content) - start))
+        if start:
+            request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        request.end_headers()
+        if is_get and name in self.cut_once:
+            self.cut_once.discard(name)
+            request.wfile.write(content[: len(content) // 2])
+        elif is_get:
+            request.wfile.write(content[start:])
+
+
+def model_files(label: str) -> dict[str, bytes]:
+    weights = label.encode() * 20_000
+    return {
+        "config.json": json.dumps({"label": label}).encode(),
+        "model.safetensors": weights,
+        "pytorch_model.bin": b"the same weights again",
+    }
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    """A running hub that this process takes for the real one, and an empty cache."""
+    from huggingface_hub import constants
+
+    repositories = {
+        "org/model": {"main": model_files("main"), "v1.0": model_files("v1.0")},
+        "org/secret": {"main": model_files("secret")},
+        "org/terms": {"main": model_files("terms")},
+        "org/words": {"main": {"README.md": b"no model here"}},
+        "albert/albert-base-v2": {"main": model_files("base")},
+    }
+    with Hub(repositories, private={"org/secret"}, gated={"org/terms"}) as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
+        yield hub
+
+
+def contents_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+# --- the hub ------------------------------------------------------------------------------------
+
+
+def test_download_fetches_only_what_the_patterns_name(hub: Hub) -> None:
+    folder = resolve("org/model", patterns=PATTERNS)
+    expected = model_files("main")
+    del expected["pytorch_model.bin"]
+    assert contents_of(folder) == expected
+
+
+def test_published_short_name(hub: Hub) -> None:
+    assert contents_of(resolve("albert-base-v2", patterns=("config.json",))) == {
+        "config.json": model_files("base")["config.json"]
+    }
+    assert set(PUBLISHED.values()) == {
+        f"albert/albert-{size}-v{version}"
+        for size in ("base", "large", "xlarge", "xxlarge")
+        for version in (1, 2)
+    }
+
+
+def test_second_use_needs_no_server_and_no_second_download(hub: Hub) -> None:
+    first = resolve("org/model", patterns=PATTERNS)
+    hub.requests.clear()
+    assert resolve("org/model", patterns=PATTERNS) == first
+    assert not [request for request in hub.requests if request.startswith("GET /org/model/resolve")]
+    hub.requests.clear()
+    assert resolve("org/model", patterns=PATTERNS, local_files_only=True) == first
+    assert hub.requests == []
+    hub.stop()
+    assert resolve("org/model", patterns=PATTERNS) == first
+
+
+def test_revisions_by_tag_and_by_commit(hub: Hub) -> None:
+    by_tag = resolve("org/model", patterns=PATTERNS, revision="v1.0")
+    by_commit = resolve("org/model", patterns=PATTERNS, revision=commit_of("org/modelv1.0"))
+    assert by_tag == by_commit
+    assert contents_of(by_tag)["config.json"] == b'{"label": "v1.0"}'
+    assert contents_of(resolve("org/model", patterns=PATTERNS))["config.json"] == b'{"label": "main"}'
+
+
+def test_cache_dir(hub: Hub, tmp_path: Path) -> None:
+    folder = resolve("org/model", patterns=PATTERNS, cache_dir=tmp_path / "elsewhere")
+    assert folder.is_relative_to(tmp_path / "elsewhere")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_token_opens_a_private_repository(hub: Hub) -> None:
+    folder = resolve("org/secret", patterns=PATTERNS, token=SECRET)
+    assert contents_of(folder)["config.json"] == b'{"label": "secret"}'
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("org/nothing", {}, "no such repository, or it is private"),
+        ("org/secret", {}, r"pass token="),
+        ("org/secret", {"token": "hf_wrong"}, "refused the token"),
+        ("org/terms", {"token": SECRET}, "Accept their terms"),
+        ("org/model", {"revision": "v9"}, "no branch, tag or commit 'v9'"),
+        ("org/model", {"local_files_only": True}, "local_files_only=True forbids downloads"),
+        ("org/words", {}, r"expected config.json or \*.safetensors, and it has none of them"),
+        ("org/mo del", {}, "no hub name"),
+        ("org/-model-", {}, "no hub name"),
+    ],
+)
+def test_what_the_hub_refuses_is_explained(hub: Hub, name: str, options: dict, told: str) -> None:
+    with pytest.raises(ModelNotFoundError, match=told) as error:
+        resolve(name, patterns=PATTERNS, **options)
+    assert repr(name) in str(error.value)
+
+
+def test_offline_without_cache(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(
+        ModelNotFoundError, match=r"HF_HUB_OFFLINE=1 forbids downloads .* Load it once while online"
+    ):
+        resolve("org/model", patterns=PATTERNS)
+    assert hub.requests == []
+
+
+def test_no_network(hub: Hub) -> None:
+    hub.stop()
+    with pytest.raises(ModelNotFoundError, match=rf"hub at {hub.url} cannot be used .* Check the network"):
+        resolve("org/model", patterns=PATTERNS)
+
+
+def test_dropped_connection_is_resumed(hub: Hub) -> None:
+    hub.cut_once = {"model.safetensors"}
+    folder = resolve("org/model", patterns=PATTERNS)
+    assert contents_of(folder)["model.safetensors"] == model_files("main")["model.safetensors"]
+    assert hub.requests.count(f"GET /org/model/resolve/{commit_of('org/modelmain')}/model.safetensors") == 2
+
+
+def test_half_a_download_is_no_model_until_it_is_whole(hub: Hub) -> None:
+    hub.broken = {"model.safetensors"}
+    with pytest.raises(ModelNotFoundError, match=r"download failed\. Try again"):
+        resolve("org/model", patterns=PATTERNS)
+    with pytest.raises(ModelNotFoundError, match="cache does not hold the files asked for"):
+        resolve("org/model", patterns=PATTERNS, local_files_only=True)
+    hub.broken.clear()
+    folder = resolve("org/model", patterns=PATTERNS)
+    assert contents_of(folder)["model.safetensors"] == model_files("main")["model.safetensors"]
+
+
+def test_environment_variables_in_a_fresh_process(hub: Hub, tmp_path: Path) -> None:
+    """HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE are read once by a process: this is how users set them."""
+    code = f"from albertkit.hub import resolve; print(resolve('org/model', patterns={PATTERNS!r}))"
+    environment = os.environ | {
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_OFFLINE": "0",
+    }
+
+    def run(**changes: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, env=environment | changes, capture_output=True, text=True, check=False)
+
+    never_seen = run(HF_HUB_OFFLINE="1")
+    assert "ModelNotFoundError" in never_seen.stderr
+    downloaded = run()
+    assert downloaded.returncode == 0, downloaded.stderr
+    folder = Path(downloaded.stdout.strip())
+    assert contents_of(folder)["config.json"] == b'{"label": "main"}'
+    hub.stop()
+    assert run(HF_HUB_OFFLINE="1").stdout == downloaded.stdout
+
+
+# --- folders ------------------------------------------------------------------------------------
+
+
+def make_model(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_model(tmp_path / "model")
+    assert resolve(folder, patterns=PATTERNS) == folder
+    assert resolve(str(folder) + "/", patterns=PATTERNS) == folder
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert resolve("~/model", patterns=PATTERNS) == folder
+
+
+def test_local_folder_wins_over_a_hub_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_model(tmp_path / "org" / "model")
+    make_model(tmp_path / "albert-base-v2")
+    monkeypatch.chdir(tmp_path)
+    assert resolve("org/model", patterns=PATTERNS) == Path("org/model")
+    assert resolve("albert-base-v2", patterns=PATTERNS) == Path("albert-base-v2")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["./x", "../x", "/tmp/no/such", "models/x/y/z", "org/model/", "~/nowhere", "a\\b", "C:\\models", "."],
+)
+def test_path_like_names_are_not_asked_of_the_hub(hub: Hub, name: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelNotFoundError, match=r"no folder|is not the folder of one model"):
+        resolve(name, patterns=PATTERNS)
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (Path("org/model"), "no folder 'org/model'"),
+        ("", "no folder ''"),
+        ("albert-bas-v2", "Did you mean 'albert-base-v2'"),
+        ("gpt", "named 'organisation/model'"),
+        ("x" * 5_000, "no name of a model"),
+        ("~no-such-user-here/model", "no name of a model"),
+    ],
+)
+def test_impossible_names(hub: Hub, name: str | Path, told: str) -> None:
+    with pytest.raises(ModelNotFoundError, match=told):
+        resolve(name, patterns=PATTERNS)
+    assert hub.requests == []
+
+
+def test_file_instead_of_folder(tmp_path: Path) -> None:
+    file = make_model(tmp_path / "model") / "config.json"
+    with pytest.raises(ModelNotFoundError, match="is a file: expected the folder"):
+        resolve(str(file), patterns=PATTERNS)
+
+
+def test_folder_without_the_files_says_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / ".model.safetensors.1a2b.tmp").touch()
+    with pytest.raises(ModelNotFoundError, match=r"expected config.json or \*.safetensors in .*notes.txt"):
+        resolve(tmp_path, patterns=PATTERNS)
+
+
+def test_folder_of_models_lists_them(tmp_path: Path) -> None:
+    make_model(tmp_path / "first")
+    make_model(tmp_path / "second")
+    with pytest.raises(ModelNotFoundError, match="give one of them: first, second"):
+        resolve(tmp_path, patterns=PATTERNS)
+
+
+def test_bundled_is_inside_the_package() -> None:
+    import albertkit.hub
+
+    folder = Path(albertkit.hub.__file__).parent / "assets" / "bundled"
+    if folder.is_dir():
+        assert resolve(BUNDLED, patterns=PATTERNS) == folder
+    else:
+        with pytest.raises(ModelNotFoundError, match="has no bundled model"):
+            resolve(BUNDLED, patterns=PATTERNS)
+
+
+def test_local_names_import_neither_torch_nor_the_hub_library(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "model")
+    code = (
+        "import sys; from albertkit.hub import resolve; "
+        f"resolve({str(folder)!r}, patterns=('config.json',)); "
+        "print({'torch', 'huggingface_hub'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
