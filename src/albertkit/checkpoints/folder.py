@@ -8,7 +8,6 @@ import json
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -149,16 +148,16 @@ def _read_pickle(path: Path) -> dict[str, torch.Tensor]:
     try:
         # Files from before torch 1.6 (as the first released models are) are not zip and cannot be mapped.
         value = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
+    except Exception as error:  # a damaged pickle can raise almost anything
         raise CheckpointError(
             f"{path} ({path.stat().st_size:,} bytes) is damaged, incomplete, or holds more than tensors: "
-            f"expected a dictionary of tensors saved by torch ({str(error).splitlines()[0]})."
+            f"expected a dictionary of tensors saved by torch ({type(error).__name__})."
         ) from error
     if not isinstance(value, dict) or not all(
         isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in value.items()
     ):
         raise CheckpointError(f"{path} is not a state dict: expected a dictionary of tensors by name.")
-    return dict(value)
+    return {name: tensor.detach() for name, tensor in value.items()}
 
 
 def _read_shards(path: Path) -> dict[str, torch.Tensor]:
@@ -172,12 +171,13 @@ def _read_shards(path: Path) -> dict[str, torch.Tensor]:
         # An index from the internet must not lead out of its folder.
         if Path(file).name != file or not (path.parent / file).is_file():
             raise CheckpointError(f"{path} names the shard {file!r}, which is not in {path.parent}.")
-        tensors |= read(path.parent / file)
-    absent = sorted(set(weight_map) - set(tensors))
-    if absent:
-        raise CheckpointError(
-            f"{path} promises tensors that are in none of its shards: {', '.join(absent[:5])}."
-        )
+        shard = read(path.parent / file)
+        promised = [name for name, place in weight_map.items() if place == file]
+        if absent := sorted(set(promised) - set(shard)):
+            raise CheckpointError(
+                f"{path} promises {', '.join(absent[:4])} in the shard {file}, which lacks it."
+            )
+        tensors |= {name: shard[name] for name in promised}
     return tensors
 
 
