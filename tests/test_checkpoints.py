@@ -1,4 +1,4 @@
-"""Model folders: read and written, damaged and foreign, fitted to a model by name, shared with transformers."""
+"""Model folders: read, written, damaged and foreign, fitted to a model by name, shared with transformers."""
 
 import json
 import os

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from albertkit.checkpoints.folder import locate
 from albertkit.errors import ModelNotFoundError
 from albertkit.hub import BUNDLED, PUBLISHED, resolve
 
@@ -187,6 +188,14 @@ def test_download_fetches_only_what_the_patterns_name(hub: Hub) -> None:
     expected = model_files("main")
     del expected["pytorch_model.bin"]
     assert contents_of(folder) == expected
+
+
+def test_locate_downloads_one_format_of_the_weights(hub: Hub) -> None:
+    assert set(contents_of(locate("org/model"))) == {"config.json", "model.safetensors"}
+    del hub.repositories["albert/albert-base-v2"]["main"]["model.safetensors"]
+    assert set(contents_of(locate("albert-base-v2"))) == {"config.json", "pytorch_model.bin"}
+    hub.stop()
+    assert set(contents_of(locate("albert-base-v2"))) == {"config.json", "pytorch_model.bin"}
 
 
 def test_published_short_name(hub: Hub) -> None:
