@@ -2,15 +2,43 @@
 
 A piece that ends in a digit and a comma is split: its digits are encoded again and the comma stands
 alone, because the original vocabulary holds pieces such as `▁1990,` that its own tokenizer never used.
+
+`pieces` is the rule as it reads. `ids_batch` is its fast twin: what the rule makes of a piece depends on
+the piece alone, so all of its effects are a small table from one id to several.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import sentencepiece
 
+from albertkit.errors import TokenizerError
+from albertkit.tokenization.model_file import (
+    WORD_START,
+    PieceTable,
+    load_processor,
+    read_model_file,
+    read_piece_table,
+)
 from albertkit.tokenization.normalization import Normalization
+from albertkit.tokenization.offsets import Alignment, align
 
-WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for the start of a word
+# Below this many texts, starting threads costs more than it saves.
+_TEXTS_WORTH_THREADS = 16
+
+
+def ends_in_digit_comma(piece: str) -> bool:
+    """Whether the digit-comma rule applies to a piece."""
+    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+
+
+def split_digit_comma(piece: str, encode: Callable[[str], list[str]]) -> list[str]:
+    """Return what the digit-comma rule makes of a piece it applies to; `encode` cuts the bare digits."""
+    digits = encode(piece[:-1].replace(WORD_START, ""))
+    if piece[0] != WORD_START and digits and digits[0][0] == WORD_START:
+        # Encoding alone put a word start before digits that continue a word.
+        digits = digits[1:] if len(digits[0]) == 1 else [digits[0][1:], *digits[1:]]
+    return [*digits, ","]
 
 
 class PieceEncoder:
@@ -18,26 +46,101 @@ class PieceEncoder:
 
     def __init__(self, model_file: str | Path, normalization: Normalization) -> None:
         self.normalization = normalization
-        self.processor = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
-        self.size = self.processor.get_piece_size()
+        self.model = read_model_file(model_file)
+        self._load(source=model_file)
+
+    def _load(self, *, source: str | Path) -> None:
+        self.processor = load_processor(self.model, source=source)
+        self.size: int = self.processor.get_piece_size()
+        pieces = self.processor.id_to_piece(list(range(self.size)))
+        self._split_ids = {
+            piece_id: self.processor.piece_to_id(split_digit_comma(piece, self._encode))
+            for piece_id, piece in enumerate(pieces)
+            if ends_in_digit_comma(piece)
+        }
+        # An unknown piece is a run of unknown characters; it can end in a comma only where the vocabulary
+        # lacks the comma, and then its text, not its id, decides.
+        unknown = self.processor.unk_id()
+        self._undecided_id = unknown if self.processor.piece_to_id(",") == unknown else -1
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"normalization": self.normalization, "model": self.model}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._load(source="pickled tokenizer")
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of one text."""
-        pieces = self.processor.encode(self.normalization(text), out_type=str)
+        """Return the pieces of one text; an unknown run of characters is its own piece."""
         result: list[str] = []
-        for piece in pieces:
-            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
-                result.extend(self._split_digits_comma(piece))
-            else:
-                result.append(piece)
+        for piece in self._encode(self.normalization(text)):
+            result.extend(split_digit_comma(piece, self._encode) if ends_in_digit_comma(piece) else [piece])
         return result
 
     def ids(self, text: str) -> list[int]:
         """Return the ids of one text's pieces."""
-        return self.processor.piece_to_id(self.pieces(text))
+        return self.ids_batch([text])[0]
 
-    def _split_digits_comma(self, piece: str) -> list[str]:
-        digits = self.processor.encode(piece[:-1].replace(WORD_START, ""), out_type=str)
-        if piece[0] != WORD_START and digits and digits[0][0] == WORD_START:
-            digits = digits[1:] if len(digits[0]) == 1 else [digits[0][1:], *digits[1:]]
-        return [*digits, ","]
+    def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:
+        """Return the ids of many texts' pieces, computed in `num_threads` threads (all cores by default)."""
+        if num_threads is None:
+            num_threads = -1 if len(texts) >= _TEXTS_WORTH_THREADS else 1
+        normalized = [self.normalization(text) for text in texts]
+        try:
+            if num_threads == 1:
+                rows = [self.processor.encode(text) for text in normalized]
+            else:
+                rows = self.processor.encode(normalized, num_threads=num_threads)
+        except RuntimeError as error:
+            raise _not_unicode(texts) from error
+        special = self._split_ids.keys() | {self._undecided_id}
+        for index, row in enumerate(rows):
+            if special.isdisjoint(row):
+                continue
+            if self._undecided_id in row:
+                rows[index] = self.processor.piece_to_id(self.pieces(texts[index]))
+            else:
+                rows[index] = [part for one in row for part in self._split_ids.get(one, (one,))]
+        return rows
+
+    def spans(self, text: str) -> list[tuple[str, int, int]]:
+        """Return (piece, start, end) for each piece of a text: its characters in the text as given."""
+        return self.align(text).spans(self.pieces(text))
+
+    def align(self, text: str) -> Alignment:
+        """Return what SentencePiece cuts, each character with its place in the text as given."""
+        normalized = align(text, self.normalization)
+        return normalized.then(*self.processor.normalize(normalized.text, with_offsets=True))
+
+    def token_to_id(self, piece: str) -> int | None:
+        """Return the id of a piece, None where it is not in the vocabulary."""
+        piece_id = self.processor.piece_to_id(piece)
+        known = piece_id != self.processor.unk_id() or self.processor.id_to_piece(piece_id) == piece
+        return piece_id if known else None
+
+    def id_to_token(self, piece_id: int) -> str:
+        """Return the piece of an id."""
+        return self.processor.id_to_piece(piece_id)
+
+    def table(self) -> PieceTable:
+        """Return all pieces with scores and kinds, and the normaliser's table."""
+        return read_piece_table(self.model)
+
+    def _encode(self, normalized: str) -> list[str]:
+        try:
+            return self.processor.encode(normalized, out_type=str)
+        except RuntimeError as error:
+            raise _not_unicode([normalized]) from error
+
+
+def _not_unicode(texts: list[str]) -> TokenizerError:
+    """Say which text could not be handed to a tokenizer library: those take UTF-8."""
+    for index, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            return TokenizerError(
+                f"text {index} holds a lone surrogate ({text[error.start]!r} at position {error.start}), which no "
+                f"UTF-8 text can; decode the original bytes with errors='replace'"
+            )
+    return TokenizerError("SentencePiece could not encode the texts")

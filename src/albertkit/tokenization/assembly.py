@@ -1,0 +1,165 @@
+"""From sequences of ids to the batch that a model reads: rows with special tokens, windows and padding."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from albertkit.errors import TokenizerError
+from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence
+from albertkit.tokenization.layout import Run, Side, Window, padded_length, runs_of, windows
+from albertkit.tokenization.options import Fit, Options
+
+
+class Marks(NamedTuple):
+    """Ids of the tokens that a layout needs."""
+
+    first: int  # [CLS]
+    end: int  # [SEP]
+    padding: int
+
+
+def assemble(
+    examples: list[list[Sequence]],
+    options: Options,
+    *,
+    fit: Fit,
+    marks: Marks,
+    truncation_side: Side,
+    padding_side: Side,
+    batched: bool,
+    warn: Callable[[int], None],
+    to_tokens: Callable[[list[int]], list[str]],
+) -> BatchEncoding:
+    """Lay out examples (one sequence each, or two) as a batch; `warn` hears of the longest row.
+
+    Raises TokenizerError where an example cannot be made to fit, or rows differ in length for tensors.
+    """
+    rows: list[Encoding] = []
+    samples: list[int] = []
+    for sample, sequences in enumerate(examples):
+        row, *overflowing = _rows(sequences, options, fit, marks, truncation_side, to_tokens)
+        row.overflowing = overflowing
+        rows.append(row)
+        if options.return_overflowing_tokens:
+            rows.extend(overflowing)
+        samples.extend([sample] * (len(rows) - len(samples)))
+    longest = max(map(len, rows), default=0)
+    if options.verbose and fit.truncation == "do_not_truncate":
+        warn(longest)
+    if fit.padding != "do_not_pad":
+        width = padded_length(
+            longest if fit.padding == "longest" else fit.max_length, multiple_of=options.pad_to_multiple_of
+        )
+        for row in rows:
+            _pad(row, width, options.padding_side or padding_side, marks.padding)
+    data = _columns(rows, samples, options)
+    if not batched and options.return_tensors is None and not options.return_overflowing_tokens:
+        data = {name: column[0] for name, column in data.items()}
+    return BatchEncoding(data, rows, tensor_type=options.return_tensors)
+
+
+def pad_rows(
+    encoded: Any,
+    *,
+    fit: Fit,
+    multiple_of: int | None,
+    side: Side,
+    values: Mapping[str, int],
+    attention_mask: bool,
+) -> BatchEncoding:
+    """Pad rows encoded before; `values` says what each column is padded with, others are left alone.
+
+    Raises TokenizerError where there are no `input_ids`.
+    """
+    if not hasattr(encoded, "keys"):
+        names = list(encoded[0]) if len(encoded) else []
+        encoded = {name: [row[name] for row in encoded] for name in names}
+    columns = {name: _as_lists(encoded[name]) for name in encoded}
+    if "input_ids" not in columns:
+        raise TokenizerError(f"received {sorted(columns)} to pad; expected input_ids among them")
+    single = not columns["input_ids"] or not isinstance(columns["input_ids"][0], list)
+    if single:
+        columns = {name: [column] for name, column in columns.items()}
+    lengths = [len(row) for row in columns["input_ids"]]
+    if attention_mask:
+        columns.setdefault("attention_mask", [[1] * length for length in lengths])
+    if fit.padding != "do_not_pad":
+        width = padded_length(
+            max(lengths) if fit.padding == "longest" else fit.max_length, multiple_of=multiple_of
+        )
+        for name, value in {**values, "attention_mask": 0}.items():
+            for row in columns.get(name, ()):
+                fill = [value] * (width - len(row))
+                row[:] = [*row, *fill] if side == "right" else [*fill, *row]
+    return BatchEncoding({name: column[0] for name, column in columns.items()} if single else columns)
+
+
+def _rows(
+    sequences: list[Sequence],
+    options: Options,
+    fit: Fit,
+    marks: Marks,
+    side: Side,
+    to_tokens: Callable[[list[int]], list[str]],
+) -> list[Encoding]:
+    """Return the row of an example, and the further windows over what truncation cut off."""
+    first = sequences[0].ids
+    second = sequences[1].ids if len(sequences) == 2 else None
+    around = 0 if not options.add_special_tokens else 2 if second is None else 3
+    if fit.truncation != "do_not_truncate" and fit.max_length <= around:
+        raise TokenizerError(f"max_length={fit.max_length} leaves no room beside the {around} special tokens")
+    fitting = windows(
+        len(first),
+        None if second is None else len(second),
+        room=fit.max_length - around,
+        strategy=fit.truncation,
+        stride=options.stride,
+        side=side,
+    )
+    return [
+        Encoding(
+            _ids(first, second, window, marks if options.add_special_tokens else None),
+            runs_of(window, special_tokens=options.add_special_tokens),
+            sequences,
+            to_tokens,
+        )
+        for window in fitting
+    ]
+
+
+def _ids(first: list[int], second: list[int] | None, window: Window, marks: Marks | None) -> list[int]:
+    start, end = ([marks.first], [marks.end]) if marks else ([], [])
+    ids = [*start, *first[window.first.start : window.first.stop], *end]
+    if second is not None and window.second is not None:
+        ids += [*second[window.second.start : window.second.stop], *end]
+    return ids
+
+
+def _pad(row: Encoding, width: int, side: Side, padding_id: int) -> None:
+    missing = width - len(row)
+    if missing > 0:
+        fill, run = [padding_id] * missing, Run(missing, padding=True)
+        row.ids = [*row.ids, *fill] if side == "right" else [*fill, *row.ids]
+        row.runs = (*row.runs, run) if side == "right" else (run, *row.runs)
+
+
+def _columns(rows: list[Encoding], samples: list[int], options: Options) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {"input_ids": [row.ids for row in rows]}
+    if options.return_token_type_ids is not False:
+        columns["token_type_ids"] = [row.type_ids for row in rows]
+    if options.return_attention_mask is not False:
+        columns["attention_mask"] = [row.attention_mask for row in rows]
+    if options.return_special_tokens_mask:
+        columns["special_tokens_mask"] = [row.special_tokens_mask for row in rows]
+    if options.return_offsets_mapping:
+        columns["offset_mapping"] = [row.offsets for row in rows]
+    if options.return_length:
+        columns["length"] = [len(row) for row in rows]
+    if options.return_overflowing_tokens:
+        columns["overflow_to_sample_mapping"] = samples
+    return columns
+
+
+def _as_lists(values: Any) -> list[Any]:
+    """Return a column as lists of numbers: rows may be lists, arrays or tensors."""
+    values = values.tolist() if hasattr(values, "tolist") else values
+    return [value.tolist() if hasattr(value, "tolist") else value for value in values]

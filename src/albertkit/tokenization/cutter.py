@@ -1,0 +1,37 @@
+"""What a tokenizer needs of the library behind it."""
+
+from typing import Protocol
+
+from albertkit.tokenization.model_file import PieceTable
+from albertkit.tokenization.normalization import Normalization
+
+
+class PieceCutter(Protocol):
+    """Cuts plain text into pieces; knows nothing of special tokens, pairs or padding."""
+
+    normalization: Normalization
+    size: int
+
+    def pieces(self, text: str) -> list[str]:
+        """Return the pieces of a text, unknown ones as they stand in it."""
+        ...
+
+    def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:
+        """Return the ids of many texts' pieces."""
+        ...
+
+    def spans(self, text: str) -> list[tuple[str, int, int]]:
+        """Return (piece, start, end) for each piece: its characters in the text as given."""
+        ...
+
+    def token_to_id(self, piece: str) -> int | None:
+        """Return the id of a piece, None where it is not in the vocabulary."""
+        ...
+
+    def id_to_token(self, piece_id: int) -> str:
+        """Return the piece of an id."""
+        ...
+
+    def table(self) -> PieceTable:
+        """Return all pieces with scores and kinds, and the normaliser's table."""
+        ...

@@ -1,0 +1,329 @@
+"""What a tokenizer returns: one `Encoding` per row, and the `BatchEncoding` that models take.
+
+Shapes: B batch, T tokens. Offsets, words and tokens are worked out when somebody asks for them: most calls
+want ids only.
+"""
+
+from collections import UserDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from albertkit.errors import TokenizerError
+from albertkit.tokenization.layout import Run
+
+
+class CharSpan(NamedTuple):
+    """Characters `start:end` of a text."""
+
+    start: int
+    end: int
+
+
+class TokenSpan(NamedTuple):
+    """Tokens `start:end` of a row."""
+
+    start: int
+    end: int
+
+
+class Places(NamedTuple):
+    """Where the tokens of one sequence come from: characters of the text, and the number of the word."""
+
+    offsets: list[tuple[int, int]]
+    words: list[int]
+
+
+def _unknown() -> Places:
+    raise TokenizerError("offsets and words are not known: the tokenizer was given ids, not a text")
+
+
+@dataclass(eq=False)
+class Sequence:
+    """The ids of one text, and how to find them in it; `locate` is called once, when somebody asks."""
+
+    ids: list[int]
+    locate: Callable[[], Places] = _unknown
+
+    @cached_property
+    def places(self) -> Places:
+        return self.locate()
+
+
+@dataclass(eq=False)
+class Encoding:
+    """One row of a batch: its ids, and for each of its T tokens where it comes from."""
+
+    ids: list[int]
+    runs: tuple[Run, ...]
+    sequences: list[Sequence] = field(repr=False)
+    to_tokens: Callable[[list[int]], list[str]] = field(repr=False)
+    overflowing: list["Encoding"] = field(default_factory=list, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def n_sequences(self) -> int:
+        """1, or 2 for a pair."""
+        return len(self.sequences)
+
+    @property
+    def type_ids(self) -> list[int]:
+        """Segment of each token: 0, or 1 for the second text and its [SEP]."""
+        return [segment for run in self.runs for segment in [run.segment] * run.length]
+
+    @property
+    def attention_mask(self) -> list[int]:
+        """1 for each token, 0 for padding."""
+        return [mask for run in self.runs for mask in [0 if run.padding else 1] * run.length]
+
+    @property
+    def special_tokens_mask(self) -> list[int]:
+        """1 for special tokens and padding, 0 for the tokens of a text (also special tokens written in it)."""
+        return [mask for run in self.runs for mask in [1 if run.sequence is None else 0] * run.length]
+
+    @property
+    def tokens(self) -> list[str]:
+        """The token of each id."""
+        return self.to_tokens(self.ids)
+
+    @property
+    def sequence_ids(self) -> list[int | None]:
+        """0 or 1 for tokens of the first or second text, None for special tokens and padding."""
+        return [sequence for run in self.runs for sequence in [run.sequence] * run.length]
+
+    @property
+    def word_ids(self) -> list[int | None]:
+        """Number of the word in its text; None for special tokens and padding."""
+        result: list[int | None] = []
+        for run in self.runs:
+            result.extend(
+                [None] * run.length
+                if run.sequence is None
+                else self.sequences[run.sequence].places.words[run.start : run.start + run.length]
+            )
+        return result
+
+    words = word_ids
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        """Characters of each token in its text (in its word, for texts given as words); else (0, 0)."""
+        result: list[tuple[int, int]] = []
+        for run in self.runs:
+            result.extend(
+                [(0, 0)] * run.length
+                if run.sequence is None
+                else self.sequences[run.sequence].places.offsets[run.start : run.start + run.length]
+            )
+        return result
+
+    def token_to_sequence(self, token_index: int) -> int | None:
+        """Return the number of the text that a token comes from."""
+        return self.sequence_ids[token_index]
+
+    def token_to_word(self, token_index: int) -> int | None:
+        """Return the number of the word that a token comes from."""
+        return self.word_ids[token_index]
+
+    def token_to_chars(self, token_index: int) -> CharSpan | None:
+        """Return the characters of a token, None for special tokens."""
+        return None if self.sequence_ids[token_index] is None else CharSpan(*self.offsets[token_index])
+
+    def char_to_token(self, char_index: int, sequence_index: int = 0) -> int | None:
+        """Return the token that covers a character, None where none does (a space, a cut-off part)."""
+        for index, (sequence, (start, end)) in enumerate(zip(self.sequence_ids, self.offsets, strict=True)):
+            if sequence == sequence_index and start <= char_index < end:
+                return index
+        return None
+
+    def char_to_word(self, char_index: int, sequence_index: int = 0) -> int | None:
+        """Return the word that covers a character."""
+        token = self.char_to_token(char_index, sequence_index)
+        return None if token is None else self.word_ids[token]
+
+    def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> TokenSpan | None:
+        """Return the tokens of a word, None where the row has none of them."""
+        found = [
+            index
+            for index, place in enumerate(zip(self.sequence_ids, self.word_ids, strict=True))
+            if place == (sequence_index, word_index)
+        ]
+        return TokenSpan(found[0], found[-1] + 1) if found else None
+
+    def word_to_chars(self, word_index: int, sequence_index: int = 0) -> CharSpan | None:
+        """Return the characters of a word, from its first token's start to its last token's end."""
+        tokens = self.word_to_tokens(word_index, sequence_index)
+        if tokens is None:
+            return None
+        return CharSpan(self.offsets[tokens.start][0], self.offsets[tokens.end - 1][1])
+
+
+class BatchEncoding(UserDict[str, Any]):
+    """Lists or tensors by name, also as attributes: what `model(**encoding)` takes.
+
+    `encoding["input_ids"]` (B, T) or (T,); `encoding[0]` is the first row's `Encoding`. The rows stay with
+    the process: a pickled BatchEncoding holds the lists and tensors alone.
+    """
+
+    def __init__(
+        self,
+        data: dict[str, Any] | None = None,
+        encodings: list[Encoding] | None = None,
+        tensor_type: str | None = None,
+        prepend_batch_axis: bool = False,
+    ) -> None:
+        super().__init__(data or {})
+        self._encodings = encodings
+        self.convert_to_tensors(tensor_type, prepend_batch_axis=prepend_batch_axis)
+
+    def __getitem__(self, item: str | int | slice) -> Any:
+        """Return a value by name, a row's Encoding by number, or all values sliced."""
+        if isinstance(item, str):
+            return self.data[item]
+        if isinstance(item, slice):
+            return {name: value[item] for name, value in self.data.items()}
+        return self._rows[item]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "data":  # not while it is being built or unpickled
+            raise AttributeError(name)
+        try:
+            return self.data[name]
+        except KeyError:
+            raise AttributeError(f"{name!r}: this encoding holds {', '.join(self.data)}") from None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"data": self.data, "_encodings": None}
+
+    @property
+    def encodings(self) -> list[Encoding] | None:
+        """One Encoding per row, None where the rows are not known (after `pad` or unpickling)."""
+        return self._encodings
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether offsets and words can be asked for, as `transformers` puts it."""
+        return self._encodings is not None
+
+    @property
+    def n_sequences(self) -> int | None:
+        """1, or 2 for pairs."""
+        return self._encodings[0].n_sequences if self._encodings else None
+
+    def tokens(self, batch_index: int = 0) -> list[str]:
+        """Return the tokens of a row."""
+        return self._rows[batch_index].tokens
+
+    def sequence_ids(self, batch_index: int = 0) -> list[int | None]:
+        """Return the number of the text that each token of a row comes from."""
+        return self._rows[batch_index].sequence_ids
+
+    def word_ids(self, batch_index: int = 0) -> list[int | None]:
+        """Return the number of the word that each token of a row comes from."""
+        return self._rows[batch_index].word_ids
+
+    words = word_ids
+
+    def token_to_sequence(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
+        """Return the text of a token; with one argument, of the first row."""
+        row, index = self._row_and_index(batch_or_token_index, token_index)
+        return row.token_to_sequence(index)
+
+    def token_to_word(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
+        """Return the word of a token; with one argument, of the first row."""
+        row, index = self._row_and_index(batch_or_token_index, token_index)
+        return row.token_to_word(index)
+
+    def token_to_chars(self, batch_or_token_index: int, token_index: int | None = None) -> CharSpan | None:
+        """Return the characters of a token; with one argument, of the first row."""
+        row, index = self._row_and_index(batch_or_token_index, token_index)
+        return row.token_to_chars(index)
+
+    def char_to_token(
+        self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
+    ) -> int | None:
+        """Return the token of a character; with one argument, in the first row."""
+        row, index = self._row_and_index(batch_or_char_index, char_index)
+        return row.char_to_token(index, sequence_index)
+
+    def char_to_word(
+        self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
+    ) -> int | None:
+        """Return the word of a character; with one argument, in the first row."""
+        row, index = self._row_and_index(batch_or_char_index, char_index)
+        return row.char_to_word(index, sequence_index)
+
+    def word_to_tokens(
+        self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
+    ) -> TokenSpan | None:
+        """Return the tokens of a word; with one argument, in the first row."""
+        row, index = self._row_and_index(batch_or_word_index, word_index)
+        return row.word_to_tokens(index, sequence_index)
+
+    def word_to_chars(
+        self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
+    ) -> CharSpan | None:
+        """Return the characters of a word; with one argument, in the first row."""
+        row, index = self._row_and_index(batch_or_word_index, word_index)
+        return row.word_to_chars(index, sequence_index)
+
+    def convert_to_tensors(
+        self, tensor_type: str | None = None, prepend_batch_axis: bool = False
+    ) -> "BatchEncoding":
+        """Turn every list into a tensor: "pt" (PyTorch), "np" (NumPy), "tf" (TensorFlow); None leaves lists.
+
+        Raises TokenizerError where rows differ in length, ImportError where the library is missing.
+        """
+        if tensor_type is None:
+            return self
+        to_tensor = _tensor_maker(str(getattr(tensor_type, "value", tensor_type)))
+        for name, value in self.data.items():
+            if hasattr(value, "shape"):
+                continue
+            try:
+                self.data[name] = to_tensor([value] if prepend_batch_axis else value)
+            except (ValueError, TypeError) as error:
+                lengths = sorted({len(row) for row in value if hasattr(row, "__len__")})
+                raise TokenizerError(
+                    f"{name} cannot become a tensor: its rows have {lengths} entries; pass padding=True, and "
+                    f"truncation=True where texts may be too long"
+                ) from error
+        return self
+
+    def to(self, device: Any, *, non_blocking: bool = False) -> "BatchEncoding":
+        """Move every PyTorch tensor to a device; return self."""
+        for name, value in self.data.items():
+            if hasattr(value, "to"):
+                self.data[name] = value.to(device, non_blocking=non_blocking)
+        return self
+
+    @property
+    def _rows(self) -> list[Encoding]:
+        if self._encodings is None:
+            raise TokenizerError(
+                "the rows of this encoding are not known: it was padded by hand or unpickled"
+            )
+        return self._encodings
+
+    def _row_and_index(self, batch_or_index: int, index: int | None) -> tuple[Encoding, int]:
+        return (self._rows[0], batch_or_index) if index is None else (self._rows[batch_or_index], index)
+
+
+def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
+    """Return what makes a tensor of a list; the library is loaded here and not before."""
+    if tensor_type == "pt":
+        import torch
+
+        return torch.tensor
+    if tensor_type == "np":
+        import numpy
+
+        return numpy.array
+    if tensor_type == "tf":
+        import tensorflow  # pyright: ignore[reportMissingImports]  # never installed by us
+
+        return tensorflow.constant
+    raise TokenizerError(f"return_tensors={tensor_type!r}: expected 'pt', 'np' or 'tf'")

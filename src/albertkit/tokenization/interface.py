@@ -1,0 +1,620 @@
+"""Everything that both tokenizers do alike, given something that cuts plain text into pieces.
+
+`TokenizerInterface` is what `transformers` users know: calls, special tokens, decoding, saving. The two
+classes that fill it in differ in the library behind `PieceCutter` alone, so their answers cannot differ in
+anything else.
+
+Legend: B batch, T tokens of a row.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypedDict, Unpack
+
+from albertkit.errors import TokenizerError
+from albertkit.tokenization import folder
+from albertkit.tokenization.assembly import Marks, assemble, pad_rows
+from albertkit.tokenization.cutter import PieceCutter
+from albertkit.tokenization.decoding import clean_up, join_tokens
+from albertkit.tokenization.encoding import BatchEncoding, Places, Sequence
+from albertkit.tokenization.layout import Side, windows
+from albertkit.tokenization.model_file import WORD_START
+from albertkit.tokenization.options import CallOptions, Options, Text, read_examples, read_fit
+from albertkit.tokenization.special_tokens import DEFAULT_ROLES, Part, SpecialTokens, token_text
+
+logger = logging.getLogger(__name__)
+
+
+class TokenizerSettings(TypedDict, total=False):
+    """Keyword arguments of both tokenizers, beside the files and the three rules of normalisation."""
+
+    bos_token: str
+    eos_token: str
+    unk_token: str
+    sep_token: str
+    pad_token: str
+    cls_token: str
+    mask_token: str
+    additional_special_tokens: Iterable[str]
+    added_tokens: Mapping[str, int]
+    model_max_length: int
+    padding_side: Side
+    truncation_side: Side
+    parse_special_tokens: bool
+    clean_up_tokenization_spaces: bool
+
+
+class Role:
+    """The token of a role, as an attribute: `tokenizer.mask_token`, or its id: `tokenizer.mask_token_id`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._role = name.removesuffix("_id")
+
+    def __get__(self, tokenizer: "TokenizerInterface", owner: type | None = None) -> Any:
+        return tokenizer._special.roles[self._role]
+
+    def __set__(self, tokenizer: "TokenizerInterface", token: str) -> None:
+        tokenizer.add_special_tokens({self._role: token})
+
+
+class RoleId(Role):
+    """The id of the token of a role."""
+
+    def __get__(self, tokenizer: "TokenizerInterface", owner: type | None = None) -> Any:
+        return tokenizer._special.ids[tokenizer._special.roles[self._role]]
+
+    def __set__(self, tokenizer: "TokenizerInterface", token_id: int) -> None:
+        tokenizer.add_special_tokens({self._role: tokenizer.convert_ids_to_tokens(token_id)})
+
+
+class TokenizerInterface(ABC):
+    """Text to ids and back, with special tokens, pairs, truncation, windows and padding."""
+
+    model_input_names = ("input_ids", "token_type_ids", "attention_mask")
+    is_fast: bool
+
+    def __init__(
+        self, cutter: PieceCutter, *, source: str | Path, **settings: Unpack[TokenizerSettings]
+    ) -> None:
+        unknown = settings.keys() - TokenizerSettings.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}")
+        self._cutter = cutter
+        self.name_or_path = str(source)
+        self.model_max_length = settings.get("model_max_length", 512)
+        self.padding_side: Side = settings.get("padding_side", "right")
+        self.truncation_side: Side = settings.get("truncation_side", "right")
+        self.parse_special_tokens = settings.get("parse_special_tokens", True)
+        self.clean_up_tokenization_spaces = settings.get("clean_up_tokenization_spaces", False)
+        self._warned_of_length = False
+        self._special = SpecialTokens(size=cutter.size, ignore_case=cutter.normalization.do_lower_case)
+        for token, token_id in settings.get("added_tokens", {}).items():
+            self._special.add(token, vocabulary_id=cutter.token_to_id(token), added_id=token_id)
+        for role, default in DEFAULT_ROLES.items():
+            token = token_text(settings.get(role, default))
+            token_id = cutter.token_to_id(token)
+            if token_id is None and token not in self._special.added:
+                raise TokenizerError(
+                    f"{source}: its {cutter.size} pieces do not hold {token!r}, expected as {role}. An ALBERT "
+                    f"vocabulary holds {', '.join(dict.fromkeys(DEFAULT_ROLES.values()))}; name this one's own token "
+                    f"as {role}=..."
+                )
+            self._special.add(token, vocabulary_id=token_id)
+            self._special.set_role(role, token)
+        self._add(settings.get("additional_special_tokens", ()), special=True)
+
+    bos_token, bos_token_id = Role(), RoleId()
+    eos_token, eos_token_id = Role(), RoleId()
+    unk_token, unk_token_id = Role(), RoleId()
+    sep_token, sep_token_id = Role(), RoleId()
+    pad_token, pad_token_id = Role(), RoleId()
+    cls_token, cls_token_id = Role(), RoleId()
+    mask_token, mask_token_id = Role(), RoleId()
+    pad_token_type_id = 0
+
+    # ---- encoding ----
+
+    def __call__(self, text: Any, text_pair: Any = None, **options: Unpack[CallOptions]) -> BatchEncoding:
+        """Encode a text, a pair of texts, or a batch of either.
+
+        Args:
+            text: a string; a list of strings; a list of (text, second text). With `is_split_into_words`, a
+                list of words or a list of those.
+            text_pair: the second text of each example, in the same form.
+            options: see `Options`.
+
+        Returns:
+            `input_ids`, `token_type_ids`, `attention_mask` and what else was asked for: lists (T,) for one
+            example, (B, T) for a batch or windows; tensors are always (B, T).
+
+        Raises:
+            TokenizerError: for inputs that are no texts, and lengths that cannot be met.
+        """
+        chosen = Options(**options)
+        examples, batched = read_examples(text, text_pair, is_split_into_words=chosen.is_split_into_words)
+        parse = (
+            self.parse_special_tokens if chosen.parse_special_tokens is None else chosen.parse_special_tokens
+        )
+        firsts = self._ids([first for first, _ in examples], parse)
+        seconds = iter(self._ids([second for _, second in examples if second is not None], parse))
+        sequences = [
+            [Sequence(ids, partial(self._locate, first, parse))]
+            + ([] if second is None else [Sequence(next(seconds), partial(self._locate, second, parse))])
+            for (first, second), ids in zip(examples, firsts, strict=True)
+        ]
+        return self._assemble(sequences, chosen, batched=batched)
+
+    def encode(self, text: Any, text_pair: Any = None, **options: Unpack[CallOptions]) -> Any:
+        """Return the ids of a text or a pair: a list, or a tensor (1, T) where `return_tensors` is given."""
+        return self.encode_plus(text, text_pair, **options)["input_ids"]
+
+    def encode_plus(self, text: Any, text_pair: Any = None, **options: Unpack[CallOptions]) -> BatchEncoding:
+        """Encode one text or pair; also one given as a list of tokens or of ids."""
+        if isinstance(text, (list, tuple)) and not options.get("is_split_into_words"):
+            ids = [self._as_ids(one) for one in (text, text_pair) if one is not None]
+            return self.prepare_for_model(*ids, **options)
+        return self(text, text_pair, **options)
+
+    def batch_encode_plus(
+        self, batch_text_or_text_pairs: Iterable[Any], **options: Unpack[CallOptions]
+    ) -> BatchEncoding:
+        """Encode a list of texts, or a list of (text, second text)."""
+        return self(list(batch_text_or_text_pairs), **options)
+
+    def prepare_for_model(
+        self, ids: list[int], pair_ids: list[int] | None = None, **options: Unpack[CallOptions]
+    ) -> BatchEncoding:
+        """Do what a call does from ids on: special tokens, truncation, windows, padding."""
+        sequences = [Sequence(list(one)) for one in (ids, pair_ids) if one is not None]
+        return self._assemble([sequences], Options(**options), batched=False)
+
+    def truncate_sequences(
+        self,
+        ids: list[int],
+        pair_ids: list[int] | None = None,
+        num_tokens_to_remove: int = 0,
+        truncation_strategy: str = "longest_first",
+        stride: int = 0,
+    ) -> tuple[list[int], list[int] | None, list[int]]:
+        """Return both sequences without that many tokens, and what was cut off with `stride` before it."""
+        options = Options(truncation=truncation_strategy)
+        (first, second), *_ = windows(
+            len(ids),
+            None if pair_ids is None else len(pair_ids),
+            room=len(ids) + len(pair_ids or ()) - num_tokens_to_remove,
+            strategy=read_fit(options, model_max_length=self.model_max_length).truncation,
+            side=self.truncation_side,
+        )
+        kept = [ids[first.start : first.stop], pair_ids]
+        cut, window = ids, first
+        if pair_ids is not None and second is not None and len(second) < len(pair_ids):
+            kept[1] = pair_ids[second.start : second.stop]
+            if len(first) == len(ids):
+                cut, window = pair_ids, second
+        if self.truncation_side == "right":
+            overflow = cut[max(0, window.stop - stride) :] if len(window) < len(cut) else []
+        else:
+            overflow = cut[: window.start + stride] if len(window) < len(cut) else []
+        return kept[0] or [], kept[1], overflow
+
+    def pad(
+        self,
+        encoded_inputs: Any,
+        padding: bool | str = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: Side | None = None,
+        return_attention_mask: bool | None = None,
+        return_tensors: str | None = None,
+        verbose: bool = True,
+    ) -> BatchEncoding:
+        """Pad rows encoded before: a mapping of lists, or a list of such mappings (what a DataLoader gives).
+
+        Raises TokenizerError where there are no `input_ids`.
+        """
+        options = Options(padding=padding, max_length=max_length, pad_to_multiple_of=pad_to_multiple_of)
+        fit = read_fit(options, model_max_length=self.model_max_length)
+        return pad_rows(
+            encoded_inputs,
+            fit=fit,
+            multiple_of=pad_to_multiple_of,
+            side=padding_side or self.padding_side,
+            values={"input_ids": self.pad_token_id, "special_tokens_mask": 1, "token_type_ids": 0},
+            attention_mask=return_attention_mask is not False,
+        ).convert_to_tensors(return_tensors)
+
+    def tokenize(
+        self,
+        text: str,
+        pair: str | None = None,
+        add_special_tokens: bool = False,
+        *,
+        parse_special_tokens: bool | None = None,
+    ) -> list[str]:
+        """Return the pieces of a text, unknown ones as they stand in the text."""
+        parse = self.parse_special_tokens if parse_special_tokens is None else parse_special_tokens
+        sequences = [self._pieces(one, parse) for one in (text, pair) if one is not None]
+        if not add_special_tokens:
+            return [piece for pieces in sequences for piece in pieces]
+        result = [self.cls_token]
+        for pieces in sequences:
+            result += [*pieces, self.sep_token]
+        return result
+
+    def _assemble(self, sequences: list[list[Sequence]], options: Options, *, batched: bool) -> BatchEncoding:
+        return assemble(
+            sequences,
+            options,
+            fit=read_fit(options, model_max_length=self.model_max_length),
+            marks=Marks(first=self.cls_token_id, end=self.sep_token_id, padding=self.pad_token_id),
+            truncation_side=self.truncation_side,
+            padding_side=self.padding_side,
+            batched=batched,
+            warn=self._warn_of_length,
+            to_tokens=self.convert_ids_to_tokens,
+        )
+
+    def _ids(self, texts: Iterable[Text], parse: bool) -> list[list[int]]:
+        """Return the ids of texts, each a string or a list of words."""
+        texts = list(texts)
+        if all(
+            isinstance(text, str) and not self._special.occur_in(text, parse_special_tokens=parse)
+            for text in texts
+        ):
+            return self._cutter.ids_batch(texts)
+        # All plain parts of all texts in one call, and then back to their places.
+        parts = [list(self._parts(text, parse)) for text in texts]
+        plain = iter(
+            self._cutter.ids_batch([part.text for one in parts for part in one if part.token_id is None])
+        )
+        return [
+            [
+                token_id
+                for part in one
+                for token_id in (next(plain) if part.token_id is None else [part.token_id])
+            ]
+            for one in parts
+        ]
+
+    def _pieces(self, text: str, parse: bool) -> list[str]:
+        return [
+            piece
+            for part in self._parts(text, parse)
+            for piece in (self._cutter.pieces(part.text) if part.token_id is None else [part.text])
+        ]
+
+    def _parts(self, text: Text, parse: bool) -> Iterator[Part]:
+        for one in [text] if isinstance(text, str) else text:
+            yield from self._special.cut(one, parse_special_tokens=parse)
+
+    def _locate(self, text: Text, parse: bool) -> Places:
+        """Return the place of each token of a text.
+
+        The words of a string are what stands between spaces, and each token that stands for itself; those of
+        a list are its entries.
+        """
+        places = Places([], [])
+        word = -1
+        for number, one in enumerate([text] if isinstance(text, str) else text):
+            for part in self._special.cut(one, parse_special_tokens=parse):
+                spans = [(part.text, 0, len(part.text))]
+                if part.token_id is None:
+                    spans = self._cutter.spans(part.text)
+                for index, (piece, start, end) in enumerate(spans):
+                    word += index == 0 or piece.startswith(WORD_START)
+                    places.offsets.append((part.start + start, part.start + end))
+                    places.words.append(word if isinstance(text, str) else number)
+        return places
+
+    def _warn_of_length(self, length: int) -> None:
+        """Warn, once, of a row longer than the model takes."""
+        if length > self.model_max_length and not self._warned_of_length:
+            self._warned_of_length = True
+            logger.warning(
+                "a text has %d tokens, and the model takes %d: pass truncation=True, or also "
+                "return_overflowing_tokens=True and a stride for windows over all of it",
+                length,
+                self.model_max_length,
+            )
+
+    def _as_ids(self, tokens: Iterable[Any]) -> list[int]:
+        return [
+            self.convert_tokens_to_ids(token) if isinstance(token, str) else int(token) for token in tokens
+        ]
+
+    # ---- special tokens of the layout ----
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """Return how many tokens stand around a text (2) or a pair (3)."""
+        return 3 if pair else 2
+
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
+        """Return `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]`."""
+        row = [self.cls_token_id, *token_ids_0, self.sep_token_id]
+        return row if token_ids_1 is None else [*row, *token_ids_1, self.sep_token_id]
+
+    def create_token_type_ids_from_sequences(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
+        """Return 0 for `[CLS] A [SEP]` and 1 for `B [SEP]`."""
+        return [0] * (len(token_ids_0) + 2) + ([] if token_ids_1 is None else [1] * (len(token_ids_1) + 1))
+
+    def get_special_tokens_mask(
+        self,
+        token_ids_0: list[int],
+        token_ids_1: list[int] | None = None,
+        already_has_special_tokens: bool = False,
+    ) -> list[int]:
+        """Return 1 for special tokens and 0 for others.
+
+        Raises TokenizerError for a second sequence where the first already has its special tokens.
+        """
+        if already_has_special_tokens:
+            if token_ids_1 is not None:
+                raise TokenizerError("received a second sequence for one that already has its special tokens")
+            special = set(self.all_special_ids)
+            return [int(token_id in special) for token_id in token_ids_0]
+        mask = [1, *[0] * len(token_ids_0), 1]
+        return mask if token_ids_1 is None else [*mask, *[0] * len(token_ids_1), 1]
+
+    @property
+    def max_len_single_sentence(self) -> int:
+        """Most tokens of a text that the model takes."""
+        return self.model_max_length - 2
+
+    @property
+    def max_len_sentences_pair(self) -> int:
+        """Most tokens of both texts of a pair that the model takes."""
+        return self.model_max_length - 3
+
+    # ---- vocabulary ----
+
+    def __len__(self) -> int:
+        """Return the size of the vocabulary with the tokens added."""
+        return self.vocab_size + len(self._special)
+
+    @property
+    def vocab_size(self) -> int:
+        """Size of the vocabulary without the tokens added."""
+        return self._cutter.size
+
+    @property
+    def special_tokens_map(self) -> dict[str, Any]:
+        """The token of each role, and the additional special tokens where there are any."""
+        additional = {"additional_special_tokens": self.additional_special_tokens}
+        return {**self._special.roles, **(additional if self.additional_special_tokens else {})}
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        """Every special token once."""
+        return self._special.special
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The id of every special token."""
+        return [self._special.ids[token] for token in self._special.special]
+
+    @property
+    def additional_special_tokens(self) -> list[str]:
+        """Special tokens without a role."""
+        return list(self._special.additional)
+
+    @property
+    def additional_special_tokens_ids(self) -> list[int]:
+        """Ids of the special tokens without a role."""
+        return [self._special.ids[token] for token in self._special.additional]
+
+    @property
+    def do_lower_case(self) -> bool:
+        """Whether texts are lower-cased."""
+        return self._cutter.normalization.do_lower_case
+
+    @property
+    def remove_space(self) -> bool:
+        """Whether texts are stripped and runs of spaces collapsed."""
+        return self._cutter.normalization.remove_space
+
+    @property
+    def keep_accents(self) -> bool:
+        """Whether texts keep their accents."""
+        return self._cutter.normalization.keep_accents
+
+    def get_vocab(self) -> dict[str, int]:
+        """Return the id of every token, with the tokens added."""
+        pieces = {self._cutter.id_to_token(piece_id): piece_id for piece_id in range(self.vocab_size)}
+        return {**pieces, **self._special.added}
+
+    def get_added_vocab(self) -> dict[str, int]:
+        """Return the id of every token added."""
+        return dict(self._special.added)
+
+    def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
+        """Have tokens stand for themselves wherever they occur; return how many got a new id.
+
+        Give the model room for them: `model.resize_token_embeddings(len(tokenizer))`.
+        """
+        tokens = new_tokens if isinstance(new_tokens, (list, tuple)) else [new_tokens]
+        return self._add(tokens, special=special_tokens)
+
+    def add_special_tokens(self, special_tokens_dict: Mapping[str, Any]) -> int:
+        """Add tokens by role (`{"pad_token": "[PAD]"}`), or as `additional_special_tokens` without one.
+
+        Raises TokenizerError for an unknown role.
+        """
+        added = 0
+        for role, value in special_tokens_dict.items():
+            if role in ("additional_special_tokens", "extra_special_tokens"):
+                added += self._add(value, special=True)
+            elif role in DEFAULT_ROLES:
+                token = token_text(value)
+                added += self._special.add(token, vocabulary_id=self._cutter.token_to_id(token))
+                self._special.set_role(role, token)
+            else:
+                known = ", ".join([*DEFAULT_ROLES, "additional_special_tokens"])
+                raise TokenizerError(f"{role!r} is no role of a special token; expected one of {known}")
+        return added
+
+    def _add(self, tokens: Iterable[Any], *, special: bool) -> int:
+        added = 0
+        for token in map(token_text, tokens):
+            added += self._special.add(token, vocabulary_id=self._cutter.token_to_id(token))
+            if special:
+                self._special.add_additional(token)
+        return added
+
+    # ---- ids to text ----
+
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
+        """Return the id of a token, or of each of a list; unknown ones have the id of `unk_token`."""
+        if not isinstance(tokens, str):
+            return [self.convert_tokens_to_ids(token) for token in tokens]
+        found = self._special.ids.get(tokens)
+        if found is None:
+            found = self._cutter.token_to_id(tokens)
+        return self.unk_token_id if found is None else found
+
+    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
+        """Return the token of an id, or of each of a list.
+
+        Raises TokenizerError for an id outside the vocabulary.
+        """
+        if hasattr(ids, "tolist"):
+            ids = ids.tolist()
+        if isinstance(ids, int):
+            return self._token_of(ids)
+        skipped = set(self.all_special_ids) if skip_special_tokens else ()
+        return [self._token_of(token_id) for token_id in ids if token_id not in skipped]
+
+    def _token_of(self, token_id: int) -> str:
+        if 0 <= token_id < self.vocab_size:
+            return self._cutter.id_to_token(token_id)
+        for token, added_id in self._special.added.items():
+            if added_id == token_id:
+                return token
+        raise TokenizerError(f"{token_id} is the id of no token; expected 0 to {len(self) - 1}")
+
+    def convert_tokens_to_string(self, tokens: list[str]) -> str:
+        """Return the text that tokens spell."""
+        return join_tokens(
+            tokens, apart=set(self._special.ids) - {self.cls_token, self.sep_token, self.unk_token}
+        )
+
+    def decode(
+        self,
+        token_ids: Any,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> Any:
+        """Return the text of a row of ids; a list of texts for (B, T) ids.
+
+        `clean_up_tokenization_spaces` takes away spaces before punctuation; the tokenizer's own setting by
+        default.
+        """
+        if hasattr(token_ids, "tolist"):
+            token_ids = token_ids.tolist()
+        if isinstance(token_ids, int):
+            token_ids = [token_ids]
+        if (
+            token_ids
+            and isinstance(token_ids[0], (list, tuple))
+            or (token_ids and hasattr(token_ids[0], "shape"))
+        ):
+            return self.batch_decode(token_ids, skip_special_tokens, clean_up_tokenization_spaces)
+        text = self.convert_tokens_to_string(self.convert_ids_to_tokens(token_ids, skip_special_tokens))
+        clean = (
+            self.clean_up_tokenization_spaces
+            if clean_up_tokenization_spaces is None
+            else clean_up_tokenization_spaces
+        )
+        return clean_up(text) if clean else text
+
+    def batch_decode(
+        self,
+        sequences: Any,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> list[str]:
+        """Return the text of each row of ids."""
+        return [self.decode(row, skip_special_tokens, clean_up_tokenization_spaces) for row in sequences]
+
+    # ---- files ----
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_folder: str | Path,
+        *,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        token: str | bool | None = None,
+        local_files_only: bool = False,
+        **overrides: Any,
+    ) -> Self:
+        """Load a tokenizer from a model folder, a vocabulary file, the hub, or the bundled model.
+
+        `overrides` are arguments of the class that win over what the folder says. The hub's arguments are
+        those of `albertkit.hub.resolve`.
+
+        Raises ModelNotFoundError where nothing is found, TokenizerError where what is found is damaged.
+        """
+        path = folder.locate(
+            name_or_folder,
+            revision=revision,
+            cache_dir=cache_dir,
+            token=token,
+            local_files_only=local_files_only,
+        )
+        tokenizer = cls._from_path(path, {**folder.read_settings(path), **overrides})
+        tokenizer.name_or_path = str(name_or_folder)
+        return tokenizer
+
+    def save_pretrained(self, save_directory: str | Path) -> tuple[str, ...]:
+        """Write all files of the tokenizer into a folder; return their paths."""
+        config = {
+            "added_tokens_decoder": folder.describe(self._special),
+            **self._special.roles,
+            "do_lower_case": self.do_lower_case,
+            "remove_space": self.remove_space,
+            "keep_accents": self.keep_accents,
+            "model_max_length": self.model_max_length,
+            "padding_side": self.padding_side,
+            "truncation_side": self.truncation_side,
+            "parse_special_tokens": self.parse_special_tokens,
+            "split_special_tokens": not self.parse_special_tokens,
+            "clean_up_tokenization_spaces": self.clean_up_tokenization_spaces,
+            "additional_special_tokens": self.additional_special_tokens,
+            "tokenizer_class": "AlbertTokenizer",
+        }
+        files = {
+            **self._vocabulary_files(),
+            folder.CONFIG_FILE: folder.as_json(config),
+            folder.SPECIAL_TOKENS_FILE: folder.as_json(self.special_tokens_map),
+        }
+        return folder.write(save_directory, files)
+
+    def save_vocabulary(
+        self, save_directory: str | Path, filename_prefix: str | None = None
+    ) -> tuple[str, ...]:
+        """Write the vocabulary's own files into a folder; return their paths."""
+        return folder.write(save_directory, self._vocabulary_files(), prefix=filename_prefix)
+
+    @classmethod
+    @abstractmethod
+    def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
+        """Build the tokenizer from the files of a folder, or from one file."""
+
+    @abstractmethod
+    def _vocabulary_files(self) -> dict[str, bytes]:
+        """Return the vocabulary's own files by name."""
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.name_or_path!r}, vocab_size={self.vocab_size}, added={len(self._special)}, "
+            f"do_lower_case={self.do_lower_case}, keep_accents={self.keep_accents}, "
+            f"model_max_length={self.model_max_length}, padding_side={self.padding_side!r})"
+        )

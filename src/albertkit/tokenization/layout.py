@@ -1,0 +1,117 @@
+"""How tokens become the rows that a model reads: truncation, windows, special tokens, padding.
+
+    single   [CLS] A [SEP]              segments 0
+    pair     [CLS] A [SEP] B [SEP]      segments 0 up to the first [SEP], then 1
+
+A row is described by its runs: which tokens of which sequence stand where. All lists of a row (segments,
+masks, offsets ...) follow from them.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from albertkit.errors import TokenizerError
+
+Side = Literal["left", "right"]
+Strategy = Literal["longest_first", "only_first", "only_second", "do_not_truncate"]
+
+
+class Run(NamedTuple):
+    """Neighbouring tokens of one row that come from the same place."""
+
+    length: int
+    segment: int = 0
+    sequence: int | None = None  # 0 or 1; None for special tokens of the layout and for padding
+    start: int = 0  # position of the first token in its sequence
+    padding: bool = False
+
+
+class Window(NamedTuple):
+    """The tokens of each sequence that go into one row."""
+
+    first: range
+    second: range | None = None
+
+
+def runs_of(window: Window, *, special_tokens: bool) -> tuple[Run, ...]:
+    """Return the runs of a row without padding."""
+    around = (Run(1),) if special_tokens else ()
+    first, second = window
+    runs = (*around, Run(len(first), 0, 0, first.start), *around)
+    if second is None:
+        return runs
+    return (*runs, Run(len(second), 1, 1, second.start), *((Run(1, 1),) if special_tokens else ()))
+
+
+def windows(
+    first: int,
+    second: int | None,
+    *,
+    room: int | None,
+    strategy: Strategy,
+    stride: int = 0,
+    side: Side = "right",
+) -> list[Window]:
+    """Return the windows over sequences of these lengths that fit into `room` tokens; the first is the row.
+
+    The others are what truncation cut off, each `stride` tokens into the one before. Where both sequences
+    of a pair are cut, every window of the one meets every window of the other.
+
+    Raises TokenizerError where the strategy cannot make the pair fit, or the stride leaves no progress.
+    """
+    whole = Window(range(first), None if second is None else range(second))
+    if strategy == "do_not_truncate" or room is None or first + (second or 0) <= room:
+        return [whole]
+    if strategy == "longest_first":
+        if second is None:
+            return [Window(one) for one in _slide(first, room, stride, side)]
+        room_first, room_second = _share(first, second, room)
+        seconds = list(_slide(second, room_second, stride, side))
+        return [Window(one, two) for one in _slide(first, room_first, stride, side) for two in seconds]
+    if strategy == "only_first":
+        cut, kept = first, second or 0
+    else:
+        if second is None:
+            raise TokenizerError(
+                "truncation='only_second' needs a second text; give text_pair, or 'only_first'"
+            )
+        cut, kept = second, first
+    if room <= kept:
+        raise TokenizerError(
+            f"truncation={strategy!r} cannot fit {kept} + {cut} tokens into {room}: the text that stays whole has "
+            f"{kept}. Raise max_length or use truncation='longest_first'"
+        )
+    ranges = _slide(cut, room - kept, stride, side)
+    if strategy == "only_first":
+        return [Window(one, whole.second) for one in ranges]
+    return [Window(whole.first, two) for two in ranges]
+
+
+def _share(first: int, second: int, room: int) -> tuple[int, int]:
+    """Return how many tokens of each sequence stay: the shorter one whole where it takes at most half."""
+    short, long = min(first, second), max(first, second)
+    short_room = short if short <= room // 2 else room // 2
+    long_room = room - short_room
+    return (short_room, long_room) if first <= second else (long_room, short_room)
+
+
+def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
+    """Yield ranges of at most `size` that cover `length`, each reaching `stride` into the one before."""
+    if length <= size:
+        yield range(length)
+        return
+    if stride >= size:
+        raise TokenizerError(
+            f"stride={stride} leaves no progress: a window holds {size} tokens of this text besides special tokens "
+            f"and the other text. Lower stride or raise max_length"
+        )
+    for step in range(0, length, size - stride):
+        stop = min(step + size, length)
+        yield range(step, stop) if side == "right" else range(length - stop, length - step)
+        if stop == length:
+            return
+
+
+def padded_length(longest: int, *, multiple_of: int | None) -> int:
+    """Return the length that rows are padded to."""
+    return longest if not multiple_of else -(-longest // multiple_of) * multiple_of

@@ -1,0 +1,131 @@
+"""The SentencePiece model file: reading it, and telling apart what is not one.
+
+The file is a protocol buffer (sentencepiece_model.proto). SentencePiece itself reads it for encoding; the
+few fields that its Python interface does not show (kind of a piece, normaliser table) are read here from
+the wire format, so that no protobuf run time is needed.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import sentencepiece
+
+from albertkit.errors import ModelNotFoundError, TokenizerError
+
+WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for the start of a word
+
+# Kinds of a piece: ModelProto.SentencePiece.Type
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
+
+# Algorithms: TrainerSpec.ModelType
+UNIGRAM = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PieceTable:
+    """What a model file says about its pieces; the position of a piece is its id."""
+
+    pieces: tuple[str, ...]
+    scores: tuple[float, ...]
+    kinds: tuple[int, ...]
+    character_map: bytes  # the normaliser's compiled table, empty for the identity
+    algorithm: int = UNIGRAM
+
+
+def read_model_file(path: str | Path) -> bytes:
+    """Return the bytes of a SentencePiece model file.
+
+    Raises ModelNotFoundError where there is no such file, TokenizerError where it holds nothing.
+    """
+    path = Path(path)
+    if not path.is_file():
+        what = "a folder" if path.is_dir() else "no file"
+        raise ModelNotFoundError(f"{path}: {what}; expected a SentencePiece model file such as spiece.model")
+    model = path.read_bytes()
+    if not model:
+        raise TokenizerError(
+            f"{path}: the file is empty; expected a SentencePiece model. Copy or download it again"
+        )
+    return model
+
+
+def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.SentencePieceProcessor:
+    """Return SentencePiece's processor for the bytes of a model file; `source` is named in errors.
+
+    Raises TokenizerError where the bytes are truncated or of another format.
+    """
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except RuntimeError as error:
+        raise TokenizerError(
+            f"{source}: {_guess(model)}; expected a complete SentencePiece model (spiece.model, 30k-clean.model, "
+            f".spm). Copy or download it again, or name the right file"
+        ) from error
+    return processor
+
+
+def read_piece_table(model: bytes) -> PieceTable:
+    """Return pieces, scores, kinds and normaliser table from the bytes of a valid model file."""
+    pieces: list[str] = []
+    scores: list[float] = []
+    kinds: list[int] = []
+    character_map, algorithm = b"", UNIGRAM
+    for field, value in _fields(model):
+        if field == 1:  # repeated SentencePiece pieces
+            piece = dict(_fields(value))
+            pieces.append(piece.get(1, b"").decode())
+            scores.append(struct.unpack("<f", piece[2])[0] if 2 in piece else 0.0)
+            kinds.append(piece.get(3, NORMAL))
+        elif field == 2:  # TrainerSpec
+            algorithm = dict(_fields(value)).get(3, UNIGRAM)
+        elif field == 3:  # NormalizerSpec
+            character_map = dict(_fields(value)).get(2, b"")
+    return PieceTable(
+        pieces=tuple(pieces),
+        scores=tuple(scores),
+        kinds=tuple(kinds),
+        character_map=character_map,
+        algorithm=algorithm,
+    )
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield (field number, value) of one protocol buffer message, values as on the wire."""
+    position = 0
+    while position < len(message):
+        key, position = _varint(message, position)
+        wire_type = key & 7
+        if wire_type == 0:
+            value, position = _varint(message, position)
+        else:
+            length = 8 if wire_type == 1 else 4
+            if wire_type == 2:
+                length, position = _varint(message, position)
+            value = message[position : position + length]
+            position += length
+        yield key >> 3, value
+
+
+def _varint(message: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return value, position
+
+
+def _guess(model: bytes) -> str:
+    """Say what bytes that SentencePiece refused may be."""
+    head = model[:512]
+    if head.lstrip()[:1] in (b"{", b"["):
+        return "the file looks like JSON or a word list (vocab.txt)"
+    if head.startswith(b"version https://git-lfs"):
+        return "the file is a Git LFS pointer, not the model itself"
+    if b"\n\x0e\n" in head or b"\n\x05" in head[:8] or head[:1] == b"\n":
+        return "the file begins like a SentencePiece model but is damaged or cut off"
+    return "the file is not a SentencePiece model"

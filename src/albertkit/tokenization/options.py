@@ -1,0 +1,186 @@
+"""The arguments of a tokenizer call: their types, and the reading of what `transformers` users pass."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, cast, get_args
+
+from albertkit.errors import TokenizerError
+from albertkit.tokenization.layout import Side, Strategy
+
+Padding = Literal["longest", "max_length", "do_not_pad"]
+Words = Sequence[str]  # a text that is already split into words
+Text = str | Words
+
+
+class CallOptions(TypedDict, total=False):
+    """Keyword arguments of every method that encodes texts; `Options` explains them and has the defaults."""
+
+    add_special_tokens: bool
+    padding: bool | str
+    truncation: bool | str | None
+    max_length: int | None
+    stride: int
+    is_split_into_words: bool
+    pad_to_multiple_of: int | None
+    padding_side: Side | None
+    return_tensors: str | None
+    return_token_type_ids: bool | None
+    return_attention_mask: bool | None
+    return_overflowing_tokens: bool
+    return_special_tokens_mask: bool
+    return_offsets_mapping: bool
+    return_length: bool
+    parse_special_tokens: bool | None
+    verbose: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The arguments of one call."""
+
+    add_special_tokens: bool = True
+    """Put [CLS] and [SEP] around the texts."""
+    padding: bool | str = False
+    """True or "longest": to the longest row; "max_length": to `max_length`; False or "do_not_pad": not."""
+    truncation: bool | str | None = None
+    """True or "longest_first", "only_first", "only_second"; False or "do_not_truncate": not. None truncates
+    only where `max_length` is given and `padding` is not."""
+    max_length: int | None = None
+    """Longest row, special tokens included; None for the tokenizer's `model_max_length`."""
+    stride: int = 0
+    """Tokens that a window of a truncated text repeats from the window before."""
+    is_split_into_words: bool = False
+    """Texts are lists of words; offsets then point into each word."""
+    pad_to_multiple_of: int | None = None
+    """Round the padded length up."""
+    padding_side: Side | None = None
+    """None for the tokenizer's own: right, as ALBERT's absolute positions need."""
+    return_tensors: str | None = None
+    """"pt", "np" or "tf"; None for lists."""
+    return_token_type_ids: bool | None = None
+    """False leaves them out."""
+    return_attention_mask: bool | None = None
+    """False leaves it out."""
+    return_overflowing_tokens: bool = False
+    """Return every window of a truncated text as a row of its own, and `overflow_to_sample_mapping` with the
+    number of the example that each row comes from."""
+    return_special_tokens_mask: bool = False
+    """`special_tokens_mask`: 1 for the tokens that stand around the texts and for padding."""
+    return_offsets_mapping: bool = False
+    """`offset_mapping`: the characters (start, end) of each token in its text as given."""
+    return_length: bool = False
+    """`length`: tokens of each row."""
+    parse_special_tokens: bool | None = None
+    """Whether `[MASK]` and the like, written in a text, are special tokens or plain text; None for the
+    tokenizer's own setting."""
+    verbose: bool = True
+    """Warn of rows longer than `model_max_length`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """How rows are made to fit: `padding`, `truncation` and `max_length`, resolved."""
+
+    padding: Padding
+    truncation: Strategy
+    max_length: int
+
+
+def read_fit(options: Options, *, model_max_length: int) -> Fit:
+    """Resolve the arguments as `transformers` does.
+
+    Raises TokenizerError for unknown values, and for a length that is no multiple of `pad_to_multiple_of`.
+    """
+    truncation = options.truncation
+    if truncation is None and options.max_length is not None and options.padding is False:
+        truncation = True
+    fit = Fit(
+        padding=_choice("padding", options.padding, "longest", "do_not_pad", get_args(Padding)),
+        truncation=_choice("truncation", truncation, "longest_first", "do_not_truncate", get_args(Strategy)),
+        max_length=model_max_length if options.max_length is None else options.max_length,
+    )
+    if (
+        fit.truncation != "do_not_truncate"
+        and fit.padding != "do_not_pad"
+        and options.pad_to_multiple_of
+        and fit.max_length % options.pad_to_multiple_of
+    ):
+        raise TokenizerError(
+            f"max_length={fit.max_length} is no multiple of pad_to_multiple_of={options.pad_to_multiple_of}: rows "
+            f"could not be both truncated and padded"
+        )
+    return fit
+
+
+def read_examples(
+    text: Any, text_pair: Any, *, is_split_into_words: bool
+) -> tuple[list[tuple[Text, Text | None]], bool]:
+    """Return the examples of a call as (text, second text or None), and whether they came as a batch.
+
+    Raises TokenizerError for anything that is no text, naming what it is.
+    """
+    single = _is_words(text) if is_split_into_words else isinstance(text, str)
+    if single:
+        examples = [(text, text_pair)]
+    else:
+        texts = _as_list("text", text)
+        if text_pair is None:
+            examples = [_read_pair(one, is_split_into_words) for one in texts]
+        else:
+            pairs = _as_list("text_pair", text_pair)
+            if len(texts) != len(pairs):
+                raise TokenizerError(
+                    f"received {len(texts)} texts and {len(pairs)} second texts; expected as many"
+                )
+            examples = list(zip(texts, pairs, strict=True))
+    for example in examples:
+        for one in example:
+            if isinstance(one, str) if not is_split_into_words else _is_words(one):
+                continue
+            if one is None and one is not example[0]:
+                continue
+            raise TokenizerError(
+                f"received {one!r:.80} ({type(one).__name__}) for a text; expected "
+                + (
+                    "a list of words"
+                    if is_split_into_words
+                    else "a string, a list of strings, or a list of pairs"
+                )
+            )
+    return cast("list[tuple[Text, Text | None]]", examples), not single
+
+
+def _read_pair(example: Any, is_split_into_words: bool) -> tuple[Any, Any]:
+    """Return one entry of a batch as an example: a text, or a pair given as (text, second text)."""
+    if isinstance(example, (tuple, list)) and len(example) == 2:
+        is_text = _is_words if is_split_into_words else lambda one: isinstance(one, str)
+        if is_text(example[0]) and is_text(example[1]):
+            return example[0], example[1]
+    return example, None
+
+
+def _is_words(text: Any) -> bool:
+    return isinstance(text, (list, tuple)) and all(isinstance(word, str) for word in text)
+
+
+def _as_list(name: str, texts: Any) -> list[Any]:
+    """Return a batch as a list; it may be any sequence (list, tuple, NumPy array, column of a table)."""
+    if (
+        isinstance(texts, (str, bytes, dict))
+        or not hasattr(texts, "__len__")
+        or not hasattr(texts, "__iter__")
+    ):
+        raise TokenizerError(
+            f"received {texts!r:.80} ({type(texts).__name__}) for {name}; expected a string or a list of strings"
+        )
+    return list(texts)
+
+
+def _choice(name: str, value: Any, true: str, false: str, allowed: tuple[str, ...]) -> Any:
+    """Return a strategy given as a bool, a name or one of the enumerations of `transformers`."""
+    value = getattr(value, "value", value)
+    if value is None or isinstance(value, bool):
+        return true if value else false
+    if value not in allowed:
+        raise TokenizerError(f"{name}={value!r}: expected True, False or one of {', '.join(allowed)}")
+    return value

@@ -1,0 +1,64 @@
+"""ALBERT's tokenizer on SentencePiece, with the answers of the original."""
+
+from pathlib import Path
+from typing import Self, Unpack
+
+import sentencepiece
+
+from albertkit.tokenization import folder
+from albertkit.tokenization.interface import TokenizerInterface, TokenizerSettings
+from albertkit.tokenization.normalization import Normalization
+from albertkit.tokenization.pieces import PieceEncoder
+
+
+class AlbertTokenizer(TokenizerInterface):
+    """Turns texts into what the model reads, and back.
+
+        tokenizer = AlbertTokenizer.from_pretrained("albert-base-v2")
+        tokenizer("Plants create [MASK].", return_tensors="pt")
+
+    Args:
+        vocab_file: the SentencePiece model (spiece.model, 30k-clean.model, .spm).
+        do_lower_case: lower-case texts.
+        remove_space: strip texts and collapse runs of spaces.
+        keep_accents: keep accents and compatibility characters as they are.
+        settings: see `TokenizerSettings`.
+
+    Raises:
+        ModelNotFoundError: there is no such file.
+        TokenizerError: the file is not a SentencePiece model, or lacks ALBERT's special tokens.
+    """
+
+    is_fast = False
+    _cutter: PieceEncoder
+
+    def __init__(
+        self,
+        vocab_file: str | Path,
+        do_lower_case: bool = True,
+        remove_space: bool = True,
+        keep_accents: bool = False,
+        **settings: Unpack[TokenizerSettings],
+    ) -> None:
+        normalization = Normalization(
+            do_lower_case=do_lower_case, remove_space=remove_space, keep_accents=keep_accents
+        )
+        super().__init__(PieceEncoder(vocab_file, normalization), source=vocab_file, **settings)
+        self.vocab_file = str(vocab_file)
+
+    @property
+    def sp_model(self) -> sentencepiece.SentencePieceProcessor:
+        """The SentencePiece processor that cuts texts into pieces."""
+        return self._cutter.processor
+
+    @classmethod
+    def _from_path(cls, path: Path, settings: dict) -> Self:
+        vocab_file = folder.find_model_file(path)
+        if vocab_file is None:
+            raise folder.missing(
+                path, f"a SentencePiece model ({folder.MODEL_FILE}); AlbertTokenizerFast reads tokenizer.json"
+            )
+        return cls(vocab_file, **settings)
+
+    def _vocabulary_files(self) -> dict[str, bytes]:
+        return {folder.MODEL_FILE: self._cutter.model}
