@@ -1,0 +1,109 @@
+"""Pairs of tiny random models, ours and that of `transformers`, with the same weights."""
+
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+
+from albertkit.config import AlbertConfig
+from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
+from albertkit.modeling.task_heads import (
+    AlbertForMultipleChoice,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
+)
+
+HEADS: dict[str, type[AlbertPreTrainedModel]] = {
+    cls.__name__: cls
+    for cls in (
+        AlbertModel,
+        AlbertForPreTraining,
+        AlbertForMaskedLM,
+        AlbertForSequenceClassification,
+        AlbertForTokenClassification,
+        AlbertForQuestionAnswering,
+        AlbertForMultipleChoice,
+    )
+}
+
+TINY: dict[str, Any] = {
+    "vocab_size": 60,
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 24,
+    # Wider than the usual 0.02: a wrong mask or activation must show far above the tolerance.
+    "initializer_range": 0.2,
+}
+
+
+def tiny(**values: Any) -> AlbertConfig:
+    return AlbertConfig(**{**TINY, **values})
+
+
+def make(head: str, *, seed: int = 0, **values: Any) -> Any:
+    """Our model, in evaluation mode, every parameter random (biases and LayerNorms too)."""
+    torch.manual_seed(seed)
+    model = HEADS[head](tiny(**values))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model.eval()
+
+
+def make_twins(head: str, *, attn_implementation: str = "sdpa", **values: Any) -> tuple[Any, Any]:
+    """Our model and theirs."""
+    ours = make(head, attn_implementation=attn_implementation, **values)
+    config = transformers.AlbertConfig(**{**TINY, **values}, attn_implementation=attn_implementation)
+    theirs = getattr(transformers, head)(config)
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    return ours, theirs.eval()
+
+
+def batch(head: str = "AlbertModel", *, length: int = 12, **which: bool) -> dict[str, Tensor]:
+    """Inputs of three rows; `mask`, `segments`, `positions`, `embeds` add or change one each."""
+    generator = torch.Generator().manual_seed(1)
+    shape = (3, 2, length) if head == "AlbertForMultipleChoice" else (3, length)
+    inputs = {"input_ids": torch.randint(5, TINY["vocab_size"], shape, generator=generator)}
+    if which.get("mask"):
+        mask = torch.ones(shape, dtype=torch.long)
+        mask[1, ..., 7:] = 0
+        mask[2, ..., 1:] = 0
+        inputs["attention_mask"] = mask
+    if which.get("segments"):
+        inputs["token_type_ids"] = (torch.arange(length) > 4).long().expand(shape).contiguous()
+    if which.get("positions"):
+        inputs["position_ids"] = torch.arange(length).flip(0).add(3).expand(shape).contiguous()
+    if which.get("embeds"):
+        del inputs["input_ids"]
+        inputs["inputs_embeds"] = torch.randn(*shape, TINY["embedding_size"], generator=generator)
+    return inputs
+
+
+def labels_for(head: str, *, length: int = 12) -> dict[str, Tensor]:
+    """Labels as the head wants them, some of them to be ignored."""
+    words = torch.arange(3 * length).view(3, length) % TINY["vocab_size"]
+    words = words.masked_fill(words % 3 == 0, -100)
+    return {
+        "AlbertModel": {},
+        "AlbertForPreTraining": {"labels": words, "sentence_order_label": torch.tensor([0, 1, 1])},
+        "AlbertForMaskedLM": {"labels": words},
+        "AlbertForSequenceClassification": {"labels": torch.tensor([1, 0, 1])},
+        "AlbertForTokenClassification": {"labels": (words % 2).masked_fill(words < 0, -100)},
+        "AlbertForQuestionAnswering": {
+            "start_positions": torch.tensor([3, 0, 40]),
+            "end_positions": torch.tensor([5, 11, 41]),
+        },
+        "AlbertForMultipleChoice": {"labels": torch.tensor([1, 0, 1])},
+    }[head]
+
+
+def largest_difference(one: Tensor, other: Tensor) -> float:
+    assert one.shape == other.shape
+    return (one.double() - other.double()).abs().max().item()

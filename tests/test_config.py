@@ -1,0 +1,238 @@
+"""AlbertConfig: documented defaults, checks that name both culprits, and JSON that loses nothing."""
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from albertkit.config import PRESETS, AlbertConfig, pretrained_config_archive_map
+from albertkit.errors import ConfigError, ModelNotFoundError
+
+# The signature in the documentation of AlbertConfig.
+DOCUMENTED = {
+    "vocab_size": 30000,
+    "embedding_size": 128,
+    "hidden_size": 4096,
+    "num_hidden_layers": 12,
+    "num_hidden_groups": 1,
+    "num_attention_heads": 64,
+    "intermediate_size": 16384,
+    "inner_group_num": 1,
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0,
+    "attention_probs_dropout_prob": 0,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-12,
+    "classifier_dropout_prob": 0.1,
+    "pad_token_id": 0,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+}
+
+
+def test_defaults_are_the_documented_ones():
+    config = AlbertConfig()
+    assert {name: getattr(config, name) for name in DOCUMENTED} == DOCUMENTED
+    assert config.model_type == "albert"
+    assert config.id2label == {0: "LABEL_0", 1: "LABEL_1"}
+
+
+@pytest.mark.parametrize(
+    ("size", "hidden", "heads", "layers", "intermediate"),
+    [
+        ("base", 768, 12, 12, 3072),
+        ("large", 1024, 16, 24, 4096),
+        ("xlarge", 2048, 16, 24, 8192),
+        ("xxlarge", 4096, 64, 12, 16384),
+    ],
+)
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_presets(size, hidden, heads, layers, intermediate, version):
+    config = AlbertConfig.preset(size, version=version)
+    shape = (
+        config.hidden_size,
+        config.num_attention_heads,
+        config.num_hidden_layers,
+        config.intermediate_size,
+    )
+    assert shape == (hidden, heads, layers, intermediate)
+    dropout = 0.1 if version == "v1" and size != "xxlarge" else 0
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (dropout, dropout)
+    assert (config.embedding_size, config.vocab_size, config.classifier_dropout_prob) == (128, 30000, 0.1)
+
+
+def test_preset_overrides_and_unknown_presets():
+    assert AlbertConfig.preset("base", vocab_size=8000, num_labels=3).num_labels == 3
+    with pytest.raises(ConfigError, match="'tiny'.*base, large, xlarge, xxlarge"):
+        AlbertConfig.preset("tiny")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="'v3'"):
+        AlbertConfig.preset("base", version="v3")  # type: ignore[arg-type]
+    assert len(pretrained_config_archive_map) == 2 * len(PRESETS)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"hidden_size": 100, "num_attention_heads": 12}, r"hidden_size \(100\).*num_attention_heads \(12\)"),
+        (
+            {"num_hidden_layers": 12, "num_hidden_groups": 5},
+            r"num_hidden_layers \(12\).*num_hidden_groups \(5\)",
+        ),
+        ({"hidden_dropout_prob": 1.0}, r"hidden_dropout_prob.*\[0, 1\).*1.0"),
+        ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob"),
+        ({"classifier_dropout_prob": "0.1"}, "classifier_dropout_prob"),
+        ({"max_position_embeddings": 0}, "max_position_embeddings.*0"),
+        ({"vocab_size": 30000.0}, "vocab_size.*whole number.*30000.0"),
+        ({"layer_norm_eps": 0}, "layer_norm_eps"),
+        ({"pad_token_id": 30000}, r"pad_token_id \(30000\).*vocab_size \(30000\)"),
+        ({"hidden_act": "gelu_tanh"}, "gelu_tanh.*gelu_new"),
+        ({"attn_implementation": "flash"}, "flash.*sdpa, eager"),
+        ({"problem_type": "ranking"}, "ranking.*regression"),
+        ({"num_labels": 3, "id2label": {0: "no", 1: "yes"}}, "num_labels is 3.*2 labels"),
+        ({"dtype": "float32", "torch_dtype": "float16"}, "dtype and torch_dtype"),
+        ({"num_hiden_layers": 6}, "'num_hiden_layers'.*'num_hidden_layers'"),
+        ({"dropout": 0.1}, "'dropout'.*nearest"),
+    ],
+)
+def test_impossible_values_are_named(values, message):
+    with pytest.raises(ConfigError, match=message):
+        AlbertConfig(**values)
+    with pytest.raises(ValueError):  # what code written for transformers catches
+        AlbertConfig(**values)
+
+
+def test_labels():
+    config = AlbertConfig(id2label={"0": "no", "1": "yes", "2": "maybe"})
+    assert config.num_labels == 3
+    assert config.label2id == {"no": 0, "yes": 1, "maybe": 2}
+    config.num_labels = 3
+    assert config.id2label[2] == "maybe"  # the same number keeps the names
+    config.num_labels = 4
+    assert config.id2label[3] == "LABEL_3"
+    assert AlbertConfig(label2id={"no": 0, "yes": 1}).id2label == {0: "no", 1: "yes"}
+
+
+def test_json_round_trip(tmp_path: Path):
+    config = AlbertConfig.preset(
+        "base",
+        num_labels=3,
+        id2label={0: "a", 1: "b", 2: "é"},
+        problem_type="single_label_classification",
+        dtype=torch.float16,
+        architectures=["AlbertForMaskedLM"],
+        output_attentions=True,
+        return_dict=False,
+        pruned_heads={0: [3, 1]},
+        tie_word_embeddings=False,
+    )
+    config.save_pretrained(tmp_path / "new")
+    assert AlbertConfig.from_pretrained(tmp_path / "new") == config
+    assert AlbertConfig.from_pretrained(tmp_path / "new" / "config.json") == config
+    stored = json.loads((tmp_path / "new" / "config.json").read_text(encoding="utf-8"))
+    assert stored["id2label"] == {"0": "a", "1": "b", "2": "é"}
+    assert stored["pruned_heads"] == {"0": [1, 3]}
+    assert stored["dtype"] == config.torch_dtype == "float16"
+    assert stored["model_type"] == "albert"
+    assert pickle.loads(pickle.dumps(config)) == copy.deepcopy(config) == config
+    assert config != AlbertConfig.preset("base")
+
+
+def test_foreign_keys_are_kept(tmp_path: Path):
+    foreign = {
+        "model_type": "albert",
+        "hidden_size": 768,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "down_scale_factor": 1,
+        "task_specific_params": {"fill-mask": {"top_k": 3}},
+        "transformers_version": "4.2.0",
+        "torch_dtype": "float32",
+        "classifier_dropout_prob": None,
+    }
+    config = AlbertConfig.from_dict(foreign, num_labels=5)
+    assert config.down_scale_factor == 1
+    assert config.classifier_dropout_prob == 0.1
+    assert config.num_labels == 5
+    config.save_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "config.json").read_text())
+    for key in ("down_scale_factor", "task_specific_params", "transformers_version"):
+        assert stored[key] == foreign[key]
+    with pytest.raises(AttributeError, match="nonsense"):
+        config.nonsense  # noqa: B018
+    with pytest.raises(ConfigError, match="'down_scale'"):
+        AlbertConfig.from_dict(foreign, down_scale=1)
+
+
+def test_overrides_win():
+    values = {
+        **AlbertConfig.preset("base", id2label={0: "no", 1: "yes"}, dtype="float16").to_dict(),
+        "num_labels": 2,
+    }
+    assert AlbertConfig.from_dict(values, num_labels=2).id2label == {0: "no", 1: "yes"}
+    assert AlbertConfig.from_dict(values, num_labels=3).id2label[2] == "LABEL_2"
+    assert AlbertConfig.from_dict(values, id2label={0: "a", 1: "b", 2: "c"}).label2id == {
+        "a": 0,
+        "b": 1,
+        "c": 2,
+    }
+    assert AlbertConfig.from_dict(values, torch_dtype="bfloat16").dtype == "bfloat16"
+    assert AlbertConfig.from_dict(values, hidden_dropout_prob=0.3).hidden_dropout_prob == 0.3
+    with pytest.raises(ConfigError, match="hidden_size"):
+        AlbertConfig.from_dict(values, hidden_size=770)
+
+
+def test_foreign_models_are_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match="'bert'.*albert"):
+        AlbertConfig.from_dict({"model_type": "bert"})
+    with pytest.raises(ConfigError, match="relative_key"):
+        AlbertConfig.from_dict({"position_embedding_type": "relative_key"})
+    (tmp_path / "config.json").write_text("[1, 2]")
+    with pytest.raises(ConfigError, match="list"):
+        AlbertConfig.from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"hidden')
+    with pytest.raises(ConfigError, match="not valid JSON"):
+        AlbertConfig.from_pretrained(tmp_path)
+    with pytest.raises(ModelNotFoundError, match="nothing"):
+        AlbertConfig.from_json_file(tmp_path / "nothing.json")
+
+
+def test_google_config_means_tanh(tmp_path: Path):
+    values = {"hidden_act": "gelu", "hidden_size": 48, "num_attention_heads": 4, "net_structure_type": 0}
+    assert AlbertConfig.from_google_dict(values).hidden_act == "gelu_new"
+    assert AlbertConfig.from_dict(values).hidden_act == "gelu"
+    assert AlbertConfig.from_google_dict({**values, "hidden_act": "relu"}).hidden_act == "relu"
+    (tmp_path / "albert_config.json").write_text(json.dumps(values))
+    config = AlbertConfig.from_pretrained(tmp_path)
+    assert (config.hidden_act, config.net_structure_type) == ("gelu_new", 0)
+
+
+def test_function_as_activation_cannot_be_saved(tmp_path: Path):
+    config = AlbertConfig.preset("base", hidden_act=torch.tanh)
+    with pytest.raises(ConfigError, match="function tanh.*JSON"):
+        config.save_pretrained(tmp_path)
+    assert not (tmp_path / "config.json").exists()
+
+
+def test_transformers_reads_our_file_and_we_read_theirs(tmp_path: Path):
+    ours = AlbertConfig.preset("large", version="v1", num_labels=3, num_hidden_groups=2, dtype="float16")
+    ours.save_pretrained(tmp_path / "ours")
+    theirs = transformers.AlbertConfig.from_pretrained(tmp_path / "ours")
+    for name in (*DOCUMENTED, "num_labels", "id2label", "label2id"):
+        assert getattr(theirs, name) == getattr(ours, name), name
+    theirs.save_pretrained(tmp_path / "theirs")
+    back = AlbertConfig.from_pretrained(tmp_path / "theirs")
+    back.extra = {}
+    assert back == ours
+
+
+def test_config_needs_no_torch():
+    code = "import sys, albertkit.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
