@@ -71,7 +71,7 @@ def test_presets(size, hidden, heads, layers, intermediate, version):
 
 def test_preset_overrides_and_unknown_presets():
     assert AlbertConfig.preset("base", vocab_size=8000, num_labels=3).num_labels == 3
-    with pytest.raises(ConfigError, match="'tiny'.*base, large, xlarge, xxlarge"):
+    with pytest.raises(ConfigError, match=r"'tiny'.*base, large, xlarge, xxlarge"):
         AlbertConfig.preset("tiny")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="'v3'"):
         AlbertConfig.preset("base", version="v3")  # type: ignore[arg-type]
@@ -190,7 +190,7 @@ def test_overrides_win():
 
 
 def test_foreign_models_are_refused(tmp_path: Path):
-    with pytest.raises(ConfigError, match="'bert'.*albert"):
+    with pytest.raises(ConfigError, match=r"'bert'.*albert"):
         AlbertConfig.from_dict({"model_type": "bert"})
     with pytest.raises(ConfigError, match="relative_key"):
         AlbertConfig.from_dict({"position_embedding_type": "relative_key"})
@@ -216,7 +216,7 @@ def test_google_config_means_tanh(tmp_path: Path):
 
 def test_function_as_activation_cannot_be_saved(tmp_path: Path):
     config = AlbertConfig.preset("base", hidden_act=torch.tanh)
-    with pytest.raises(ConfigError, match="function tanh.*JSON"):
+    with pytest.raises(ConfigError, match=r"function tanh.*JSON"):
         config.save_pretrained(tmp_path)
     assert not (tmp_path / "config.json").exists()
 

@@ -29,7 +29,7 @@ PRESETS: dict[str, tuple[int, int, int, int, float]] = {
     "base": (768, 12, 12, 3072, 0.1),
     "large": (1024, 16, 24, 4096, 0.1),
     "xlarge": (2048, 16, 24, 8192, 0.1),
-    "xxlarge": (4096, 64, 12, 16384, 0.0),
+    "xxlarge": (4096, 64, 12, 16384, 0),
 }
 
 pretrained_config_archive_map: dict[str, str] = {
@@ -185,7 +185,7 @@ class AlbertConfig:
         if version not in ("v1", "v2"):
             raise ConfigError(f"no preset version {version!r}; choose 'v1' or 'v2'")
         hidden_size, heads, layers, intermediate_size, dropout_v1 = PRESETS[size]
-        dropout = dropout_v1 if version == "v1" else 0.0
+        dropout = dropout_v1 if version == "v1" else 0
         values = {
             "hidden_size": hidden_size,
             "num_attention_heads": heads,

@@ -222,7 +222,7 @@ def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: 
         )
     mask = attention_mask != 0
     # Without padding the fused kernels are at their best; a traced graph must not depend on values.
-    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
     if not traced and bool(mask.all()):
         return None
     mask = mask | ~mask.any(dim=-1, keepdim=True)

@@ -1,0 +1,385 @@
+"""What the network does besides agreeing with the references: masks, dropout, pruning, memory, outputs."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from modeling_twins import HEADS, TINY, batch, labels_for, largest_difference, make, tiny
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError
+from albertkit.modeling.layers import AlbertTransformer
+from albertkit.modeling.model import AlbertModel, expand_attention_mask
+from albertkit.modeling.outputs import MaskedLMOutput, SequenceClassifierOutput
+from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
+
+TOLERANCE = 1e-5
+
+
+# --- shape and names --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "millions"), [("base", 11.7), ("large", 17.7), ("xlarge", 58.7), ("xxlarge", 222.6)]
+)
+def test_parameter_counts_of_the_presets(size, millions):
+    with torch.device("meta"):
+        model = AlbertModel(AlbertConfig.preset(size))
+    assert round(model.num_parameters() / 1e6, 1) == millions
+    assert model.num_parameters() - model.num_parameters(exclude_embeddings=True) == 30514 * 128
+
+
+def test_names_that_checkpoints_rely_on():
+    names = set(make("AlbertForPreTraining", num_hidden_groups=3, inner_group_num=2).state_dict())
+    layer = "albert.encoder.albert_layer_groups.2.albert_layers.1."
+    assert {
+        "albert.embeddings.word_embeddings.weight",
+        "albert.embeddings.LayerNorm.bias",
+        "albert.encoder.embedding_hidden_mapping_in.weight",
+        layer + "full_layer_layer_norm.weight",
+        layer + "attention.query.weight",
+        layer + "attention.dense.bias",
+        layer + "attention.LayerNorm.weight",
+        layer + "ffn.weight",
+        layer + "ffn_output.bias",
+        "albert.pooler.weight",
+        "predictions.bias",
+        "predictions.LayerNorm.weight",
+        "predictions.dense.weight",
+        "predictions.decoder.weight",
+        "predictions.decoder.bias",
+        "sop_classifier.classifier.weight",
+    } <= names
+    assert not any("position_ids" in name for name in names)
+
+
+def test_printed_structure():
+    """The lines of `print(model)` that define the module names; newer torch adds `bias=True` to some."""
+    with torch.device("meta"):
+        printed = str(AlbertModel(AlbertConfig.preset("base"))).replace(", bias=True)", ")").splitlines()
+    assert (
+        printed[:22]
+        == """AlbertModel(
+  (embeddings): AlbertEmbeddings(
+    (word_embeddings): Embedding(30000, 128, padding_idx=0)
+    (position_embeddings): Embedding(512, 128)
+    (token_type_embeddings): Embedding(2, 128)
+    (LayerNorm): LayerNorm((128,), eps=1e-12, elementwise_affine=True)
+    (dropout): Dropout(p=0, inplace=False)
+  )
+  (encoder): AlbertTransformer(
+    (embedding_hidden_mapping_in): Linear(in_features=128, out_features=768)
+    (albert_layer_groups): ModuleList(
+      (0): AlbertLayerGroup(
+        (albert_layers): ModuleList(
+          (0): AlbertLayer(
+            (full_layer_layer_norm): LayerNorm((768,), eps=1e-12, elementwise_affine=True)
+            (attention): AlbertAttention(
+              (query): Linear(in_features=768, out_features=768)
+              (key): Linear(in_features=768, out_features=768)
+              (value): Linear(in_features=768, out_features=768)
+              (attention_dropout): Dropout(p=0, inplace=False)
+              (output_dropout): Dropout(p=0, inplace=False)
+              (dense): Linear(in_features=768, out_features=768)""".splitlines()
+    )
+    children = [line.strip().split(")")[0].strip("(") for line in printed]
+    for name in ("ffn", "ffn_output", "activation", "dropout", "pooler", "pooler_activation"):
+        assert name in children
+
+
+def test_documented_attributes():
+    model = make("AlbertForMaskedLM")
+    assert model.config_class is AlbertConfig
+    assert model.base_model_prefix == "albert"
+    assert model.base_model is model.albert
+    assert model.albert.base_model is model.albert
+    assert model.dtype == torch.float32
+    assert model.device == torch.device("cpu")
+    assert model.get_output_embeddings() is model.predictions.decoder
+    assert model.albert.get_output_embeddings() is None
+    assert model(**model.dummy_inputs).logits.shape == (1, 4, TINY["vocab_size"])
+
+
+def test_group_of_each_layer():
+    encoder = make("AlbertModel", num_hidden_layers=6, num_hidden_groups=3, inner_group_num=2).encoder
+    order = [(i // 2, inner) for i in range(6) for inner in range(2)]
+    expected = [encoder.albert_layer_groups[group].albert_layers[inner] for group, inner in order]
+    assert [id(layer) for layer in encoder.executed_layers()] == [id(layer) for layer in expected]
+
+
+# --- initialisation ---------------------------------------------------------------------------
+
+
+def fresh(cls, seed, **values):
+    torch.manual_seed(seed)
+    return cls(tiny(**values))
+
+
+def test_initialisation_follows_the_seed():
+    one, same, other = (fresh(AlbertForPreTraining, seed).state_dict() for seed in (3, 3, 4))
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not torch.equal(one["albert.pooler.weight"], other["albert.pooler.weight"])
+    # The encoder is drawn first: the head above it does not change it.
+    encoder = fresh(AlbertModel, 3).state_dict()
+    assert all(torch.equal(tensor, one[f"albert.{name}"]) for name, tensor in encoder.items())
+
+
+def test_initialisation_is_a_truncated_normal():
+    torch.manual_seed(0)
+    config = AlbertConfig(
+        vocab_size=4000, hidden_size=256, num_attention_heads=4, intermediate_size=512, num_hidden_layers=2
+    )
+    model = AlbertForPreTraining(config)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            assert parameter.abs().max() == 0, name
+        elif parameter.dim() == 1:
+            assert (parameter == 1).all(), name
+        else:
+            assert parameter.abs().max() <= 0.04, name
+    words = model.get_input_embeddings().weight
+    # A normal of deviation s cut at 2 s keeps 0.8796 s.
+    assert words.std().item() == pytest.approx(0.8796 * 0.02, rel=0.01)
+    assert words.mean().item() == pytest.approx(0, abs=1e-4)
+
+
+def test_config_is_checked_again_when_building():
+    config = tiny()
+    config.num_attention_heads = 5
+    with pytest.raises(ConfigError, match=r"hidden_size \(32\).*num_attention_heads \(5\)"):
+        AlbertModel(config)
+    with pytest.raises(ConfigError, match=r"AlbertConfig.*dict"):
+        AlbertModel({"hidden_size": 32})  # type: ignore[arg-type]
+
+
+# --- masks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_padding_changes_no_real_position(attention):
+    model = make("AlbertModel", attn_implementation=attention)
+    ids = batch()["input_ids"][:1, :5]
+    padded = torch.cat([ids, torch.zeros(1, 9, dtype=torch.long)], dim=1)
+    mask = (torch.arange(14) < 5).long()[None]
+    with torch.no_grad():
+        alone = model(ids)
+        beside = model(padded.expand(4, -1), mask.expand(4, -1))
+    for row in range(4):
+        assert largest_difference(alone.last_hidden_state[0], beside.last_hidden_state[row, :5]) <= TOLERANCE
+        assert largest_difference(alone.pooler_output[0], beside.pooler_output[row]) <= TOLERANCE
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_row_without_a_token_gives_no_nan(attention, dtype):
+    model = make("AlbertForPreTraining", attn_implementation=attention).to(dtype)
+    ids = batch()["input_ids"]
+    mask = torch.ones_like(ids)
+    mask[1] = 0
+    output = model(ids, mask, labels=torch.full_like(ids, -100))
+    assert output.prediction_logits.isfinite().all()
+    assert output.sop_logits.isfinite().all()
+    assert output.loss == 0  # nothing to predict costs nothing
+    output.prediction_logits.float().square().mean().backward()
+    assert all(
+        parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None
+    )
+    # As in the original: equal (very low) scores everywhere are the same as no mask.
+    with torch.no_grad():
+        unmasked = model(ids[1:2]).sop_logits
+    assert largest_difference(unmasked[0], output.sop_logits[1]) <= (
+        TOLERANCE if dtype == torch.float32 else 0.05
+    )
+
+
+def test_mask_is_boolean_and_only_where_there_is_padding():
+    assert expand_attention_mask(None, batch=2, length=3) is None
+    assert expand_attention_mask(torch.ones(2, 3), batch=2, length=3) is None
+    mask = expand_attention_mask(torch.tensor([[1, 1, 0], [0, 0, 0]]), batch=2, length=3)
+    assert mask is not None
+    assert mask.dtype == torch.bool
+    assert mask[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
+    with pytest.raises(ValueError, match=r"\(2, 3\).*got \(2, 4\)"):
+        expand_attention_mask(torch.ones(2, 4), batch=2, length=3)
+
+
+def test_sequences_packed_into_one_row():
+    """A block-diagonal (B, T, T) mask and restarting positions keep packed sequences apart."""
+    model = make("AlbertModel")
+    ids = batch()["input_ids"]
+    block = torch.block_diag(torch.ones(12, 12), torch.ones(8, 8))[None]
+    packed = torch.cat([ids[0], ids[1, :8]])[None]
+    positions = torch.cat([torch.arange(12), torch.arange(8)])[None]
+    with torch.no_grad():
+        output = model(packed, block, position_ids=positions).last_hidden_state[0]
+        again = model(packed, block[:, None], position_ids=positions).last_hidden_state[0]
+        assert largest_difference(output[:12], model(ids[:1]).last_hidden_state[0]) <= TOLERANCE
+        assert largest_difference(output[12:], model(ids[1:2, :8]).last_hidden_state[0]) <= TOLERANCE
+    assert torch.equal(output, again)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "exactly one"),
+        ({"input_ids": torch.ones(1, 2).long(), "inputs_embeds": torch.ones(1, 2, 16)}, "exactly one"),
+        ({"input_ids": torch.ones(2).long()}, r"\(B, T\), got \(2,\)"),
+        ({"inputs_embeds": torch.ones(1, 2, 32)}, r"\(B, T, 16\), got \(1, 2, 32\)"),
+        ({"input_ids": torch.ones(1, 25).long()}, r"25 tokens.*max_position_embeddings \(24\)"),
+        (
+            {"input_ids": torch.ones(1, 2).long(), "head_mask": torch.ones(3)},
+            r"\(4,\) or \(3, 4\), got \(3,\)",
+        ),
+    ],
+)
+def test_wrong_inputs_are_named(inputs, message):
+    with pytest.raises(ValueError, match=message):
+        make("AlbertModel")(**inputs)
+
+
+# --- losses -----------------------------------------------------------------------------------
+
+
+def test_each_objective_alone():
+    model = make("AlbertForPreTraining")
+    inputs, labels = batch(), labels_for("AlbertForPreTraining")
+    both = model(**inputs, **labels).loss
+    words = model(**inputs, labels=labels["labels"]).loss
+    order = model(**inputs, sentence_order_label=labels["sentence_order_label"]).loss
+    assert model(**inputs).loss is None
+    assert largest_difference(both, words + order) <= 1e-6
+
+
+@pytest.mark.parametrize("head", ["AlbertForPreTraining", "AlbertForMaskedLM"])
+def test_masked_positions_equal_the_full_projection(head):
+    model = make(head)
+    inputs, labels = batch(mask=True), labels_for(head)["labels"]
+    positions = (labels.flatten() != -100).nonzero().flatten()
+    full = model(**inputs, labels=labels)
+    picked = model(**inputs, labels=labels.flatten()[positions], masked_positions=positions)
+    assert picked[1].shape == (len(positions), TINY["vocab_size"])
+    assert largest_difference(full[1].flatten(0, 1)[positions], picked[1]) <= TOLERANCE
+    assert largest_difference(full.loss, picked.loss) <= TOLERANCE
+    full.loss.backward()
+    gradients = {
+        name: parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+    model.zero_grad()
+    picked.loss.backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            assert largest_difference(gradients[name], parameter.grad) <= TOLERANCE, name
+
+
+@pytest.mark.parametrize("head", ["AlbertForPreTraining", "AlbertForMaskedLM"])
+def test_older_name_of_labels(head):
+    model = make(head)
+    inputs = batch()
+    with pytest.warns(FutureWarning, match="labels") as caught:
+        outputs = model(**inputs, masked_lm_labels=inputs["input_ids"])
+    assert caught[0].filename == __file__
+    loss, scores = outputs[:2]
+    assert loss == model(**inputs, labels=inputs["input_ids"]).loss
+    assert scores.shape == (3, 12, TINY["vocab_size"])
+    with pytest.warns(FutureWarning), pytest.raises(ValueError, match="labels only"):
+        model(**inputs, labels=inputs["input_ids"], masked_lm_labels=inputs["input_ids"])
+
+
+def test_spans_need_both_ends():
+    with pytest.raises(ValueError, match="go together"):
+        make("AlbertForQuestionAnswering")(**batch(), start_positions=torch.tensor([1, 2, 3]))
+
+
+def test_multiple_choice_needs_choices():
+    with pytest.raises(ValueError, match=r"\(B, C, T\).*\(3, 12\)"):
+        make("AlbertForMultipleChoice")(**batch())
+
+
+# --- outputs ----------------------------------------------------------------------------------
+
+
+def test_outputs_read_like_a_tuple_and_a_mapping():
+    loss, logits = torch.tensor(1.5), torch.ones(2, 3)
+    output = SequenceClassifierOutput(loss=loss, logits=logits)
+    assert output.loss is output["loss"] is output[0] is loss
+    assert output[:2] == output.to_tuple() == (loss, logits)
+    first, second = output
+    assert (first, second) == (loss, logits)
+    assert len(output) == 2
+    assert output.keys() == ["loss", "logits"]
+    assert "logits" in output
+    assert "hidden_states" not in output
+    assert output.hidden_states is output.get("hidden_states") is None
+    assert dict(output) == {"loss": loss, "logits": logits} == dict(output.items())
+    assert MaskedLMOutput(logits=logits)[0] is logits  # fields that are None are not counted
+    assert repr(output).startswith(
+        "SequenceClassifierOutput(loss=tensor(1.5000), logits=tensor([[1., 1., 1.]"
+    )
+    assert pickle.loads(pickle.dumps(output)).loss == loss
+    with pytest.raises(KeyError, match=r"attentions.*loss, logits"):
+        output["attentions"]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_tuples_on_request(head):
+    model = make(head)
+    inputs = {**batch(head), **labels_for(head)}
+    output = model(**inputs, output_hidden_states=True)
+    plain = model(**inputs, output_hidden_states=True, return_dict=False)
+    assert isinstance(plain, tuple)
+    assert len(plain) == len(output)
+    assert torch.equal(plain[0], output[0])
+    model.config.return_dict = False
+    assert isinstance(model(**inputs), tuple)
+
+
+def test_config_decides_what_is_returned():
+    model = make("AlbertForQuestionAnswering", output_hidden_states=True, output_attentions=True)
+    output = model(**batch())
+    assert output.keys() == ["start_logits", "end_logits", "hidden_states", "attentions"]
+    start, end = model(**batch(), output_hidden_states=False, output_attentions=False)
+    assert start.shape == end.shape == (3, 12)
+    with pytest.raises(TypeError, match="output_attention"):
+        model(**batch(), output_attention=True)
+
+
+def test_function_as_activation():
+    named, function = make("AlbertModel", hidden_act="relu"), make("AlbertModel", hidden_act=torch.relu)
+    assert torch.equal(named(**batch()).last_hidden_state, function(**batch()).last_hidden_state)
+    assert "FunctionActivation(relu)" in str(function)
+
+
+# --- running elsewhere ------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("capture", ["trace", "export"])
+def test_captured_graph_keeps_its_mask(capture, attention):
+    model = make("AlbertForMaskedLM", return_dict=False, attn_implementation=attention)
+    inputs = batch(mask=True)
+    example = (inputs["input_ids"], torch.ones_like(inputs["attention_mask"]))  # captured without padding ...
+    if capture == "trace":
+        graph = torch.jit.trace(model, example)
+    else:
+        graph = torch.export.export(model, example).module()
+    logits = graph(inputs["input_ids"], inputs["attention_mask"])[0]  # ... and used with it
+    assert largest_difference(logits, model(**inputs)[0]) <= TOLERANCE
+
+
+def test_modeling_imports_nothing_heavier_than_torch():
+    code = (
+        "import sys, albertkit.modeling.auto; "
+        "sys.exit(bool({'transformers', 'huggingface_hub', 'tokenizers', 'sympy'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_bricks_need_no_config():
+    encoder = AlbertTransformer([], embedding_size=8, hidden_size=16, num_hidden_layers=0)
+    assert encoder.embedding_hidden_mapping_in(torch.ones(1, 2, 8)).shape == (1, 2, 16)
+    assert AlbertForMaskedLM(tiny(num_hidden_layers=1)).albert.pooler is None

@@ -1,0 +1,294 @@
+"""from_pretrained and save_pretrained: our folders, those of `transformers`, and what does not fit."""
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_twins, tiny
+from safetensors.torch import load_file, save_file
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
+from albertkit.modeling import auto, loading
+from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
+from albertkit.modeling.task_heads import AlbertForQuestionAnswering, AlbertForSequenceClassification
+
+TOLERANCE = 1e-5
+
+
+@pytest.fixture(autouse=True)
+def no_unexpected_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        yield
+
+
+def assert_equal_answers(one, other, head):
+    inputs = batch(head, mask=True, segments=True)
+    with torch.no_grad():
+        for tensor, expected in zip(one(**inputs), other(**inputs).to_tuple(), strict=True):
+            assert largest_difference(tensor, expected) <= TOLERANCE
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_both_directions_with_transformers(head, tmp_path: Path):
+    values = {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2}
+    ours, theirs = make_twins(head, **values)
+    ours.save_pretrained(tmp_path / "ours")
+    theirs_loaded, info = getattr(transformers, head).from_pretrained(
+        tmp_path / "ours", output_loading_info=True
+    )
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert_equal_answers(ours, theirs_loaded.eval(), head)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours_loaded = HEADS[head].from_pretrained(tmp_path / "theirs")
+    assert type(ours_loaded) is HEADS[head]
+    assert not ours_loaded.training
+    assert_equal_answers(ours_loaded, theirs, head)
+    assert set(load_file(tmp_path / "ours" / "model.safetensors")) == set(
+        load_file(tmp_path / "theirs" / "model.safetensors")
+    )
+
+
+def test_folder_of_ours(tmp_path: Path):
+    model = make("AlbertForMaskedLM")
+    model.save_pretrained(tmp_path / "deep" / "folder")
+    config = json.loads((tmp_path / "deep" / "folder" / "config.json").read_text())
+    assert config["architectures"] == ["AlbertForMaskedLM"]
+    assert config["dtype"] == "float32"
+    stored = load_file(tmp_path / "deep" / "folder" / "model.safetensors")
+    assert "predictions.decoder.weight" not in stored  # tied weights are stored once
+    assert "predictions.decoder.bias" not in stored
+    loaded, info = AlbertForMaskedLM.from_pretrained(tmp_path / "deep" / "folder", output_loading_info=True)
+    assert info["report"].ok
+    assert info["missing_keys"] == info["unexpected_keys"] == info["mismatched_keys"] == []
+    assert loaded.predictions.decoder.weight.data_ptr() == loaded.get_input_embeddings().weight.data_ptr()
+    assert loaded.predictions.decoder.weight is loaded.get_input_embeddings().weight
+    assert loaded.predictions.decoder.bias is loaded.predictions.bias
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, loaded.state_dict()[name]), name
+    with pytest.raises(ConfigError, match="safetensors"):
+        model.save_pretrained(tmp_path, safe_serialization=False)
+
+
+def test_untied_weights_stay_two(tmp_path: Path):
+    model = make("AlbertForMaskedLM", tie_word_embeddings=False)
+    model.save_pretrained(tmp_path)
+    loaded = AlbertForMaskedLM.from_pretrained(tmp_path)
+    assert loaded.get_output_embeddings().weight is not loaded.get_input_embeddings().weight
+    assert torch.equal(loaded.get_output_embeddings().weight, model.get_output_embeddings().weight)
+    assert torch.equal(model(**batch()).logits, loaded(**batch()).logits)
+
+
+def test_loaded_model_trains_and_leaves_the_file_alone(tmp_path: Path):
+    make("AlbertForMaskedLM").save_pretrained(tmp_path)
+    before = (tmp_path / "model.safetensors").read_bytes()
+    model = AlbertForMaskedLM.from_pretrained(tmp_path).train()
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = model(**batch(), labels=batch()["input_ids"]).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    model.save_pretrained(tmp_path / "next")
+    assert (tmp_path / "model.safetensors").read_bytes() == before
+
+
+# --- from one head to another -----------------------------------------------------------------
+
+
+def test_encoder_of_a_model_with_heads(tmp_path: Path):
+    source = make("AlbertForPreTraining")
+    source.save_pretrained(tmp_path)
+    encoder, info = AlbertModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert info["report"].ok  # heads this model does not have are no loss
+    assert torch.equal(encoder(**batch()).pooler_output, source.albert(**batch()).pooler_output)
+
+
+def test_new_head_on_an_encoder(tmp_path: Path):
+    source = make("AlbertModel")
+    source.save_pretrained(tmp_path)
+    torch.manual_seed(0)
+    with pytest.warns(
+        UserWarning, match=r"AlbertForSequenceClassification[\s\S]*classifier\.weight"
+    ) as caught:
+        model = AlbertForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
+    assert caught[0].filename == __file__
+    torch.manual_seed(0)
+    with pytest.warns(UserWarning, match="newly initialised"):
+        again, info = AlbertForSequenceClassification.from_pretrained(
+            tmp_path, num_labels=5, output_loading_info=True
+        )
+    assert info["missing_keys"] == ["classifier.weight", "classifier.bias"]
+    assert model.classifier.weight.shape == (5, 32)
+    assert torch.equal(model.classifier.weight, again.classifier.weight)
+    assert 0.05 < model.classifier.weight.std() < 0.3  # initializer_range is 0.2
+    assert model.classifier.bias.abs().max() == 0
+    assert torch.equal(model.albert.pooler.weight, source.pooler.weight)
+
+
+def test_new_masked_word_head_is_tied(tmp_path: Path):
+    make("AlbertModel").save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match="predictions"):
+        model = AlbertForMaskedLM.from_pretrained(tmp_path)
+    assert model.predictions.decoder.weight is model.get_input_embeddings().weight
+    assert model.predictions.decoder.bias is model.predictions.bias
+    assert (model.predictions.LayerNorm.weight == 1).all()
+    source = load_file(tmp_path / "model.safetensors")
+    assert torch.equal(model.get_input_embeddings().weight, source["embeddings.word_embeddings.weight"])
+
+
+def test_other_number_of_labels(tmp_path: Path):
+    make("AlbertForSequenceClassification", num_labels=3).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"classifier\.weight is 3x32 in the file and 5x32"):
+        AlbertForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
+    with pytest.warns(UserWarning, match=r"classifier\.weight"):
+        model, info = AlbertForSequenceClassification.from_pretrained(
+            tmp_path, num_labels=5, ignore_mismatched_sizes=True, output_loading_info=True
+        )
+    assert set(info["mismatched_keys"]) == {
+        ("classifier.weight", (3, 32), (5, 32)),
+        ("classifier.bias", (3,), (5,)),
+    }
+    assert model(**batch()).logits.shape == (3, 5)
+    assert model.config.id2label[4] == "LABEL_4"
+
+
+def test_missing_encoder_tensors_are_an_error(tmp_path: Path):
+    make("AlbertModel").save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors["encoder.embedding_hidden_mapping_in.bias"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match="embedding_hidden_mapping_in"):
+        AlbertModel.from_pretrained(tmp_path)
+
+
+def test_unexpected_tensors_are_told(tmp_path: Path):
+    make("AlbertModel").save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["adapter.weight"] = torch.ones(2)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.warns(UserWarning, match=r"adapter\.weight"):
+        AlbertModel.from_pretrained(tmp_path)
+
+
+def test_pruned_model_loads_with_its_shape(tmp_path: Path):
+    model = make("AlbertForQuestionAnswering", num_hidden_groups=3)
+    model.prune_heads({0: [1], 2: [0, 3]})
+    model.save_pretrained(tmp_path)
+    loaded = AlbertForQuestionAnswering.from_pretrained(tmp_path)
+    assert loaded.config.pruned_heads == {0: [1], 2: [0, 3]}
+    assert torch.equal(loaded(**batch()).start_logits, model(**batch()).start_logits)
+    mask = torch.ones(4)
+    assert (
+        largest_difference(loaded(**batch(), head_mask=mask).start_logits, model(**batch()).start_logits)
+        < 1e-5
+    )
+
+
+# --- types, devices, configs ------------------------------------------------------------------
+
+
+def test_types(tmp_path: Path):
+    make("AlbertForMaskedLM").half().save_pretrained(tmp_path)
+    assert AlbertConfig.from_pretrained(tmp_path).dtype == "float16"
+    for options, dtype in (
+        ({}, torch.float32),
+        ({"dtype": "auto"}, torch.float16),
+        ({"torch_dtype": torch.bfloat16}, torch.bfloat16),
+        ({"dtype": "float64"}, torch.float64),
+    ):
+        model = AlbertForMaskedLM.from_pretrained(tmp_path, **options)
+        assert {parameter.dtype for parameter in model.parameters()} == {dtype}
+        assert model.dtype == dtype
+        assert model.config.dtype == str(dtype).removeprefix("torch.")
+        assert model.predictions.decoder.weight is model.get_input_embeddings().weight
+    with pytest.raises(ConfigError, match="'int8'"):
+        AlbertForMaskedLM.from_pretrained(tmp_path, dtype="int8")
+
+
+def test_devices(monkeypatch):
+    assert loading.choose_device(None) == torch.device("cpu")
+    assert loading.choose_device("cuda:1") == loading.choose_device({"": "cuda:1"}) == torch.device("cuda", 1)
+    for cuda, mps, best in ((True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
+        assert loading.choose_device("auto") == torch.device(best)
+    with pytest.raises(ConfigError, match="one device"):
+        loading.choose_device({"encoder": "cuda:0", "pooler": "cuda:1"})
+
+
+def test_config_and_tensors_in_place_of_files(tmp_path: Path):
+    source = make("AlbertForMaskedLM")
+    tensors = source.state_dict()
+    model = AlbertForMaskedLM.from_pretrained(None, config=source.config, state_dict=tensors)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.zero_()
+    assert source.get_input_embeddings().weight.abs().max() > 0  # the given tensors were copied
+    source.save_pretrained(tmp_path)
+    again = AlbertForMaskedLM.from_pretrained(tmp_path, config=tmp_path, hidden_dropout_prob=0.4)
+    assert again.albert.embeddings.dropout.p == 0.4
+    assert source.config.hidden_dropout_prob == 0
+    assert (
+        AlbertForMaskedLM.from_pretrained(tmp_path, state_dict=tensors).num_parameters()
+        == source.num_parameters()
+    )
+    with pytest.raises(ConfigError, match="config and state_dict"):
+        AlbertForMaskedLM.from_pretrained(None, config=source.config)
+
+
+def test_overrides_reach_the_config(tmp_path: Path):
+    make("AlbertForMaskedLM").save_pretrained(tmp_path)
+    model = AlbertForMaskedLM.from_pretrained(tmp_path, attn_implementation="eager", output_attentions=True)
+    assert model.config.attn_implementation == "eager"
+    assert len(model(**batch()).attentions) == TINY["num_hidden_layers"]
+    with pytest.raises(ConfigError, match=r"'output_atentions'.*'output_attentions'"):
+        AlbertForMaskedLM.from_pretrained(tmp_path, output_atentions=True)
+
+
+def test_nothing_there(tmp_path: Path):
+    with pytest.raises((ModelNotFoundError, CheckpointError), match=r"nothing"):
+        AlbertModel.from_pretrained(tmp_path / "nothing")
+
+
+# --- auto classes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("AutoModel", "AlbertModel"),
+        ("AutoModelForPreTraining", "AlbertForPreTraining"),
+        ("AutoModelForMaskedLM", "AlbertForMaskedLM"),
+        ("AutoModelForSequenceClassification", "AlbertForSequenceClassification"),
+        ("AutoModelForTokenClassification", "AlbertForTokenClassification"),
+        ("AutoModelForQuestionAnswering", "AlbertForQuestionAnswering"),
+        ("AutoModelForMultipleChoice", "AlbertForMultipleChoice"),
+    ],
+)
+def test_auto_classes(name, head, tmp_path: Path):
+    make(head).save_pretrained(tmp_path)
+    auto_class = getattr(auto, name)
+    assert type(auto_class.from_pretrained(tmp_path)) is HEADS[head]
+    assert type(auto_class.from_config(tiny())) is HEADS[head]
+    assert auto.AutoConfig.from_pretrained(tmp_path, num_labels=3).num_labels == 3
+    with pytest.raises(TypeError, match="from_pretrained"):
+        auto_class()
+
+
+def test_auto_classes_refuse_other_models(tmp_path: Path):
+    AlbertForPreTraining(tiny()).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "roberta"}))
+    for load in (auto.AutoConfig.from_pretrained, auto.AutoModel.from_pretrained):
+        with pytest.raises(ConfigError, match="'roberta'"):
+            load(tmp_path)

@@ -1,0 +1,200 @@
+"""What is switched on or changed after building: dropout, head pruning, checkpointing, the vocabulary."""
+
+import copy
+
+import pytest
+import torch
+from modeling_twins import HEADS, TINY, batch, labels_for, largest_difference, make, tiny
+from torch import nn
+
+from albertkit.errors import ConfigError
+from albertkit.modeling.layers import AlbertAttention
+
+TOLERANCE = 1e-5
+
+
+# --- dropout ----------------------------------------------------------------------------------
+
+LAYER = "albert.encoder.albert_layer_groups.0.albert_layers.0"
+DROPOUTS = {
+    "embeddings": "albert.embeddings.dropout",
+    "attention probabilities": f"{LAYER}.attention.attention_dropout",
+    "attention output": f"{LAYER}.attention.output_dropout",
+    "feed-forward output": f"{LAYER}.dropout",
+    "classifier": "dropout",
+}
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("part", DROPOUTS)
+def test_each_part_really_drops(part, attention):
+    model = make(
+        "AlbertForSequenceClassification", classifier_dropout_prob=0.0, attn_implementation=attention
+    )
+    model.train()
+    inputs = batch(mask=True)
+    assert torch.equal(model(**inputs).logits, model(**inputs).logits)  # all rates are 0
+    model.get_submodule(DROPOUTS[part]).p = 0.5
+    assert not torch.equal(model(**inputs).logits, model(**inputs).logits)
+    model.eval()
+    assert torch.equal(model(**inputs).logits, model(**inputs).logits)
+
+
+def test_dropout_rates_come_from_the_config():
+    config = tiny(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.2, classifier_dropout_prob=0.3)
+    for head in (
+        "AlbertForSequenceClassification",
+        "AlbertForTokenClassification",
+        "AlbertForMultipleChoice",
+    ):
+        model = HEADS[head](config)
+        rates = [model.get_submodule(path).p for path in DROPOUTS.values()]
+        assert rates == [0.1, 0.2, 0.1, 0.1, 0.3], head
+
+
+# --- heads of attention -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("head_mask", [torch.tensor([1, 0, 1, 0]), torch.tensor([[1, 0, 1, 0]] * 6)])
+def test_masked_heads_equal_pruned_heads(head_mask):
+    model = make("AlbertModel", inner_group_num=2)
+    inputs = batch(mask=True)
+    with torch.no_grad():
+        masked = model(**inputs, head_mask=head_mask).last_hidden_state
+        everything = model(**inputs).last_hidden_state
+        same = model(**inputs, head_mask=torch.ones(4)).last_hidden_state
+        model.prune_heads({0: [1, 3], 1: {1, 3}})
+        pruned = model(**inputs).last_hidden_state
+        eager = model(**inputs, head_mask=head_mask, output_attentions=True)
+    assert largest_difference(masked, everything) > 0.01
+    assert largest_difference(same, everything) <= TOLERANCE
+    assert largest_difference(masked, pruned) <= TOLERANCE
+    assert largest_difference(eager.last_hidden_state, pruned) <= TOLERANCE
+    assert eager.attentions[0].shape == (3, 2, 12, 12)
+
+
+def test_head_mask_of_one_layer():
+    model = make("AlbertModel")
+    mask = torch.ones(3, 4)
+    mask[2, 1] = 0
+    inputs = batch()
+    plain = model(**inputs, output_hidden_states=True).hidden_states
+    masked = model(**inputs, output_hidden_states=True, head_mask=mask).hidden_states
+    differences = [largest_difference(one, other) for one, other in zip(plain, masked, strict=True)]
+    assert max(differences[:3]) <= TOLERANCE < differences[3]
+
+
+def test_pruning_in_steps_and_errors():
+    model = make("AlbertForMaskedLM")
+    at_once = make("AlbertForMaskedLM")
+    at_once.prune_heads({0: [0, 2]})
+    model.prune_heads({0: [2]})
+    model.prune_heads({0: [0, 2]})  # heads keep their numbers; one that is gone is no error
+    assert torch.equal(model(**batch()).logits, at_once(**batch()).logits)
+    assert model.config.pruned_heads == {0: [0, 2]}
+    assert model.albert.encoder.albert_layer_groups[0].albert_layers[0].attention.query.weight.shape == (
+        16,
+        32,
+    )
+    with pytest.raises(ConfigError, match=r"layer 1.*has 1"):
+        model.prune_heads({1: [0]})
+    with pytest.raises(ConfigError, match="0 to 3"):
+        model.prune_heads({0: [4]})
+    with pytest.raises(ConfigError, match="without any"):
+        model.prune_heads({0: [1, 3]})
+    model(**batch()).logits.mean().backward()  # what is left still trains
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_gradient_checkpointing_gives_equal_gradients(dropout):
+    gradients = []
+    for recompute in (False, True):
+        model = make("AlbertForPreTraining", inner_group_num=2, hidden_dropout_prob=dropout).train()
+        if recompute:
+            model.gradient_checkpointing_enable()
+        assert model.is_gradient_checkpointing is recompute
+        torch.manual_seed(5)
+        model(**batch(mask=True), **labels_for("AlbertForPreTraining")).loss.backward()
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    for one, other in zip(*gradients, strict=True):
+        assert largest_difference(one, other) <= 1e-6
+
+
+def test_gradient_checkpointing_recomputes_every_layer(monkeypatch):
+    model = make("AlbertModel").train()
+    calls = []
+    original = AlbertAttention.forward
+    monkeypatch.setattr(
+        AlbertAttention,
+        "forward",
+        lambda self, *args, **options: calls.append(1) or original(self, *args, **options),
+    )
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    model(**batch()).last_hidden_state.sum().backward()
+    assert len(calls) == 6  # 3 layers, each once forward and once again backward
+    model.gradient_checkpointing_disable()
+    model(**batch()).last_hidden_state.sum().backward()
+    assert len(calls) == 9
+    with pytest.raises(ConfigError, match="non-reentrant"):
+        model.gradient_checkpointing_enable({"use_reentrant": True})
+
+
+# --- embeddings -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("size", [70, 40])
+def test_resizing_the_vocabulary(size, tied):
+    model = make("AlbertForPreTraining", tie_word_embeddings=tied)
+    before = copy.deepcopy(model)
+    embeddings = model.resize_token_embeddings(size)
+    kept = min(size, TINY["vocab_size"])
+    decoder = model.get_output_embeddings()
+    assert embeddings is model.get_input_embeddings()
+    assert embeddings.weight.shape == decoder.weight.shape == (size, 16)
+    assert embeddings.num_embeddings == decoder.out_features == model.config.vocab_size == size
+    assert (embeddings.weight is decoder.weight) is tied
+    assert decoder.bias is model.predictions.bias
+    assert torch.equal(embeddings.weight[:kept], before.get_input_embeddings().weight[:kept])
+    assert torch.equal(decoder.weight[:kept], before.get_output_embeddings().weight[:kept])
+    assert torch.equal(decoder.bias[:kept], before.predictions.bias[:kept])
+    ids = batch()["input_ids"] % kept
+    logits = model(ids, labels=ids).prediction_logits
+    assert logits.shape == (3, 12, size)
+    assert largest_difference(logits[..., :kept], before(ids).prediction_logits[..., :kept]) <= TOLERANCE
+    if size > kept:
+        assert 0 < embeddings.weight[kept:].abs().max() <= 2 * model.config.initializer_range
+        assert decoder.bias[kept:].abs().max() == 0
+
+
+def test_resizing_below_the_padding_piece():
+    with pytest.raises(ConfigError, match="pad_token_id 0"):
+        make("AlbertModel").resize_token_embeddings(0)
+    model = make("AlbertModel")
+    assert model.resize_token_embeddings() is model.get_input_embeddings()
+
+
+def test_replacing_embeddings():
+    model = make("AlbertForMaskedLM")
+    new = nn.Embedding(TINY["vocab_size"], 16)
+    model.set_input_embeddings(new)
+    model.tie_weights()
+    assert model.get_output_embeddings().weight is new.weight
+    decoder = nn.Linear(16, TINY["vocab_size"])
+    model.set_output_embeddings(decoder)
+    assert model.predictions.bias is decoder.bias
+    with pytest.raises(ConfigError, match="AlbertModel has no output"):
+        model.albert.set_output_embeddings(decoder)
+
+
+def test_tied_weights_are_one_parameter():
+    model = make("AlbertForMaskedLM")
+    words = model.get_input_embeddings().weight
+    assert model.predictions.decoder.weight.data_ptr() == words.data_ptr()
+    assert model.num_parameters() == len(torch.cat([p.flatten() for p in model.parameters()]))
+    assert model.to(torch.float64).predictions.decoder.weight is model.get_input_embeddings().weight
+    clone = copy.deepcopy(model)
+    assert clone.predictions.decoder.weight is clone.get_input_embeddings().weight
