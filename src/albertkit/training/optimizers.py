@@ -6,12 +6,12 @@ Learning", algorithm 2. `adamw-corrected` is `torch.optim.AdamW`, for those who 
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-OptimizerName = Literal["lamb", "adamw", "adamw-corrected"]
+from albertkit.training.settings import OptimizerName
 
 # Parameters whose names hold one of these get neither weight decay nor, in LAMB, a trust ratio.
 NO_DECAY = ("LayerNorm", "layer_norm", "bias")
@@ -75,7 +75,9 @@ class Lamb(_DecoupledAdam):
         eps: float = 1e-6,
         weight_decay: float = 0.01,
     ) -> None:
-        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, layer_adaptation=True)
+        super().__init__(
+            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, layer_adaptation=True
+        )
 
 
 class AdamW(_DecoupledAdam):
@@ -90,7 +92,9 @@ class AdamW(_DecoupledAdam):
         eps: float = 1e-6,
         weight_decay: float = 0.01,
     ) -> None:
-        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, layer_adaptation=False)
+        super().__init__(
+            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, layer_adaptation=False
+        )
 
 
 def _trust_ratio(param: Tensor, update: Tensor) -> Tensor:

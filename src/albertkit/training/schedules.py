@@ -1,10 +1,6 @@
 """Learning-rate schedules: plain functions from a step to a factor of the peak rate."""
 
-from typing import Literal
-
-from albertkit.errors import ConfigError
-
-ScheduleName = Literal["linear", "trapezoid"]
+from albertkit.training.settings import ScheduleName
 
 
 def linear_factor(step: int, *, steps: int, warmup_steps: int) -> float:
@@ -31,11 +27,10 @@ def trapezoid_factor(step: int, *, steps: int, warmup_steps: int, decay_steps: i
 def learning_rate_factor(
     step: int, *, schedule: ScheduleName, steps: int, warmup_steps: int, decay_steps: int
 ) -> float:
-    """Return the factor of the named schedule for the step numbered `step`, counted from 1 (as recorded runs of
-    the original do: the first step of a warm-up is not wasted on a rate of 0).
+    """Return the factor of the named schedule for the step numbered `step`.
+
+    Steps count from 1, as recorded runs of the original do: the first one is not wasted on a rate of 0.
     """
     if schedule == "linear":
         return linear_factor(step, steps=steps, warmup_steps=warmup_steps)
-    if schedule == "trapezoid":
-        return trapezoid_factor(step, steps=steps, warmup_steps=warmup_steps, decay_steps=decay_steps)
-    raise ConfigError(f"unknown schedule {schedule!r}: expected 'linear' or 'trapezoid'")
+    return trapezoid_factor(step, steps=steps, warmup_steps=warmup_steps, decay_steps=decay_steps)

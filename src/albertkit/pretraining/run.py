@@ -1,0 +1,169 @@
+"""A pretraining run: shards in, a model folder out (Lan et al. 2019, sections 3.1 and 4.1)."""
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from torch import nn
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.pretraining.examples import (
+    ExampleSettings,
+    ExampleStream,
+    Position,
+    PretrainingBatch,
+    fixed_batches,
+)
+from albertkit.pretraining.shards import ShardSet
+from albertkit.pretraining.words import WordTable
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training.loop import RunResult, StepOutput, TrainingSettings, train
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingSettings:
+    """Everything that decides a pretraining run, apart from its data; a recipe file holds these tables."""
+
+    batch_size: int
+    """Sequences per step."""
+    order_weight: float = 1.0
+    """Weight of the sentence-order loss beside the masked-word loss."""
+    evaluation_sequences: int = 1024
+    """Held-out sequences per evaluation."""
+    model: dict[str, Any] = field(default_factory=dict)
+    """Arguments of `AlbertConfig`, besides `vocab_size`."""
+    examples: ExampleSettings = field(default_factory=ExampleSettings)
+    training: TrainingSettings
+
+
+class PretrainingObjective:
+    """Masked-word and sentence-order losses, the vocabulary projected at the masked positions only."""
+
+    def __init__(self, order_weight: float) -> None:
+        self.order_weight = order_weight
+
+    def __call__(self, model: nn.Module, batch: PretrainingBatch) -> StepOutput:
+        """Compute both losses of a batch; metrics are sums over masked words and over sequences."""
+        device = next(model.parameters()).device
+        masked_labels = torch.from_numpy(batch.masked_labels).to(device)  # (P,)
+        order_labels = torch.from_numpy(batch.sentence_order_labels).to(device)  # (B,)
+        outputs = model(
+            input_ids=torch.from_numpy(batch.input_ids).to(device),  # (B, T)
+            attention_mask=torch.from_numpy(batch.attention_mask).to(device),
+            token_type_ids=torch.from_numpy(batch.token_type_ids).to(device),
+            masked_positions=torch.from_numpy(batch.masked_positions).to(device),
+        )
+        masked_loss = F.cross_entropy(outputs.prediction_logits.float(), masked_labels, reduction="sum")
+        order_loss = F.cross_entropy(outputs.sop_logits.float(), order_labels, reduction="sum")
+        words, sequences = len(masked_labels), len(order_labels)
+        with torch.no_grad():
+            right_words = (outputs.prediction_logits.argmax(-1) == masked_labels).sum()
+            right_orders = (outputs.sop_logits.argmax(-1) == order_labels).sum()
+        return StepOutput(
+            loss=masked_loss / max(words, 1) + self.order_weight * order_loss / sequences,
+            sums={
+                "masked_loss": (masked_loss, words),
+                "masked_accuracy": (right_words, words),
+                "order_loss": (order_loss, sequences),
+                "order_accuracy": (right_orders, sequences),
+            },
+            tokens=batch.num_tokens,
+        )
+
+
+def pretrain(
+    settings: PretrainingSettings,
+    data: Path,
+    tokenizer: Path,
+    output: Path,
+    *,
+    device: str = "cpu",
+    console: Console | None = None,
+) -> RunResult:
+    """Pretrain on the shards in `data`, or go on with the run in `output`.
+
+    Args:
+        settings: of the model, the examples and the training.
+        data: folder that `prepare` wrote, with `train/` and perhaps `validation/`.
+        tokenizer: folder of the tokenizer the shards were made with; it is saved with every checkpoint.
+        output: folder of the run.
+        device: where to train.
+        console: where progress goes.
+
+    Raises:
+        DataError: shards missing, damaged or of another tokenizer.
+        ConfigError: sequences longer than the model's positions, or an impossible shape.
+        TrainingError: a resume with other settings or data, or a loss that is not a number.
+    """
+    train_shards = ShardSet(data / "train")
+    train_shards.check_tokenizer(tokenizer / "spiece.model")
+    pieces = AlbertTokenizer.from_pretrained(tokenizer)
+    words = WordTable(tokenizer / "spiece.model")
+    config = AlbertConfig(vocab_size=train_shards.manifest.vocabulary_size, **settings.model)
+    if settings.examples.max_seq_length > config.max_position_embeddings:
+        raise ConfigError(
+            f"max_seq_length {settings.examples.max_seq_length} exceeds the model's "
+            f"{config.max_position_embeddings} positions (max_position_embeddings)"
+        )
+    torch.manual_seed(settings.training.seed)
+    model = AlbertForPreTraining(config).to(device)
+    objective = PretrainingObjective(settings.order_weight)
+
+    def batches(position: dict[str, int] | None):  # noqa: ANN202
+        start = Position(**position) if position else Position()
+        stream = ExampleStream(train_shards, words, settings.examples, settings.batch_size, start=start)
+        return ((batch, asdict(batch.position)) for batch in stream)
+
+    def save_model(folder: Path) -> None:
+        model.save_pretrained(folder)
+        pieces.save_pretrained(folder)
+
+    evaluate = None
+    if (data / "validation").is_dir():
+        held_out = ShardSet(data / "validation")
+        examples = replace(settings.examples, seed=0)  # the same masks in every run that is compared
+        fixed = list(
+            fixed_batches(
+                held_out, words, examples, settings.batch_size, limit=settings.evaluation_sequences
+            )
+        )
+
+        def evaluate() -> dict[str, float]:
+            return evaluate_batches(model, objective, fixed)
+
+    return train(
+        model,
+        objective,
+        batches,
+        settings.training,
+        output,
+        save_model=save_model,
+        evaluate=evaluate,
+        fingerprint={
+            "model": settings.model,
+            "examples": asdict(settings.examples),
+            "batch_size": settings.batch_size,
+            "order_weight": settings.order_weight,
+            "data": [shard.sha256 for shard in train_shards.manifest.shards],
+        },
+        console=console,
+    )
+
+
+def evaluate_batches(
+    model: nn.Module, objective: PretrainingObjective, batches: list[PretrainingBatch]
+) -> dict[str, float]:
+    """Return the metrics of `objective` over all batches."""
+    totals: dict[str, list[float]] = {}
+    for batch in batches:
+        for name, (total, count) in objective(model, batch).sums.items():
+            entry = totals.setdefault(name, [0.0, 0.0])
+            entry[0] += float(total)
+            entry[1] += count
+    return {name: total / count if count else math.nan for name, (total, count) in totals.items()}

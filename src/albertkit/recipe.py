@@ -1,0 +1,124 @@
+"""Settings from one definition: a dataclass gives the names, types and defaults; a TOML file (a recipe)
+and command-line flags override them.
+"""
+
+import ast
+import dataclasses
+import difflib
+import inspect
+import textwrap
+import tomllib
+import types
+import typing
+from pathlib import Path
+from typing import Any, TypeVar
+
+from albertkit.errors import ConfigError
+
+Settings = TypeVar("Settings")
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """Read a TOML recipe.
+
+    Raises:
+        ConfigError: the file is missing or not TOML; the message names the line.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"no recipe {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"recipe {path} is not readable as TOML: {error}") from None
+
+
+def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Settings:
+    """Build the dataclass `settings` from plain values; fields that are dataclasses take tables.
+
+    Raises:
+        ConfigError: an unknown name (the nearest known one is suggested), a missing one, or a wrong type.
+    """
+    fields = {field.name: field for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(settings)
+    arguments: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in fields:
+            nearest = difflib.get_close_matches(name, fields, n=1)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(fields)}"
+            raise ConfigError(f"{where}: unknown setting {name!r}; {hint}")
+        if dataclasses.is_dataclass(hints[name]) and isinstance(value, dict):
+            value = build(hints[name], value, where=f"{where} [{name}]")  # type: ignore[arg-type]
+        arguments[name] = _checked(value, hints[name], f"{where}: {name}")
+    missing = [
+        name
+        for name, field in fields.items()
+        if field.default is field.default_factory is dataclasses.MISSING and name not in arguments
+    ]
+    if missing:
+        raise ConfigError(f"{where}: {', '.join(missing)} must be given")
+    return settings(**arguments)
+
+
+def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> dict[str, Any]:
+    """Return the recipe with flat overrides put into the table whose dataclass has that field."""
+    merged = {key: dict(value) if isinstance(value, dict) else value for key, value in recipe.items()}
+    for owner, field in scalar_fields(settings):
+        if overrides.get(field.name) is not None:
+            table = merged.setdefault(owner, {}) if owner else merged
+            table[field.name] = overrides[field.name]
+    return merged
+
+
+def scalar_fields(settings: type) -> list[tuple[str, dataclasses.Field[Any]]]:
+    """Return (table, field) of all fields that hold one plain value; the top table's name is empty."""
+    result: list[tuple[str, dataclasses.Field[Any]]] = []
+    hints = typing.get_type_hints(settings)
+    for field in dataclasses.fields(settings):
+        if dataclasses.is_dataclass(hints[field.name]):
+            result += [(field.name, inner) for _, inner in scalar_fields(hints[field.name])]  # type: ignore[arg-type]
+        elif typing.get_origin(hints[field.name]) is not dict:
+            result.append(("", field))
+    return result
+
+
+def field_docs(settings: type) -> dict[str, str]:
+    """Return the docstring under each field of a dataclass, of its tables too."""
+    docs: dict[str, str] = {}
+    for hint in typing.get_type_hints(settings).values():
+        if dataclasses.is_dataclass(hint):
+            docs |= field_docs(hint)  # type: ignore[arg-type]
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(settings))).body
+    assert isinstance(definition, ast.ClassDef)
+    for statement, following in zip(definition.body, definition.body[1:], strict=False):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(following, ast.Expr)
+            and isinstance(following.value, ast.Constant)
+        ):
+            docs[statement.target.id] = inspect.cleandoc(str(following.value.value))
+    return docs
+
+
+def _checked(value: Any, hint: Any, where: str) -> Any:
+    """Return `value` if it is of the type `hint`; whole numbers are fine where a float is wanted."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        allowed: tuple[Any, ...] = typing.get_args(hint)
+        fits = value in allowed
+    elif origin in (types.UnionType, typing.Union):
+        allowed = typing.get_args(hint)
+        fits = any(_fits(value, kind) for kind in allowed)
+    else:
+        allowed = (hint,)
+        fits = _fits(value, origin or hint)
+    if not fits:
+        expected = " or ".join(getattr(kind, "__name__", repr(kind)) for kind in allowed)
+        raise ConfigError(f"{where} is {value!r}, expected {expected}")
+    return float(value) if hint is float else value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)

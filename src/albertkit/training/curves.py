@@ -1,0 +1,41 @@
+"""The curves of a run, drawn from its `metrics.jsonl`."""
+
+import json
+from pathlib import Path
+
+
+def read_metrics(output: Path) -> list[dict[str, float]]:
+    """Return the logged lines of a run, oldest first."""
+    return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+
+
+def plot_curves(output: Path) -> Path:
+    """Draw each metric over the tokens seen, training and evaluation in one panel, to `curves.png`."""
+    # Slow to import, and only needed here.
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    lines = read_metrics(output)
+    series: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
+    for line in lines:
+        for name, value in line.items():
+            kind, slash, metric = name.partition("/")
+            if slash:
+                points = series.setdefault(metric, {}).setdefault(kind, ([], []))
+                points[0].append(line["tokens"] / 1e6)
+                points[1].append(value)
+    figure, panels = pyplot.subplots(
+        1, max(len(series), 1), figsize=(4.2 * max(len(series), 1), 3.2), squeeze=False, layout="constrained"
+    )
+    for panel, (metric, kinds) in zip(panels[0], sorted(series.items()), strict=False):
+        for kind, (tokens, values) in sorted(kinds.items()):
+            panel.plot(tokens, values, label=kind, marker="o" if kind == "eval" else "", markersize=3)
+        panel.set(title=metric, xlabel="million tokens")
+        panel.grid(alpha=0.3)
+        panel.legend()
+    target = output / "curves.png"
+    figure.savefig(target, dpi=110)
+    pyplot.close(figure)
+    return target

@@ -1,0 +1,173 @@
+"""A run on disk: checkpoints that are complete model folders, and everything an exact resume needs.
+
+    OUTPUT/
+      metrics.jsonl                    one line per logged or evaluated step
+      curves.png
+      checkpoints/step-0000500/        config.json, model.safetensors, tokenizer files: opens like any model
+        training_state.json            step, tokens, seconds, position in the data, fingerprint of the run
+        training_state.safetensors     optimizer tensors and the random generators' states
+      config.json, model.safetensors   the model when the run has ended
+
+A checkpoint folder is written under a temporary name, flushed and renamed: one that has its final name is
+whole. Nothing is pickled.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from albertkit.checkpoints.folder import read_folder
+from albertkit.errors import TrainingError
+
+STATE_JSON = "training_state.json"
+STATE_TENSORS = "training_state.safetensors"
+
+
+@dataclass(kw_only=True)
+class RunState:
+    """Where a run stands after `step` optimizer steps."""
+
+    step: int = 0
+    tokens: int = 0
+    """Real tokens seen, padding not counted."""
+    seconds: float = 0.0
+    """Wall time spent training, over all the pieces of the run."""
+    schedule_factor: float = 0.0
+    """Share of the peak learning rate that the last step was taken with."""
+    position: dict[str, int] | None = None
+    """Where the data continues; None at the start."""
+
+
+def checkpoint_folder(output: Path, step: int) -> Path:
+    """Return the folder of the checkpoint at `step`."""
+    return output / "checkpoints" / f"step-{step:07d}"
+
+
+def checkpoints(output: Path) -> list[Path]:
+    """Return the finished checkpoints of a run, oldest first."""
+    return sorted((output / "checkpoints").glob("step-*"))
+
+
+def save_checkpoint(
+    output: Path,
+    state: RunState,
+    *,
+    optimizer: torch.optim.Optimizer,
+    save_model: Callable[[Path], object],
+    fingerprint: dict[str, Any],
+    keep: int,
+) -> Path:
+    """Write a checkpoint, then remove all but the newest `keep`."""
+    folder = checkpoint_folder(output, state.step)
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    save_model(temporary)
+    safetensors.torch.save_file(_optimizer_tensors(optimizer) | _random_states(), temporary / STATE_TENSORS)
+    document = asdict(state) | {"fingerprint": fingerprint}
+    (temporary / STATE_JSON).write_text(json.dumps(document, indent=2) + "\n")
+    for file in temporary.iterdir():
+        _flush(file)
+    _flush(temporary)
+    if folder.exists():  # the same step, reached again after a resume from before it
+        shutil.rmtree(folder)
+    temporary.rename(folder)
+    _flush(folder.parent)
+    for old in checkpoints(output)[:-keep]:
+        shutil.rmtree(old)
+    return folder
+
+
+def load_checkpoint(
+    folder: Path, *, model: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: dict[str, Any]
+) -> RunState:
+    """Put a checkpoint's weights, optimizer and random states back, and return where the run stood.
+
+    Raises:
+        TrainingError: the checkpoint belongs to a run with other settings; the message names them.
+    """
+    document = json.loads((folder / STATE_JSON).read_text())
+    _require_same_run(folder, document.pop("fingerprint"), fingerprint)
+    _, tensors = read_folder(folder)
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    tied = {name for name in missing if _is_tied(model, name)}
+    if unexpected or set(missing) - tied:
+        raise TrainingError(
+            f"{folder} is not a checkpoint of this model: missing {sorted(set(missing) - tied)}, "
+            f"unexpected {sorted(unexpected)}"
+        )
+    state_tensors = safetensors.torch.load_file(folder / STATE_TENSORS)
+    _restore_random_states(state_tensors)
+    _restore_optimizer(optimizer, state_tensors)
+    return RunState(**document)
+
+
+def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
+    # Through JSON, so that a tuple and the list it was saved as are the same thing.
+    current = json.loads(json.dumps(current))
+    differing = [
+        f"{key}: saved {saved.get(key)!r}, now {current.get(key)!r}"
+        for key in sorted(saved.keys() | current.keys())
+        if saved.get(key) != current.get(key)
+    ]
+    if differing:
+        raise TrainingError(
+            f"{folder} cannot be resumed with these settings ({'; '.join(differing)}). Use the saved ones, "
+            "or another output folder to start a new run."
+        )
+
+
+def _is_tied(model: nn.Module, name: str) -> bool:
+    """Tell whether a parameter is another one's second name, which a model folder stores once."""
+    names = dict(model.named_parameters(remove_duplicate=False))
+    return name in names and any(names[name] is value for other, value in names.items() if other != name)
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the optimizer's state as `optimizer.INDEX.KEY`, contiguous on the CPU."""
+    return {
+        f"optimizer.{index}.{key}": torch.as_tensor(value).detach().cpu().contiguous()
+        for index, values in optimizer.state_dict()["state"].items()
+        for key, value in values.items()
+    }
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        kind, _, rest = name.partition(".")
+        if kind == "optimizer":
+            index, _, key = rest.partition(".")
+            state.setdefault(int(index), {})[key] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _random_states() -> dict[str, Tensor]:
+    states = {"random.cpu": torch.get_rng_state()}
+    for index in range(torch.cuda.device_count()):
+        states[f"random.cuda.{index}"] = torch.cuda.get_rng_state(index)
+    return states
+
+
+def _restore_random_states(tensors: dict[str, Tensor]) -> None:
+    torch.set_rng_state(tensors["random.cpu"])
+    for index in range(torch.cuda.device_count()):
+        if (state := tensors.get(f"random.cuda.{index}")) is not None:
+            torch.cuda.set_rng_state(state, index)
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
