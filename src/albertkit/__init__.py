@@ -1,0 +1,122 @@
+"""albertkit: the complete, modern home of ALBERT (A Lite BERT).
+
+Names are imported when first used: `import albertkit` is quick and does not load torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from albertkit.config import AlbertConfig
+    from albertkit.errors import (
+        AlbertKitError,
+        CheckpointError,
+        ConfigError,
+        DataError,
+        ModelNotFoundError,
+        TokenizerError,
+        TrainingError,
+    )
+    from albertkit.modeling.auto import (
+        AutoConfig,
+        AutoModel,
+        AutoModelForMaskedLM,
+        AutoModelForMultipleChoice,
+        AutoModelForPreTraining,
+        AutoModelForQuestionAnswering,
+        AutoModelForSequenceClassification,
+        AutoModelForTokenClassification,
+    )
+    from albertkit.modeling.model import AlbertModel
+    from albertkit.modeling.pretrained import AlbertPreTrainedModel
+    from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
+    from albertkit.modeling.task_heads import (
+        AlbertForMultipleChoice,
+        AlbertForQuestionAnswering,
+        AlbertForSequenceClassification,
+        AlbertForTokenClassification,
+    )
+    from albertkit.pipelines import pipeline
+    from albertkit.tokenization.auto import AutoTokenizer
+    from albertkit.tokenization.encoding import BatchEncoding
+    from albertkit.tokenization.fast import AlbertTokenizerFast
+    from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "AlbertConfig": "config",
+    "AlbertForMaskedLM": "modeling.pretraining_heads",
+    "AlbertForMultipleChoice": "modeling.task_heads",
+    "AlbertForPreTraining": "modeling.pretraining_heads",
+    "AlbertForQuestionAnswering": "modeling.task_heads",
+    "AlbertForSequenceClassification": "modeling.task_heads",
+    "AlbertForTokenClassification": "modeling.task_heads",
+    "AlbertKitError": "errors",
+    "AlbertModel": "modeling.model",
+    "AlbertPreTrainedModel": "modeling.pretrained",
+    "AlbertTokenizer": "tokenization.tokenizer",
+    "AlbertTokenizerFast": "tokenization.fast",
+    "AutoConfig": "modeling.auto",
+    "AutoModel": "modeling.auto",
+    "AutoModelForMaskedLM": "modeling.auto",
+    "AutoModelForMultipleChoice": "modeling.auto",
+    "AutoModelForPreTraining": "modeling.auto",
+    "AutoModelForQuestionAnswering": "modeling.auto",
+    "AutoModelForSequenceClassification": "modeling.auto",
+    "AutoModelForTokenClassification": "modeling.auto",
+    "AutoTokenizer": "tokenization.auto",
+    "BatchEncoding": "tokenization.encoding",
+    "CheckpointError": "errors",
+    "ConfigError": "errors",
+    "DataError": "errors",
+    "ModelNotFoundError": "errors",
+    "TokenizerError": "errors",
+    "TrainingError": "errors",
+    "pipeline": "pipelines",
+}
+
+__all__ = [
+    "AlbertConfig",
+    "AlbertForMaskedLM",
+    "AlbertForMultipleChoice",
+    "AlbertForPreTraining",
+    "AlbertForQuestionAnswering",
+    "AlbertForSequenceClassification",
+    "AlbertForTokenClassification",
+    "AlbertKitError",
+    "AlbertModel",
+    "AlbertPreTrainedModel",
+    "AlbertTokenizer",
+    "AlbertTokenizerFast",
+    "AutoConfig",
+    "AutoModel",
+    "AutoModelForMaskedLM",
+    "AutoModelForMultipleChoice",
+    "AutoModelForPreTraining",
+    "AutoModelForQuestionAnswering",
+    "AutoModelForSequenceClassification",
+    "AutoModelForTokenClassification",
+    "AutoTokenizer",
+    "BatchEncoding",
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "ModelNotFoundError",
+    "TokenizerError",
+    "TrainingError",
+    "__version__",
+    "pipeline",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'albertkit' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"albertkit.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,24 +1,16 @@
-"""The steps of `from_pretrained`: find config and tensors, choose type and device, fill a model.
-
-The model has been built on torch's meta device, so its parameters have shapes only; the tensors of
-the file become the parameters themselves, without a copy.
-"""
+"""What `from_pretrained` settles before there is a model: config and tensors, their type, the device."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from albertkit.checkpoints.folder import locate, read_folder
-from albertkit.checkpoints.names import TIED
-from albertkit.checkpoints.report import LoadReport, match
+from albertkit.checkpoints.report import LoadReport
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
-
-if TYPE_CHECKING:
-    from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 
 def find(
@@ -87,34 +79,6 @@ def choose_device(
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-
-
-def fill(
-    model: "AlbertPreTrainedModel", tensors: Mapping[str, Tensor], *, ignore_mismatched_sizes: bool
-) -> LoadReport:
-    """Make the tensors the parameters of a model on the meta device; draw what is missing.
-
-    Raises:
-        CheckpointError: encoder tensors are missing, or a shape differs.
-    """
-    parameters = model.state_dict()
-    tied = (
-        TIED
-        if model.config.tie_word_embeddings
-        else {second: first for second, first in TIED.items() if second.endswith("bias")}
-    )
-    matched, report = match(
-        tensors,
-        {name: parameter.shape for name, parameter in parameters.items()},
-        tied=tied,
-        ignore_mismatched_sizes=ignore_mismatched_sizes,
-    )
-    new = [name for name in parameters if name not in matched]
-    drawn = {name: torch.empty(parameters[name].shape) for name in new}
-    model.load_state_dict({**matched, **drawn}, assign=True)
-    model.tie_weights()  # assigning gave each name a parameter of its own
-    model.initialise(name for name in new if tied.get(name) not in new)
-    return report
 
 
 def describe(report: LoadReport) -> dict[str, Any]:

@@ -12,12 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.checkpoints.folder import write_folder
+from albertkit.checkpoints.names import TIED
+from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.modeling import loading
 from albertkit.modeling.outputs import ModelOutput
 
 Output = TypeVar("Output", bound=ModelOutput)
+
+_TIED_BIAS = "predictions.decoder.bias"  # one bias under two names, also where the matrices are two
 
 
 class AlbertPreTrainedModel(nn.Module):
@@ -120,10 +124,10 @@ class AlbertPreTrainedModel(nn.Module):
         loaded_config, tensors = loading.find(name_or_folder, config=config, state_dict=state_dict, **hub)
         wanted_dtype = loading.choose_dtype(dtype if torch_dtype is None else torch_dtype, tensors)
         final_config = loaded_config.replace(**config_overrides, dtype=wanted_dtype)
-        # On the meta device nothing is allocated or drawn: the file's tensors become the parameters.
+        # On the meta device nothing is allocated or drawn: there are shapes only, to be filled.
         with torch.device("meta"):
             model = cls(final_config)
-        report = loading.fill(model, tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
+        report = model._fill(tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
         model.to(device=loading.choose_device(device_map), dtype=wanted_dtype).eval()
         if not report.ok:
             source = "the given tensors" if name_or_folder is None else name_or_folder
@@ -131,6 +135,17 @@ class AlbertPreTrainedModel(nn.Module):
         if output_loading_info:
             return cast(Self, (model, loading.describe(report)))  # typed for the usual call
         return model
+
+    def _fill(self, tensors: Mapping[str, Tensor], *, ignore_mismatched_sizes: bool) -> LoadReport:
+        """Make the tensors themselves the parameters of this model on the meta device; draw the missing."""
+        expected = {name: parameter.shape for name, parameter in self.state_dict().items()}
+        tied = TIED if self.config.tie_word_embeddings else {_TIED_BIAS: TIED[_TIED_BIAS]}
+        matched, report = match(tensors, expected, tied=tied, ignore_mismatched_sizes=ignore_mismatched_sizes)
+        new = [name for name in expected if name not in matched]
+        self.load_state_dict({**matched, **{name: torch.empty(expected[name]) for name in new}}, assign=True)
+        self.tie_weights()  # assigning gave each name a parameter of its own
+        self.initialise(name for name in new if tied.get(name) not in new)
+        return report
 
     def save_pretrained(
         self,
@@ -285,6 +300,11 @@ class AlbertPreTrainedModel(nn.Module):
     def dtype(self) -> torch.dtype:
         """The type of the parameters."""
         return next(self.parameters()).dtype
+
+    @property
+    def num_labels(self) -> int:
+        """Number of classes of the task heads."""
+        return self.config.num_labels
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
         """Number of parameters; shared and tied ones are counted once."""

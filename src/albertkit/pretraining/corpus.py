@@ -13,7 +13,7 @@ depth) and glob patterns. Every error names the file and the line or row.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,12 +70,7 @@ class Corpus:
         before = 0
         for path, size in zip(self.files, sizes, strict=True):
             for document, share in self._read(path):
-                yield SourceDocument(
-                    text=document.text,
-                    origin=document.origin,
-                    continues=document.continues,
-                    consumed=(before + share * size) / total,
-                )
+                yield replace(document, consumed=(before + share * size) / total)
             before += size
 
     def _read(self, path: Path) -> Iterator[tuple[SourceDocument, float]]:
@@ -86,7 +81,7 @@ class Corpus:
         lines = _lines(path)
         if kind == ".jsonl":
             return self._read_jsonl(path, lines)
-        return _read_sentence_lines(path, lines) if self.sentence_per_line else _read_text(path, lines)
+        return _read_text(path, lines, blocks=self.sentence_per_line)
 
     def _read_parquet(self, path: Path) -> Iterator[tuple[SourceDocument, float]]:
         try:
@@ -126,34 +121,26 @@ class Corpus:
 _Lines = Iterator[tuple[int, str, float]]  # line number from 1, the line, share of the file read
 
 
-def _read_text(path: Path, lines: _Lines) -> Iterator[tuple[SourceDocument, float]]:
+def _read_text(path: Path, lines: _Lines, *, blocks: bool) -> Iterator[tuple[SourceDocument, float]]:
+    """Yield a file as one document, or (`blocks`) one per block of lines; in parts where too long."""
     part: list[str] = []
-    characters, first, number, share, continues = 0, 1, 0, 1.0, False
+    characters, first, share, continues = 0, 1, 1.0, False
     for number, line, share in lines:
+        blank = not line.strip()
+        if not part:
+            first = number
+            if blank:
+                continues = continues and not blocks
+                continue
         part.append(line)
         characters += len(line)
-        blank = not line.strip()
-        # Normally at a blank line; a file without any is cut at a line's end once it is twice as long.
-        if characters >= PART_CHARACTERS * (1 if blank else 2):
+        document_ends = blank and blocks
+        # A part ends at a blank line; text without any is cut at a line's end once it is twice as long.
+        if document_ends or characters >= PART_CHARACTERS * (1 if blank else 2):
             yield _part(path, part, first, continues), share
-            part, characters, first, continues = [], 0, number + 1, True
+            part, characters, continues = [], 0, not document_ends
     if part:
         yield _part(path, part, first, continues), share
-
-
-def _read_sentence_lines(path: Path, lines: _Lines) -> Iterator[tuple[SourceDocument, float]]:
-    block: list[str] = []
-    first, share = 1, 1.0
-    for number, line, share in lines:
-        if line.strip():
-            if not block:
-                first = number
-            block.append(line)
-        elif block:
-            yield _part(path, block, first, continues=False), share
-            block = []
-    if block:
-        yield _part(path, block, first, continues=False), share
 
 
 def _part(path: Path, lines: list[str], first: int, continues: bool) -> SourceDocument:

@@ -136,6 +136,8 @@ class ExampleStream(Iterator[PretrainingBatch]):
         # The last block takes the remainder, so none is too small to fill a batch.
         self.num_blocks = max(1, len(shards) // max(BLOCK_DOCUMENTS, batch_size))
         self.position = start or Position()
+        if self.position.block >= self.num_blocks:
+            raise self._no_such_position()
         self._order: tuple[int, np.ndarray] | None = None  # (epoch, its permutation)
         self._block: tuple[int, int, list[np.ndarray], list[_Example]] | None = None
 
@@ -147,7 +149,9 @@ class ExampleStream(Iterator[PretrainingBatch]):
             deals, examples = self._plan_block(epoch, block)
             if batch < len(deals):
                 break
-            empty_blocks += not deals
+            if batch:
+                raise self._no_such_position()
+            empty_blocks += 1
             if empty_blocks > self.num_blocks:
                 raise DataError(f"{self.shards.folder}: no document is long enough for an example")
             self.position = Position(epoch, block + 1) if block + 1 < self.num_blocks else Position(epoch + 1)
@@ -182,6 +186,12 @@ class ExampleStream(Iterator[PretrainingBatch]):
         deals = np.array_split(shuffled, num_batches) if num_batches else []
         self._block = epoch, block, deals, examples
         return deals, examples
+
+    def _no_such_position(self) -> DataError:
+        return DataError(
+            f"{self.shards.folder}: no batch at {self.position} with batch_size {self.batch_size}; "
+            "a run continues only with the shards, settings and batch size it began with"
+        )
 
     def _plan_document(self, epoch: int, document: int) -> list[Chunk]:
         ids, sentence_ends = self.shards.tokens(document)

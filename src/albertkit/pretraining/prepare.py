@@ -22,7 +22,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from albertkit.errors import DataError
+from albertkit.errors import ConfigError, DataError
 from albertkit.files import atomic_path
 from albertkit.pretraining.corpus import Corpus, SourceDocument
 from albertkit.pretraining.sentences import SentenceSettings, sections
@@ -113,15 +113,18 @@ def prepare(
         progress: called after every unit.
 
     Raises:
+        ConfigError: a setting out of range.
         DataError: no text, a file that cannot be read (named with its line), or finished shards in `output`.
     """
     start = time.monotonic()
     output = Path(output)
+    if holdout_every is not None and holdout_every < 2:
+        raise ConfigError(
+            f"holdout_every must be 2 or more, or None to hold nothing out, not {holdout_every}"
+        )
     for split in SPLITS:
         if (output / split / MANIFEST).exists():
-            raise DataError(
-                f"{output / split}: finished shards are here; delete them or choose another folder"
-            )
+            raise DataError(f"{output / split}: holds finished shards; delete them or choose another folder")
     corpus = Corpus.find(inputs, text_column=text_column, sentence_per_line=sentence_per_line)
     settings = SentenceSettings(
         language=language, sentence_per_line=sentence_per_line, section_sentences=section_sentences
@@ -139,7 +142,7 @@ def prepare(
 
     records: dict[str, list[ShardRecord]] = {split: [] for split in SPLITS}
     characters, kept, source_documents = 0, 0, 0
-    for unit, made, was_kept in _work(units, job, workers or len(os.sched_getaffinity(0))):
+    for unit, made, was_kept in _work(units, job, workers or _usable_cpus()):
         for split, record in made.items():
             records[split].append(record)
         characters += unit.characters
@@ -162,6 +165,8 @@ def prepare(
         for file in (output / split).glob("*.arrow"):
             if file.name not in listed:  # left by an interrupted run over other text
                 file.unlink()
+        if not listed:
+            shutil.rmtree(output / split, ignore_errors=True)
     for split, manifest in manifests.items():
         manifest.write(output / split)
     shutil.rmtree(job.progress_folder)
@@ -241,6 +246,11 @@ def _find_tokenizer(path: Path) -> tuple[Path, Normalization]:
         return file, Normalization()
     known = Normalization.__dataclass_fields__
     return file, Normalization(**{name: config[name] for name in known if name in config})
+
+
+def _usable_cpus() -> int:
+    # A container or `taskset` may leave this process fewer than the machine has.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _units(
@@ -343,7 +353,7 @@ def _build(unit: _Unit, job: _Job, encoder: PieceEncoder) -> dict[str, ShardReco
         builder = builders["validation" if held_out else "train"]
         try:
             for section in sections(document.text, job.settings):
-                sentences = [ids for sentence in section if (ids := encoder.ids(sentence))]
+                sentences = [ids for ids in encoder.ids_batch(section, num_threads=1) if ids]
                 if sentences:
                     builder.add(sentences)
         except Exception as error:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import sentencex
 
+from albertkit.errors import ConfigError
+
 _PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 _HEADING = re.compile(r"#{1,6}\s+(?=\S)")
 
@@ -29,7 +31,7 @@ class SentenceSettings:
 
     def __post_init__(self) -> None:
         if self.section_sentences < 0:
-            raise ValueError(
+            raise ConfigError(
                 f"section_sentences must be 0 (whole documents) or more, not {self.section_sentences}"
             )
 

@@ -11,7 +11,7 @@ not stored: they are drawn anew in every epoch, so a corpus takes about half a b
 import hashlib
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ class Manifest:
         return cls(**values)
 
 
-class ShardSet(Sequence[list[np.ndarray]]):
+class ShardSet:
     """The documents of a finished shard folder, read at random without loading them."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -100,14 +100,6 @@ class ShardSet(Sequence[list[np.ndarray]]):
     def __len__(self) -> int:
         """Return the number of documents."""
         return self._starts[-1]
-
-    def __getitem__(self, index):  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return `document(index)`."""
-        return self.document(index)
-
-    def __iter__(self) -> Iterator[list[np.ndarray]]:
-        """Yield all documents in order."""
-        return (self.document(index) for index in range(len(self)))
 
     def document(self, index: int) -> list[np.ndarray]:
         """Return the sentences of document `index`, each an array of ids (read-only views)."""
@@ -138,10 +130,6 @@ class ShardSet(Sequence[list[np.ndarray]]):
         for record in self.manifest.shards:
             if file_sha256(self.folder / record.file) != record.sha256:
                 raise DataError(f"{self.folder / record.file}: changed or damaged since it was written")
-
-    def __reduce__(self):
-        """Pickle as the folder's name: memory maps are opened anew in the other process."""
-        return ShardSet, (self.folder,)
 
 
 @dataclass(frozen=True)

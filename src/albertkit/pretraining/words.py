@@ -3,7 +3,7 @@
 A new word begins at a piece with SentencePiece's word-start mark, at punctuation and symbols, after them, and
 at every piece of a script that is written without spaces (Chinese, Japanese, Thai ...), where the original
 also takes each piece for a word. Apostrophes stay inside their word ("don't" is one). A lone word-start mark
-belongs to what follows it.
+belongs to what follows it. A special token is a word of its own.
 """
 
 import unicodedata
@@ -13,7 +13,7 @@ import numpy as np
 import sentencepiece
 
 from albertkit.errors import TokenizerError
-from albertkit.tokenization.pieces import WORD_START
+from albertkit.tokenization.model_file import WORD_START
 
 _APOSTROPHES = {"'", "\N{RIGHT SINGLE QUOTATION MARK}"}
 _UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
@@ -37,7 +37,6 @@ class WordTable:
             ]
         )
         self.is_special[[self.cls, self.sep, self.mask, self.pad]] = True
-        # A special token is a word of its own.
         self._begins = np.array([_begins_word(piece) for piece in pieces]) | self.is_special
         self._next_begins = np.array([_is_symbol(piece) for piece in pieces]) | self.is_special
         self._next_continues = np.array([piece == WORD_START for piece in pieces])
@@ -56,7 +55,7 @@ class WordTable:
         result = self._begins[ids]
         before = ids[:-1]
         result[1:] |= self._next_begins[before]
-        result[1:] &= ~self._next_continues[before]
+        result[1:] &= ~self._next_continues[before] | self.is_special[ids[1:]]
         result[:1] = True
         return result
 

@@ -13,9 +13,9 @@ _CLEAN_UP |= {f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re
 def join_tokens(tokens: list[str], *, apart: Container[str]) -> str:
     """Return the text that tokens spell: word-start marks become spaces.
 
-    Tokens in `apart` ([MASK], added tokens) stand for words: a space goes before them. What follows such a
-    token was cut as a text of its own and so begins with a word start; where that is a piece of its own, it is
-    no space (`[MASK]`, `▁`, `.` spell `[MASK].`).
+    Tokens in `apart` ([MASK], added tokens) stand for words: a space goes before them. What follows such
+    a token was cut as a text of its own and so begins with a word start; where that is a piece of its own,
+    it is no space (`[MASK]`, `▁`, `.` spell `[MASK].`).
     """
     result: list[str] = []
     after_word = False

@@ -8,10 +8,12 @@ from collections import UserDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.layout import Run
+
+_T = TypeVar("_T")
 
 
 class CharSpan(NamedTuple):
@@ -72,17 +74,17 @@ class Encoding:
     @property
     def type_ids(self) -> list[int]:
         """Segment of each token: 0, or 1 for the second text and its [SEP]."""
-        return [segment for run in self.runs for segment in [run.segment] * run.length]
+        return self._column(lambda run: run.segment)
 
     @property
     def attention_mask(self) -> list[int]:
         """1 for each token, 0 for padding."""
-        return [mask for run in self.runs for mask in [0 if run.padding else 1] * run.length]
+        return self._column(lambda run: 0 if run.padding else 1)
 
     @property
     def special_tokens_mask(self) -> list[int]:
-        """1 for special tokens and padding, 0 for the tokens of a text (also special tokens written in it)."""
-        return [mask for run in self.runs for mask in [1 if run.sequence is None else 0] * run.length]
+        """1 for special tokens and padding, 0 for all tokens of a text."""
+        return self._column(lambda run: 1 if run.sequence is None else 0)
 
     @property
     def tokens(self) -> list[str]:
@@ -92,7 +94,7 @@ class Encoding:
     @property
     def sequence_ids(self) -> list[int | None]:
         """0 or 1 for tokens of the first or second text, None for special tokens and padding."""
-        return [sequence for run in self.runs for sequence in [run.sequence] * run.length]
+        return self._column(lambda run: run.sequence)
 
     @property
     def word_ids(self) -> list[int | None]:
@@ -119,6 +121,12 @@ class Encoding:
                 else self.sequences[run.sequence].places.offsets[run.start : run.start + run.length]
             )
         return result
+
+    def _column(self, value: Callable[[Run], _T]) -> list[_T]:
+        column: list[_T] = []
+        for run in self.runs:
+            column += [value(run)] * run.length
+        return column
 
     def token_to_sequence(self, token_index: int) -> int | None:
         """Return the number of the text that a token comes from."""

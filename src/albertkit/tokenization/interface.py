@@ -48,10 +48,10 @@ class TokenizerSettings(TypedDict, total=False):
 
 
 class Role:
-    """The token of a role, as an attribute: `tokenizer.mask_token`, or its id: `tokenizer.mask_token_id`."""
+    """The token of a role as an attribute: `tokenizer.mask_token`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._role = name.removesuffix("_id")
+        self._role = name
 
     def __get__(self, tokenizer: "TokenizerInterface", owner: type | None = None) -> Any:
         return tokenizer._special.roles[self._role]
@@ -60,8 +60,11 @@ class Role:
         tokenizer.add_special_tokens({self._role: token})
 
 
-class RoleId(Role):
-    """The id of the token of a role."""
+class RoleId:
+    """The id of the token of a role as an attribute: `tokenizer.mask_token_id`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._role = name.removesuffix("_id")
 
     def __get__(self, tokenizer: "TokenizerInterface", owner: type | None = None) -> Any:
         return tokenizer._special.ids[tokenizer._special.roles[self._role]]
@@ -98,9 +101,9 @@ class TokenizerInterface(ABC):
             token_id = cutter.token_to_id(token)
             if token_id is None and token not in self._special.added:
                 raise TokenizerError(
-                    f"{source}: its {cutter.size} pieces do not hold {token!r}, expected as {role}. An ALBERT "
-                    f"vocabulary holds {', '.join(dict.fromkeys(DEFAULT_ROLES.values()))}; name this one's own token "
-                    f"as {role}=..."
+                    f"{source}: its {cutter.size} pieces do not hold {token!r}, expected as {role}. An "
+                    f"ALBERT vocabulary holds {', '.join(dict.fromkeys(DEFAULT_ROLES.values()))}; name this "
+                    f"one's own token as {role}=..."
                 )
             self._special.add(token, vocabulary_id=token_id)
             self._special.set_role(role, token)
@@ -209,7 +212,6 @@ class TokenizerInterface(ABC):
         padding_side: Side | None = None,
         return_attention_mask: bool | None = None,
         return_tensors: str | None = None,
-        verbose: bool = True,
     ) -> BatchEncoding:
         """Pad rows encoded before: a mapping of lists, or a list of such mappings (what a DataLoader gives).
 
@@ -260,11 +262,11 @@ class TokenizerInterface(ABC):
     def _ids(self, texts: Iterable[Text], parse: bool) -> list[list[int]]:
         """Return the ids of texts, each a string or a list of words."""
         texts = list(texts)
-        if all(
-            isinstance(text, str) and not self._special.occur_in(text, parse_special_tokens=parse)
-            for text in texts
+        plain_texts = [text for text in texts if isinstance(text, str)]
+        if len(plain_texts) == len(texts) and not any(
+            self._special.occur_in(text, parse_special_tokens=parse) for text in plain_texts
         ):
-            return self._cutter.ids_batch(texts)
+            return self._cutter.ids_batch(plain_texts)
         # All plain parts of all texts in one call, and then back to their places.
         parts = [list(self._parts(text, parse)) for text in texts]
         plain = iter(
@@ -519,19 +521,12 @@ class TokenizerInterface(ABC):
             token_ids = token_ids.tolist()
         if isinstance(token_ids, int):
             token_ids = [token_ids]
-        if (
-            token_ids
-            and isinstance(token_ids[0], (list, tuple))
-            or (token_ids and hasattr(token_ids[0], "shape"))
-        ):
+        if len(token_ids) and hasattr(token_ids[0], "__len__"):
             return self.batch_decode(token_ids, skip_special_tokens, clean_up_tokenization_spaces)
         text = self.convert_tokens_to_string(self.convert_ids_to_tokens(token_ids, skip_special_tokens))
-        clean = (
-            self.clean_up_tokenization_spaces
-            if clean_up_tokenization_spaces is None
-            else clean_up_tokenization_spaces
-        )
-        return clean_up(text) if clean else text
+        if clean_up_tokenization_spaces is None:
+            clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
+        return clean_up(text) if clean_up_tokenization_spaces else text
 
     def batch_decode(
         self,
@@ -614,7 +609,7 @@ class TokenizerInterface(ABC):
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({self.name_or_path!r}, vocab_size={self.vocab_size}, added={len(self._special)}, "
-            f"do_lower_case={self.do_lower_case}, keep_accents={self.keep_accents}, "
+            f"{type(self).__name__}({self.name_or_path!r}, vocab_size={self.vocab_size}, "
+            f"added={len(self._special)}, do_lower_case={self.do_lower_case}, keep_accents={self.keep_accents}, "
             f"model_max_length={self.model_max_length}, padding_side={self.padding_side!r})"
         )

@@ -78,8 +78,8 @@ def windows(
         cut, kept = second, first
     if room <= kept:
         raise TokenizerError(
-            f"truncation={strategy!r} cannot fit {kept} + {cut} tokens into {room}: the text that stays whole has "
-            f"{kept}. Raise max_length or use truncation='longest_first'"
+            f"truncation={strategy!r} cannot fit {kept} + {cut} tokens into {room}: the text that stays whole "
+            f"has {kept}. Raise max_length or use truncation='longest_first'"
         )
     ranges = _slide(cut, room - kept, stride, side)
     if strategy == "only_first":
@@ -89,8 +89,7 @@ def windows(
 
 def _share(first: int, second: int, room: int) -> tuple[int, int]:
     """Return how many tokens of each sequence stay: the shorter one whole where it takes at most half."""
-    short, long = min(first, second), max(first, second)
-    short_room = short if short <= room // 2 else room // 2
+    short_room = min(first, second, room // 2)
     long_room = room - short_room
     return (short_room, long_room) if first <= second else (long_room, short_room)
 
@@ -102,8 +101,8 @@ def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
         return
     if stride >= size:
         raise TokenizerError(
-            f"stride={stride} leaves no progress: a window holds {size} tokens of this text besides special tokens "
-            f"and the other text. Lower stride or raise max_length"
+            f"stride={stride} leaves no progress: a window holds {size} tokens of this text beside special "
+            f"tokens and the other text. Lower stride or raise max_length"
         )
     for step in range(0, length, size - stride):
         stop = min(step + size, length)

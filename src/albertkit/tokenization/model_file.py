@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -32,6 +33,7 @@ class PieceTable:
     kinds: tuple[int, ...]
     character_map: bytes  # the normaliser's compiled table, empty for the identity
     algorithm: int = UNIGRAM
+    usual_spaces: bool = True  # a mark before the first word, single marks between words
 
 
 def read_model_file(path: str | Path) -> bytes:
@@ -61,8 +63,8 @@ def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.Sentenc
         processor.LoadFromSerializedProto(model)
     except RuntimeError as error:
         raise TokenizerError(
-            f"{source}: {_guess(model)}; expected a complete SentencePiece model (spiece.model, 30k-clean.model, "
-            f".spm). Copy or download it again, or name the right file"
+            f"{source}: {_guess(model)}; expected a complete SentencePiece model (spiece.model, "
+            f"30k-clean.model, .spm). Copy or download it again, or name the right file"
         ) from error
     return processor
 
@@ -72,7 +74,7 @@ def read_piece_table(model: bytes) -> PieceTable:
     pieces: list[str] = []
     scores: list[float] = []
     kinds: list[int] = []
-    character_map, algorithm = b"", UNIGRAM
+    character_map, algorithm, usual_spaces = b"", UNIGRAM, True
     for field, value in _fields(model):
         if field == 1:  # repeated SentencePiece pieces
             piece = dict(_fields(value))
@@ -82,17 +84,21 @@ def read_piece_table(model: bytes) -> PieceTable:
         elif field == 2:  # TrainerSpec
             algorithm = dict(_fields(value)).get(3, UNIGRAM)
         elif field == 3:  # NormalizerSpec
-            character_map = dict(_fields(value)).get(2, b"")
+            normalizer = dict(_fields(value))
+            character_map = normalizer.get(2, b"")
+            # add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
+            usual_spaces = all(normalizer.get(flag, 1) for flag in (3, 4, 5))
     return PieceTable(
         pieces=tuple(pieces),
         scores=tuple(scores),
         kinds=tuple(kinds),
         character_map=character_map,
         algorithm=algorithm,
+        usual_spaces=usual_spaces,
     )
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """Yield (field number, value) of one protocol buffer message, values as on the wire."""
     position = 0
     while position < len(message):

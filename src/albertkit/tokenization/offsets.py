@@ -7,9 +7,9 @@ first character's start to its last character's end. Linear in the length of the
 What holds for the pieces of a text, in order:
 
 * starts and ends never decrease and lie within the text;
-* the word-start mark has no width: `▁dog` covers `dog`, and a lone `▁` is empty, at the start of what follows;
-* pieces overlap only where one character became several (`½` as `1⁄2`, `ﬃ` as `ffi`): then each piece
-  covers all of that character;
+* the word-start mark has no width: `▁dog` covers `dog`, a lone `▁` is empty, at the start of what follows;
+* pieces overlap only where one character became several (the ligature `ﬃ` as `ffi`): then each piece covers all
+  of that character;
 * the covered text, normalised alone, is the piece, or in that case contains it; a removed character (an
   accent, a control character) goes to the piece before it.
 """
@@ -64,9 +64,13 @@ class Alignment:
 
 
 def align(text: str, normalization: Normalization) -> Alignment:
-    """Return the normalised text, each character with its span in `text`; the twin of `normalization(text)`."""
+    """Return the normalised text with each character's span in `text`; the twin of `normalization(text)`."""
+    normalized = normalization(text)
     characters = list(text)
     starts, ends = list(range(len(text))), list(range(1, len(text) + 1))
+    if text.isascii() and len(normalized) == len(text):
+        # On ASCII every step keeps a character's place or shortens the text.
+        return Alignment(text=normalized, starts=starts, ends=ends)
     if normalization.remove_space:
         characters, starts, ends = _collapse_spaces(characters)
     characters, starts, ends = _join_quotes(characters, starts, ends)
@@ -74,7 +78,6 @@ def align(text: str, normalization: Normalization) -> Alignment:
         characters, starts, ends = _expand(characters, starts, ends, _without_accents)
     if normalization.do_lower_case:
         characters, starts, ends = _expand(characters, starts, ends, str.lower)
-    normalized = normalization(text)
     # Lower-casing depends on context (a final sigma) but its length does not.
     assert len(normalized) == len(characters)
     return Alignment(text=normalized, starts=starts, ends=ends)

@@ -106,8 +106,8 @@ def read_fit(options: Options, *, model_max_length: int) -> Fit:
         and fit.max_length % options.pad_to_multiple_of
     ):
         raise TokenizerError(
-            f"max_length={fit.max_length} is no multiple of pad_to_multiple_of={options.pad_to_multiple_of}: rows "
-            f"could not be both truncated and padded"
+            f"max_length={fit.max_length} is no multiple of pad_to_multiple_of={options.pad_to_multiple_of}: "
+            f"rows could not be both truncated and padded"
         )
     return fit
 
@@ -171,7 +171,7 @@ def _as_list(name: str, texts: Any) -> list[Any]:
         or not hasattr(texts, "__iter__")
     ):
         raise TokenizerError(
-            f"received {texts!r:.80} ({type(texts).__name__}) for {name}; expected a string or a list of strings"
+            f"received {texts!r:.80} ({type(texts).__name__}) for {name}; expected a string or a list of them"
         )
     return list(texts)
 

@@ -2,15 +2,10 @@
 
 A piece that ends in a digit and a comma is split: its digits are encoded again and the comma stands
 alone, because the original vocabulary holds pieces such as `▁1990,` that its own tokenizer never used.
-
-`pieces` is the rule as it reads. `ids_batch` is its fast twin: what the rule makes of a piece depends on
-the piece alone, so all of its effects are a small table from one id to several.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-
-import sentencepiece
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.model_file import (
@@ -27,18 +22,60 @@ from albertkit.tokenization.offsets import Alignment, align
 _TEXTS_WORTH_THREADS = 16
 
 
-def ends_in_digit_comma(piece: str) -> bool:
-    """Whether the digit-comma rule applies to a piece."""
-    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+class DigitCommaRule:
+    """Splits pieces that end in a digit and a comma.
 
+    `pieces` is the rule as it reads. `ids` is its fast twin: what the rule makes of a piece depends on the
+    piece alone, so all of its effects are a small table from one id to several.
+    """
 
-def split_digit_comma(piece: str, encode: Callable[[str], list[str]]) -> list[str]:
-    """Return what the digit-comma rule makes of a piece it applies to; `encode` cuts the bare digits."""
-    digits = encode(piece[:-1].replace(WORD_START, ""))
-    if piece[0] != WORD_START and digits and digits[0][0] == WORD_START:
-        # Encoding alone put a word start before digits that continue a word.
-        digits = digits[1:] if len(digits[0]) == 1 else [digits[0][1:], *digits[1:]]
-    return [*digits, ","]
+    def __init__(
+        self,
+        vocabulary: Iterable[str],
+        *,
+        encode: Callable[[str], list[str]],
+        to_ids: Callable[[list[str]], list[int]],
+        unknown_id: int,
+    ) -> None:
+        self._encode = encode
+        self._to_ids = to_ids
+        self._ids = {
+            piece_id: to_ids(self._split(piece))
+            for piece_id, piece in enumerate(vocabulary)
+            if self._applies_to(piece)
+        }
+        # An unknown piece is a run of unknown characters; it can end in a comma only where the vocabulary
+        # lacks the comma, and then its text, not its id, decides.
+        self._undecided_id = unknown_id if to_ids([","]) == [unknown_id] else -1
+        self._affected = frozenset([*self._ids, self._undecided_id])
+
+    def pieces(self, pieces: list[str]) -> list[str]:
+        """Apply the rule to the pieces of a text."""
+        return [
+            part for piece in pieces for part in (self._split(piece) if self._applies_to(piece) else [piece])
+        ]
+
+    def ids(self, rows: list[list[int]], *, pieces_of: Callable[[int], list[str]]) -> list[list[int]]:
+        """Apply the rule to the ids of many texts; `pieces_of(row)` cuts a text whose ids do not decide."""
+        for index, row in enumerate(rows):
+            if self._affected.isdisjoint(row):
+                continue
+            if self._undecided_id in row:
+                rows[index] = self._to_ids(self.pieces(pieces_of(index)))
+            else:
+                rows[index] = [part for one in row for part in self._ids.get(one, (one,))]
+        return rows
+
+    @staticmethod
+    def _applies_to(piece: str) -> bool:
+        return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+
+    def _split(self, piece: str) -> list[str]:
+        digits = self._encode(piece[:-1].replace(WORD_START, ""))
+        if piece[0] != WORD_START and digits and digits[0][0] == WORD_START:
+            # Encoded alone, the digits got a word start that they did not have.
+            digits = digits[1:] if len(digits[0]) == 1 else [digits[0][1:], *digits[1:]]
+        return [*digits, ","]
 
 
 class PieceEncoder:
@@ -52,16 +89,12 @@ class PieceEncoder:
     def _load(self, *, source: str | Path) -> None:
         self.processor = load_processor(self.model, source=source)
         self.size: int = self.processor.get_piece_size()
-        pieces = self.processor.id_to_piece(list(range(self.size)))
-        self._split_ids = {
-            piece_id: self.processor.piece_to_id(split_digit_comma(piece, self._encode))
-            for piece_id, piece in enumerate(pieces)
-            if ends_in_digit_comma(piece)
-        }
-        # An unknown piece is a run of unknown characters; it can end in a comma only where the vocabulary
-        # lacks the comma, and then its text, not its id, decides.
-        unknown = self.processor.unk_id()
-        self._undecided_id = unknown if self.processor.piece_to_id(",") == unknown else -1
+        self._rule = DigitCommaRule(
+            self.processor.id_to_piece(list(range(self.size))),
+            encode=self._encode,
+            to_ids=self.processor.piece_to_id,
+            unknown_id=self.processor.unk_id(),
+        )
 
     def __getstate__(self) -> dict[str, object]:
         return {"normalization": self.normalization, "model": self.model}
@@ -72,10 +105,7 @@ class PieceEncoder:
 
     def pieces(self, text: str) -> list[str]:
         """Return the pieces of one text; an unknown run of characters is its own piece."""
-        result: list[str] = []
-        for piece in self._encode(self.normalization(text)):
-            result.extend(split_digit_comma(piece, self._encode) if ends_in_digit_comma(piece) else [piece])
-        return result
+        return self._rule.pieces(self._encode(self.normalization(text)))
 
     def ids(self, text: str) -> list[int]:
         """Return the ids of one text's pieces."""
@@ -92,16 +122,8 @@ class PieceEncoder:
             else:
                 rows = self.processor.encode(normalized, num_threads=num_threads)
         except RuntimeError as error:
-            raise _not_unicode(texts) from error
-        special = self._split_ids.keys() | {self._undecided_id}
-        for index, row in enumerate(rows):
-            if special.isdisjoint(row):
-                continue
-            if self._undecided_id in row:
-                rows[index] = self.processor.piece_to_id(self.pieces(texts[index]))
-            else:
-                rows[index] = [part for one in row for part in self._split_ids.get(one, (one,))]
-        return rows
+            raise not_unicode(texts) from error
+        return self._rule.ids(rows, pieces_of=lambda index: self._encode(normalized[index]))
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
         """Return (piece, start, end) for each piece of a text: its characters in the text as given."""
@@ -130,17 +152,17 @@ class PieceEncoder:
         try:
             return self.processor.encode(normalized, out_type=str)
         except RuntimeError as error:
-            raise _not_unicode([normalized]) from error
+            raise not_unicode([normalized]) from error
 
 
-def _not_unicode(texts: list[str]) -> TokenizerError:
+def not_unicode(texts: list[str]) -> TokenizerError:
     """Say which text could not be handed to a tokenizer library: those take UTF-8."""
     for index, text in enumerate(texts):
         try:
             text.encode()
         except UnicodeEncodeError as error:
             return TokenizerError(
-                f"text {index} holds a lone surrogate ({text[error.start]!r} at position {error.start}), which no "
-                f"UTF-8 text can; decode the original bytes with errors='replace'"
+                f"text {index} holds a lone surrogate ({text[error.start]!r} at position {error.start}), which "
+                f"no UTF-8 text can; decode the original bytes with errors='replace'"
             )
     return TokenizerError("SentencePiece could not encode the texts")

@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
 
 def token_text(token: object) -> str:
-    """Return the text of a token given as a string, as in a JSON file, or as the Rust library's AddedToken."""
+    """Return the text of a token: a string, an entry of a JSON file, or the Rust library's AddedToken."""
     if isinstance(token, Mapping):
         token = token.get("content")
     text = token if isinstance(token, str) else getattr(token, "content", None)

@@ -1,12 +1,13 @@
 """ALBERT's tokenizer on SentencePiece, with the answers of the original."""
 
 from pathlib import Path
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 import sentencepiece
 
 from albertkit.tokenization import folder
 from albertkit.tokenization.interface import TokenizerInterface, TokenizerSettings
+from albertkit.tokenization.model_file import UNIGRAM
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.pieces import PieceEncoder
 
@@ -52,7 +53,7 @@ class AlbertTokenizer(TokenizerInterface):
         return self._cutter.processor
 
     @classmethod
-    def _from_path(cls, path: Path, settings: dict) -> Self:
+    def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
         vocab_file = folder.find_model_file(path)
         if vocab_file is None:
             raise folder.missing(
@@ -61,4 +62,12 @@ class AlbertTokenizer(TokenizerInterface):
         return cls(vocab_file, **settings)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
-        return {folder.MODEL_FILE: self._cutter.model}
+        files = {folder.MODEL_FILE: self._cutter.model}
+        table = self._cutter.table()
+        if table.algorithm == UNIGRAM and table.usual_spaces:
+            # Loading the Rust library takes time that only saving should pay.
+            from albertkit.tokenization.rust import build_tokenizer
+
+            rust = build_tokenizer(table, self._cutter.normalization, self._special)
+            files[folder.RUST_FILE] = rust.to_str(pretty=True).encode()
+        return files
