@@ -1,0 +1,331 @@
+"""Raw text to token shards: readers, sentences, sections, determinism, restart, errors."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.pretraining import corpus as corpus_module
+from albertkit.pretraining import prepare as prepare_module
+from albertkit.pretraining.corpus import Corpus
+from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.sentences import SentenceSettings, sections
+from albertkit.pretraining.shards import ShardBuilder, ShardSet
+from albertkit.tokenization.normalization import Normalization
+from albertkit.tokenization.pieces import PieceEncoder
+
+
+@pytest.fixture
+def corpus_file(tmp_path: Path, tiny_texts: list[str]) -> Path:
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
+    return file
+
+
+def read(*inputs: Path, **settings) -> list[str]:
+    return [document.text for document in Corpus.find(inputs, **settings)]
+
+
+def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
+    texts = ["One. Two.", "Drei. Vier.\nFünf."]
+    table = pa.table({"body": texts, "year": [1, 2]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    lines = "".join(json.dumps({"body": text, "year": 1}) + "\n" for text in texts)
+    (tmp_path / "b.jsonl").write_text(lines, encoding="utf-8")
+    with gzip.open(tmp_path / "c.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.write(lines)
+    with pa.CompressedOutputStream(str(tmp_path / "d.jsonl.zst"), "zstd") as file:
+        file.write(lines.encode())
+    for name in ("a.parquet", "b.jsonl", "c.jsonl.gz", "d.jsonl.zst"):
+        assert read(tmp_path / name, text_column="body") == texts
+    assert read(tmp_path, text_column="body") == texts * 4
+    assert read(tmp_path / "*.jsonl*", text_column="body") == texts * 3
+
+
+def test_sentence_per_line_has_a_document_between_blank_lines(tmp_path: Path) -> None:
+    file = tmp_path / "original.txt"
+    file.write_bytes(b"\xef\xbb\xbf\n\nOne.\nTwo.\n\n \nThree.\r\n\r\nFour.")
+    documents = list(Corpus.find([file], sentence_per_line=True))
+    assert [document.text.split() for document in documents] == [["One.", "Two."], ["Three."], ["Four."]]
+    assert [document.origin.rpartition(" ")[2] for document in documents] == ["3", "7", "9"]
+    assert not any(document.continues for document in documents)
+    assert len(read(file)) == 1
+
+
+@pytest.mark.parametrize("sentence_per_line", [False, True])
+def test_long_text_comes_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence_per_line: bool
+) -> None:
+    monkeypatch.setattr(corpus_module, "PART_CHARACTERS", 40)
+    file = tmp_path / "long.txt"
+    text = "".join(f"Sentence number {i}.\n" for i in range(20)) + "\nThe next block.\n"
+    file.write_text(text, encoding="utf-8")
+    documents = list(Corpus.find([file], sentence_per_line=sentence_per_line))
+    assert "".join(document.text for document in documents) == text
+    assert all(len(document.text) <= 110 for document in documents)
+    assert len(documents) > 3
+    assert documents[1].continues
+    assert documents[-1].continues != sentence_per_line
+    shares = [document.consumed for document in documents]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("bad.txt", b"fine\nnot f\xfcr us\n", r"bad.txt, line 2: not UTF-8 \(byte 0xfc at column 6\)"),
+        ("bad.jsonl", b'{"text": "a"}\n{"text": \n', "bad.jsonl, line 2: not JSON"),
+        ("bad.jsonl", b'{"body": "a"}\n', "bad.jsonl, line 1: expected an object with text in 'text'.*body"),
+        ("bad.jsonl", b'{"text": 3}\n', "bad.jsonl, line 1: expected an object with text"),
+        ("bad.txt.gz", b"no gzip", "bad.txt.gz, after line 0: cannot be read"),
+        ("bad.parquet", b"no parquet", "bad.parquet: not a readable Parquet file"),
+        ("bad.doc", b"", "bad.doc: unknown kind of file"),
+    ],
+)
+def test_reading_errors_name_file_and_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read(file)
+
+
+def test_inputs_that_lead_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no input given"):
+        read()
+    with pytest.raises(DataError, match="no such file or folder"):
+        read(tmp_path / "nothing*.txt")
+    with pytest.raises(DataError, match=r"no \.txt, \.jsonl, \.parquet file"):
+        read(tmp_path)
+    parquet.write_table(pa.table({"a": ["x"], "b": ["y"]}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="no column 'text'; it has a, b"):
+        read(tmp_path)
+
+
+def test_sentences_and_headings() -> None:
+    text = (
+        '# A Title\n\nMr. Brown of Washington, D.C. left. "Why? No!" she cried.\nHe was\ngone.\n\n\nThe end.'
+    )
+    (section,) = sections(text, SentenceSettings())
+    assert [" ".join(sentence.split()) for sentence in section] == [
+        "A Title",
+        "Mr. Brown of Washington, D.C. left.",
+        '"Why? No!" she cried.',
+        "He was gone.",
+        "The end.",
+    ]
+    assert list(sections("今天很好。我们走吧。", SentenceSettings(language="zh"))) == [
+        ["今天很好。", "我们走吧。"]
+    ]
+    assert list(sections("a. b.\nc\n\nd", SentenceSettings(sentence_per_line=True))) == [["a. b.", "c", "d"]]
+    assert list(sections(" \n\n ", SentenceSettings())) == []
+
+
+def test_sections_keep_order_and_end_at_paragraphs() -> None:
+    paragraphs = [" ".join(f"Word {p} {s}." for s in range(1 + p % 5)) for p in range(40)]
+    paragraphs[20] = "## Chapter\n"
+    paragraphs[30] = " ".join(f"Long {s}." for s in range(25))
+    settings = SentenceSettings(section_sentences=10)
+    found = list(sections("\n\n".join(paragraphs), settings))
+    everything = [sentence for section in found for sentence in section]
+    assert [everything] == list(sections("\n\n".join(paragraphs), SentenceSettings(section_sentences=0)))
+    assert all(len(section) <= 10 for section in found)
+    starts = [section[0] for section in found]
+    assert "Chapter" in starts
+    # Only the paragraph that is longer than a section is cut inside.
+    assert [start for start in starts if start[-2:] not in ("0.", "er")] == []
+    with pytest.raises(ConfigError, match="section_sentences"):
+        SentenceSettings(section_sentences=-1)
+
+
+def test_shards_hold_exactly_the_encoded_sentences(
+    tmp_path: Path, corpus_file: Path, tiny_texts: list[str], tiny_vocabulary: Path
+) -> None:
+    report = prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1, unit_characters=20_000)
+    shards = ShardSet(tmp_path / "out/train")
+    encoder = PieceEncoder(tiny_vocabulary, Normalization())
+    expected = [
+        [encoder.ids(sentence) for sentence in section]
+        for text in tiny_texts
+        for section in sections(text, SentenceSettings())
+    ]
+    assert len(shards) == len(expected) == report.train.documents
+    assert len(shards.manifest.shards) > 3
+    assert [[s.tolist() for s in shards.document(i)] for i in range(len(shards))] == expected
+    assert shards.document(0)[0].dtype == np.uint16
+    assert report.train.sentences == sum(len(document) for document in expected)
+    assert report.train.tokens == sum(len(s) for document in expected for s in document)
+    assert report.source_documents == len(tiny_texts)
+    assert report.characters == sum(map(len, tiny_texts))
+    assert report.validation is None
+    assert not (tmp_path / "out/validation").exists()
+    assert not (tmp_path / "out/.progress").exists()
+    shards.check_files()
+    with pytest.raises(IndexError):
+        shards.document(len(shards))
+
+
+def test_a_large_vocabulary_takes_wider_integers(tmp_path: Path) -> None:
+    builder = ShardBuilder(70_000)
+    builder.add([[69_999, 1], [2]])
+    builder.write(tmp_path / "a.arrow")
+    batch = pa.ipc.open_file(str(tmp_path / "a.arrow")).get_batch(0)
+    assert batch.to_pydict() == {"sentences": [[[69_999, 1], [2]]]}
+    assert batch.schema.field("sentences").type == pa.list_(pa.list_(pa.uint32()))
+
+
+def folder_bytes(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_same_bytes_for_any_number_of_workers(
+    tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path
+) -> None:
+    for workers in (1, 2):
+        prepare(
+            [corpus_file], tiny_vocabulary, tmp_path / f"w{workers}",
+            workers=workers, unit_characters=20_000, holdout_every=10,
+        )  # fmt: skip
+    one, two = folder_bytes(tmp_path / "w1"), folder_bytes(tmp_path / "w2")
+    assert len(one) > 8
+    assert one == two
+
+
+def test_whole_source_documents_are_held_out(
+    tmp_path: Path, corpus_file: Path, tiny_texts: list[str], tiny_vocabulary: Path
+) -> None:
+    prepare(
+        [corpus_file], tiny_vocabulary, tmp_path / "out",
+        workers=1, holdout_every=10, seed=13, section_sentences=4,
+    )  # fmt: skip
+    encoder = PieceEncoder(tiny_vocabulary, Normalization())
+    held_out = ShardSet(tmp_path / "out/validation")
+    found = [s.tolist() for i in range(len(held_out)) for s in held_out.document(i)]
+    expected = [
+        encoder.ids(sentence)
+        for text in tiny_texts[3::10]
+        for section in sections(text, SentenceSettings())
+        for sentence in section
+    ]
+    assert found == expected
+
+
+def test_restart_keeps_finished_units(
+    tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(output: Path):
+        return prepare([corpus_file], tiny_vocabulary, output, workers=1, unit_characters=20_000)
+
+    run(tmp_path / "whole")
+    expected = folder_bytes(tmp_path / "whole")
+
+    build, built = prepare_module._build, []
+
+    def interrupted(unit, job, encoder):
+        if len(built) == 3:
+            raise KeyboardInterrupt
+        built.append(unit.number)
+        return build(unit, job, encoder)
+
+    monkeypatch.setattr(prepare_module, "_build", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut")
+    with pytest.raises(DataError, match=r"no manifest\.json, so this is no finished shard folder"):
+        ShardSet(tmp_path / "cut/train")
+    # One of the finished shards is damaged meanwhile, and there is one of another corpus.
+    damaged = tmp_path / "cut/train/shard-00001.arrow"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    shutil.copy(damaged, tmp_path / "cut/train/shard-09999.arrow")
+    monkeypatch.setattr(prepare_module, "_build", build)
+    assert run(tmp_path / "cut").kept_units == 2
+    assert folder_bytes(tmp_path / "cut") == expected
+    with pytest.raises(DataError, match="holds finished shards"):
+        run(tmp_path / "cut")
+
+
+def test_a_failing_worker_fails_the_job(tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path) -> None:
+    with corpus_file.open("a", encoding="utf-8") as file:
+        file.write('{"text": "a lone surrogate \\ud800 is no text"}\n')
+    with pytest.raises(DataError, match=r"corpus.jsonl, line 201: .*surrogate"):
+        prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=2, unit_characters=20_000)
+    assert not (tmp_path / "out/train/manifest.json").exists()
+
+
+def test_corpora_without_anything_to_learn(tmp_path: Path, tiny_vocabulary: Path) -> None:
+    file = tmp_path / "corpus.txt"
+    file.write_text("\n \n", encoding="utf-8")
+    with pytest.raises(DataError, match="no text to train on"):
+        prepare([file], tiny_vocabulary, tmp_path / "out", workers=1)
+    file.write_text("One line\n\nAnother\n", encoding="utf-8")
+    with pytest.raises(DataError, match="none of the 2 documents has two sentences"):
+        prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, sentence_per_line=True)
+    file.write_text("One line. Another.", encoding="utf-8")
+    with pytest.raises(DataError, match="leaves nothing to validate on"):
+        prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=5, seed=1)
+    with pytest.raises(ConfigError, match="holdout_every must be 2 or more"):
+        prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=1)
+    with pytest.raises(DataError, match="no such vocabulary"):
+        prepare([file], tmp_path, tmp_path / "out")
+
+
+def test_normalisation_comes_from_the_tokenizer_folder(tmp_path: Path, tiny_vocabulary: Path) -> None:
+    folder = tmp_path / "tokenizer"
+    folder.mkdir()
+    shutil.copy(tiny_vocabulary, folder / "spiece.model")
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false, "model_max_length": 512}')
+    file = tmp_path / "corpus.txt"
+    file.write_text("The Captain left. Queen Anne stayed.", encoding="utf-8")
+    prepare([file], folder, tmp_path / "out", workers=1)
+    shards = ShardSet(tmp_path / "out/train")
+    cased = PieceEncoder(tiny_vocabulary, Normalization(do_lower_case=False))
+    expected = [cased.ids("The Captain left."), cased.ids("Queen Anne stayed.")]
+    assert [sentence.tolist() for sentence in shards.document(0)] == expected
+    assert shards.manifest.settings["normalization"]["do_lower_case"] is False
+
+
+def test_a_shard_set_checks_what_it_opens(tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path) -> None:
+    prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1)
+    folder = tmp_path / "out/train"
+    shards = ShardSet(folder)
+    shards.check_tokenizer(tiny_vocabulary)
+    with pytest.raises(DataError, match="made with another vocabulary"):
+        shards.check_tokenizer(corpus_file)
+    file = folder / "shard-00000.arrow"
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match="changed or damaged"):
+        shards.check_files()
+    with pytest.raises(DataError, match="not a readable Arrow file"):
+        shards.document(0)
+    file.unlink()
+    with pytest.raises(DataError, match=r"listed in manifest\.json but missing"):
+        ShardSet(folder)
+    (folder / "manifest.json").write_text('{"format": "something"}')
+    with pytest.raises(DataError, match="expected format 'albertkit-shards' version 1"):
+        ShardSet(folder)
+    (folder / "manifest.json").write_text("{")
+    with pytest.raises(DataError, match=r"manifest\.json: cannot be read"):
+        ShardSet(folder)
+
+
+def test_progress_counts_all_text(tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path) -> None:
+    seen = []
+    report = prepare(
+        [corpus_file],
+        tiny_vocabulary,
+        tmp_path / "out",
+        workers=1,
+        unit_characters=20_000,
+        progress=seen.append,
+    )
+    assert [progress.units for progress in seen] == list(range(1, len(seen) + 1))
+    fractions = [progress.fraction for progress in seen]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1
+    assert seen[-1].characters == report.characters
