@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, ModelNotFoundError
 from albertkit.pretraining import corpus as corpus_module
 from albertkit.pretraining import prepare as prepare_module
 from albertkit.pretraining.corpus import Corpus
@@ -225,7 +226,7 @@ def test_restart_keeps_finished_units(
     run(tmp_path / "whole")
     expected = folder_bytes(tmp_path / "whole")
 
-    build, built = prepare_module._build, []
+    build, built = prepare_module.build, []
 
     def interrupted(unit, job, encoder):
         if len(built) == 3:
@@ -233,7 +234,7 @@ def test_restart_keeps_finished_units(
         built.append(unit.number)
         return build(unit, job, encoder)
 
-    monkeypatch.setattr(prepare_module, "_build", interrupted)
+    monkeypatch.setattr(prepare_module, "build", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "cut")
     with pytest.raises(DataError, match=r"no manifest\.json, so this is no finished shard folder"):
@@ -242,7 +243,7 @@ def test_restart_keeps_finished_units(
     damaged = tmp_path / "cut/train/shard-00001.arrow"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
     shutil.copy(damaged, tmp_path / "cut/train/shard-09999.arrow")
-    monkeypatch.setattr(prepare_module, "_build", build)
+    monkeypatch.setattr(prepare_module, "build", build)
     assert run(tmp_path / "cut").kept_units == 2
     assert folder_bytes(tmp_path / "cut") == expected
     with pytest.raises(DataError, match="holds finished shards"):
@@ -255,6 +256,18 @@ def test_a_failing_worker_fails_the_job(tmp_path: Path, corpus_file: Path, tiny_
     with pytest.raises(DataError, match=r"corpus.jsonl, line 201: .*surrogate"):
         prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=2, unit_characters=20_000)
     assert not (tmp_path / "out/train/manifest.json").exists()
+
+
+def die(unit: object) -> None:
+    os._exit(1)
+
+
+def test_a_killed_worker_fails_the_job(
+    tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare_module, "_build_in_worker", die)
+    with pytest.raises(DataError, match=r"a worker process was killed after .*corpus.jsonl, line 1,"):
+        prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=2, unit_characters=20_000)
 
 
 def test_corpora_without_anything_to_learn(tmp_path: Path, tiny_vocabulary: Path) -> None:
@@ -270,7 +283,7 @@ def test_corpora_without_anything_to_learn(tmp_path: Path, tiny_vocabulary: Path
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=5, seed=1)
     with pytest.raises(ConfigError, match="holdout_every must be 2 or more"):
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=1)
-    with pytest.raises(DataError, match="no such vocabulary"):
+    with pytest.raises(ModelNotFoundError, match=r"\*\.model"):
         prepare([file], tmp_path, tmp_path / "out")
 
 
