@@ -1,6 +1,8 @@
 """from_pretrained and save_pretrained: our folders, those of `transformers`, and what does not fit."""
 
 import json
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -253,6 +255,17 @@ def test_overrides_reach_the_config(tmp_path: Path):
     assert len(model(**batch()).attentions) == TINY["num_hidden_layers"]
     with pytest.raises(ConfigError, match=r"'output_atentions'.*'output_attentions'"):
         AlbertForMaskedLM.from_pretrained(tmp_path, output_atentions=True)
+
+
+def test_loading_and_running_do_not_import_the_compiler(tmp_path: Path):
+    """torch._dynamo takes longer to import than a base model takes to load and answer."""
+    make("AlbertForMaskedLM").save_pretrained(tmp_path)
+    code = (
+        "import sys, torch; from albertkit.modeling.pretraining_heads import AlbertForMaskedLM; "
+        f"model = AlbertForMaskedLM.from_pretrained({str(tmp_path)!r}); "
+        "model(torch.ones(1, 4, dtype=torch.long)); sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_nothing_there(tmp_path: Path):

@@ -64,9 +64,9 @@ class AlbertEmbeddings(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        self.word_embeddings = nn.Embedding(vocab_size, embedding_size, padding_idx=pad_token_id)
-        self.position_embeddings = nn.Embedding(max_position_embeddings, embedding_size)
-        self.token_type_embeddings = nn.Embedding(type_vocab_size, embedding_size)
+        self.word_embeddings = _embedding(vocab_size, embedding_size, padding_idx=pad_token_id)
+        self.position_embeddings = _embedding(max_position_embeddings, embedding_size)
+        self.token_type_embeddings = _embedding(type_vocab_size, embedding_size)
         self.LayerNorm = nn.LayerNorm(embedding_size, eps=layer_norm_eps)
         self.dropout = nn.Dropout(dropout)
 
@@ -92,6 +92,15 @@ class AlbertEmbeddings(nn.Module):
         else:
             positions = self.position_embeddings(position_ids)
         return self.dropout(self.LayerNorm(words + segments + positions))
+
+
+def _embedding(rows: int, width: int, *, padding_idx: int | None = None) -> nn.Embedding:
+    """A table of zeros for `post_init` to draw.
+
+    nn.Embedding's own normal_ would be drawn in vain, and on the meta device it makes torch import its
+    whole compiler: more than a second at every start.
+    """
+    return nn.Embedding.from_pretrained(torch.zeros(rows, width), freeze=False, padding_idx=padding_idx)
 
 
 class AlbertAttention(nn.Module):

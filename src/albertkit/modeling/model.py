@@ -98,6 +98,8 @@ class AlbertModel(AlbertPreTrainedModel):
 
         Returns:
             `BaseModelOutputWithPooling`, or with `return_dict=False` the tuple of its set fields.
+            `hidden_states` are the mapped embeddings and one entry per executed layer, inner layers
+            included (`config.depth` + 1 in all), as `transformers` 5 counts them.
 
         Raises:
             ValueError: both or neither of `input_ids` and `inputs_embeds`, a sequence longer than

@@ -60,6 +60,8 @@ class AlbertPreTrainedModel(nn.Module):
         std = self.config.initializer_range
         for name in names:
             parameter = parameters[name]
+            if parameter.is_meta:
+                continue
             if name.endswith("bias"):
                 parameter.zero_()
             elif parameter.dim() == 1:  # the only vectors that are no bias scale a LayerNorm
@@ -227,9 +229,10 @@ class AlbertPreTrainedModel(nn.Module):
         return self.get_input_embeddings()
 
     def _resized_embedding(self, old: nn.Embedding, size: int) -> nn.Embedding:
-        new = nn.Embedding(size, old.embedding_dim, padding_idx=old.padding_idx, device="meta")
-        new.weight = self._resized_rows(old.weight, size)
-        return new
+        rows = self._resized_rows(old.weight, size)
+        return nn.Embedding.from_pretrained(
+            rows, freeze=not old.weight.requires_grad, padding_idx=old.padding_idx
+        )
 
     def _resized_decoder(self, old: nn.Linear, size: int) -> nn.Linear:
         new = nn.Linear(old.in_features, size, device="meta")
@@ -254,7 +257,9 @@ class AlbertPreTrainedModel(nn.Module):
 
         Distinct layers are those with parameters of their own, counted through the groups: layer
         `group * inner_group_num + inner`. A shared layer loses the heads wherever it is applied.
-        Recorded in `config.pruned_heads`, so a saved model loads with its smaller shape.
+        Recorded in `config.pruned_heads`, so a saved model loads with its smaller shape (here;
+        `transformers` 5 has no pruned ALBERT). A head mask keeps the old numbers; attentions returned
+        are of the heads that are left.
 
         Raises:
             ConfigError: no such layer or head, or no head would be left.
