@@ -610,6 +610,7 @@ class TokenizerInterface(ABC):
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.name_or_path!r}, vocab_size={self.vocab_size}, "
-            f"added={len(self._special)}, do_lower_case={self.do_lower_case}, keep_accents={self.keep_accents}, "
-            f"model_max_length={self.model_max_length}, padding_side={self.padding_side!r})"
+            f"added={len(self._special)}, do_lower_case={self.do_lower_case}, "
+            f"keep_accents={self.keep_accents}, model_max_length={self.model_max_length}, "
+            f"padding_side={self.padding_side!r})"
         )

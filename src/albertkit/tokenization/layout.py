@@ -78,8 +78,8 @@ def windows(
         cut, kept = second, first
     if room <= kept:
         raise TokenizerError(
-            f"truncation={strategy!r} cannot fit {kept} + {cut} tokens into {room}: the text that stays whole "
-            f"has {kept}. Raise max_length or use truncation='longest_first'"
+            f"truncation={strategy!r} cannot fit {kept} + {cut} tokens into {room}: the text that stays "
+            f"whole has {kept}. Raise max_length or use truncation='longest_first'"
         )
     ranges = _slide(cut, room - kept, stride, side)
     if strategy == "only_first":

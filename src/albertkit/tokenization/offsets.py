@@ -8,8 +8,8 @@ What holds for the pieces of a text, in order:
 
 * starts and ends never decrease and lie within the text;
 * the word-start mark has no width: `▁dog` covers `dog`, a lone `▁` is empty, at the start of what follows;
-* pieces overlap only where one character became several (the ligature `ﬃ` as `ffi`): then each piece covers all
-  of that character;
+* pieces overlap only where one character became several (the ligature `ﬃ` as `ffi`): then each piece covers
+  all of it;
 * the covered text, normalised alone, is the piece, or in that case contains it; a removed character (an
   accent, a control character) goes to the piece before it.
 """

@@ -162,7 +162,7 @@ def not_unicode(texts: list[str]) -> TokenizerError:
             text.encode()
         except UnicodeEncodeError as error:
             return TokenizerError(
-                f"text {index} holds a lone surrogate ({text[error.start]!r} at position {error.start}), which "
-                f"no UTF-8 text can; decode the original bytes with errors='replace'"
+                f"text {index} holds a lone surrogate ({text[error.start]!r} at position {error.start}), "
+                f"which no UTF-8 text can; decode the original bytes with errors='replace'"
             )
     return TokenizerError("SentencePiece could not encode the texts")
