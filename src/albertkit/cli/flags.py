@@ -1,0 +1,56 @@
+"""Command-line flags made from the fields of a settings dataclass, so that neither exists alone."""
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from albertkit.recipe import field_docs, scalar_fields
+
+
+def settings_flags(settings: type, *, parameter: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one flag for each plain field of `settings`, in place of its argument `parameter`.
+
+    The command receives the flags that were given, by field name, as a dict. A flag that is not given is
+    absent: the recipe's value, or the field's default, holds.
+    """
+    docs = field_docs(settings)
+    fields = [(table, field, _hint(settings, table, field.name)) for table, field in scalar_fields(settings)]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_flags(**arguments: Any) -> None:
+            flags = {field.name: arguments.pop(field.name) for _, field, _ in fields}
+            given = {name: value for name, value in flags.items() if value is not None}
+            command(**arguments, **{parameter: given})
+
+        signature = inspect.signature(command)
+        own = [argument for argument in signature.parameters.values() if argument.name != parameter]
+        flags = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[
+                    hint | None,
+                    typer.Option(help=docs[field.name], rich_help_panel=f"Settings: {table or 'run'}"),
+                ],
+            )
+            for table, field, hint in fields
+        ]
+        with_flags.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
+        return with_flags
+
+    return decorate
+
+
+def _hint(settings: type, table: str, name: str) -> Any:
+    """Return the type a flag takes: that of the field, without None."""
+    owner = typing.get_type_hints(settings)[table] if table else settings
+    hint = typing.get_type_hints(owner)[name]
+    if typing.get_origin(hint) is not typing.Literal and type(None) in typing.get_args(hint):
+        (hint,) = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+    return hint

@@ -1,0 +1,51 @@
+"""The `albertkit` command: its verbs, and one line for every error."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from albertkit import __version__
+from albertkit.cli import inspecting, pretraining, text
+from albertkit.errors import AlbertKitError
+
+app = typer.Typer(
+    name="albertkit",
+    help="ALBERT, from raw text to a served model. Without --model, verbs use the bundled model, offline.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("fill-mask", rich_help_panel="Use a model on text")(text.fill_mask)
+app.command("embed", rich_help_panel="Use a model on text")(text.embed)
+app.command("train-tokenizer", rich_help_panel="From raw text to a model")(pretraining.train_tokenizer)
+app.command("prepare", rich_help_panel="From raw text to a model")(pretraining.prepare)
+app.command("pretrain", rich_help_panel="From raw text to a model")(pretraining.pretrain)
+app.command("inspect", rich_help_panel="Checkpoints")(inspecting.inspect)
+
+
+def run() -> None:
+    """Run the command line; an expected error is one line on stderr and exit status 1."""
+    try:
+        app()
+    except (AlbertKitError, OSError) as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error:[/] {error}", markup=True)
+        sys.exit(1)

@@ -1,0 +1,140 @@
+"""The architecture: levels, no upward import, no cycle, every module importable alone."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import albertkit
+
+PACKAGE = Path(albertkit.__file__).parent
+
+# A module imports only lower levels or its own room. The first matching prefix counts.
+LEVELS = {
+    "errors": 0,
+    "files": 0,
+    "hub": 0,
+    "recipe": 0,
+    "config": 0,
+    "assets": 0,
+    "tokenization": 1,
+    "checkpoints": 1,
+    "modeling": 2,
+    "tasks": 3,
+    "pretraining": 4,
+    "training": 4,
+    "pipelines": 4,
+    "cli": 5,
+}
+# Rooms of one level that may not see each other, except along these edges.
+EDGES_WITHIN_A_LEVEL = {("pretraining", "training"), ("config", "hub"), ("config", "errors"), ("recipe", "errors")}
+EDGES_WITHIN_A_LEVEL |= {("hub", "errors"), ("hub", "files")}
+
+
+def modules() -> dict[str, Path]:
+    """Return every module below `albertkit` by its name without that prefix."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name:
+            found[name] = path
+    return found
+
+
+def imports(path: Path) -> set[str]:
+    """Return the albertkit modules a file imports, inside functions too, without the prefix."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            if node.module == "albertkit":
+                # Only the version may come from the package itself, or a whole room as a module.
+                names |= {alias.name for alias in node.names if alias.name != "__version__"}
+            elif node.module and node.module.startswith("albertkit."):
+                module = node.module.removeprefix("albertkit.")
+                known = modules()
+                names |= {f"{module}.{a.name}" if f"{module}.{a.name}" in known else module for a in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {a.name.removeprefix("albertkit.") for a in node.names if a.name.startswith("albertkit.")}
+            assert all(a.name != "albertkit" for a in node.names), f"{path}: imports the package itself"
+    return names
+
+
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_go_down(module: str) -> None:
+    own = room(module)
+    for imported in imports(modules()[module]):
+        other = room(imported)
+        assert other in LEVELS, f"{module} imports {imported}, which no level names"
+        if other != own:
+            allowed = LEVELS[other] < LEVELS[own] or (own, other) in EDGES_WITHIN_A_LEVEL
+            assert allowed, f"{module} (level {LEVELS[own]}) imports {imported} (level {LEVELS[other]})"
+
+
+def test_no_cycle() -> None:
+    graph = {module: imports(path) & modules().keys() for module, path in modules().items()}
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, f"import cycle: {' -> '.join((*trail, module))}"
+        if module not in done:
+            for imported in graph[module]:
+                visit(imported, (*trail, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+# Whatever is not here must import with the base dependencies alone.
+EXTRAS = {"pyarrow", "sentencex", "matplotlib", "transformers", "pytest", "hypothesis"}
+NEEDS_EXTRA = {"pretraining"}
+
+IMPORT_ALL = """
+import importlib, sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {extras}:
+            raise ImportError(f"{{name}} is not a base dependency")
+sys.meta_path.insert(0, Refuse())
+for module in {modules}:
+    for loaded in [name for name in sys.modules if name.startswith("albertkit")]:
+        del sys.modules[loaded]
+    importlib.import_module("albertkit." + module)
+"""
+
+
+def test_every_module_imports_alone_with_base_dependencies() -> None:
+    names = [name for name in modules() if room(name) not in NEEDS_EXTRA]
+    code = IMPORT_ALL.format(extras=EXTRAS, modules=names)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_all_names_are_the_public_names() -> None:
+    assert sorted(albertkit.__all__, key=str.casefold) == sorted(
+        [*albertkit._MODULES, "__version__"], key=str.casefold
+    )
+    for name in albertkit.__all__:
+        assert getattr(albertkit, name) is not None
+    with pytest.raises(AttributeError, match="AlbertModle"):
+        albertkit.AlbertModle  # noqa: B018
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {alias.name: node.module for node in block.body for alias in node.names}  # type: ignore[union-attr]
+    assert seen == {name: f"albertkit.{module}" for name, module in albertkit._MODULES.items()}
+
+
+def test_importing_is_light() -> None:
+    code = "import albertkit, albertkit.cli.main, sys; print([m for m in ('torch', 'transformers', 'pyarrow') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout.strip() == "[]"
