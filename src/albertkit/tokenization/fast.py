@@ -7,10 +7,11 @@ import tokenizers
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization import folder
-from albertkit.tokenization.interface import TokenizerInterface, TokenizerSettings
+from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import load_processor, read_model_file, read_piece_table
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.rust import RustPieceEncoder, build_tokenizer, read_tokenizer_file
+from albertkit.tokenization.tokens import TokenizerSettings
 
 
 class AlbertTokenizerFast(TokenizerInterface):

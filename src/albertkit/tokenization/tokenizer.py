@@ -6,10 +6,11 @@ from typing import Any, Self, Unpack
 import sentencepiece
 
 from albertkit.tokenization import folder
-from albertkit.tokenization.interface import TokenizerInterface, TokenizerSettings
+from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import UNIGRAM
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.pieces import PieceEncoder
+from albertkit.tokenization.tokens import TokenizerSettings
 
 
 class AlbertTokenizer(TokenizerInterface):
