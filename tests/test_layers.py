@@ -29,7 +29,12 @@ LEVELS = {
     "cli": 5,
 }
 # Rooms of one level that may not see each other, except along these edges.
-EDGES_WITHIN_A_LEVEL = {("pretraining", "training"), ("config", "hub"), ("config", "errors"), ("recipe", "errors")}
+EDGES_WITHIN_A_LEVEL = {
+    ("pretraining", "training"),
+    ("config", "hub"),
+    ("config", "errors"),
+    ("recipe", "errors"),
+}
 EDGES_WITHIN_A_LEVEL |= {("hub", "errors"), ("hub", "files")}
 
 
@@ -56,9 +61,13 @@ def imports(path: Path) -> set[str]:
             elif node.module and node.module.startswith("albertkit."):
                 module = node.module.removeprefix("albertkit.")
                 known = modules()
-                names |= {f"{module}.{a.name}" if f"{module}.{a.name}" in known else module for a in node.names}
+                names |= {
+                    f"{module}.{a.name}" if f"{module}.{a.name}" in known else module for a in node.names
+                }
         elif isinstance(node, ast.Import):
-            names |= {a.name.removeprefix("albertkit.") for a in node.names if a.name.startswith("albertkit.")}
+            names |= {
+                a.name.removeprefix("albertkit.") for a in node.names if a.name.startswith("albertkit.")
+            }
             assert all(a.name != "albertkit" for a in node.names), f"{path}: imports the package itself"
     return names
 

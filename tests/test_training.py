@@ -128,8 +128,10 @@ def test_killed_run_goes_on_from_its_checkpoint_bitwise(tmp_path: Path) -> None:
     whole = load_file(tmp_path / "whole" / "model.safetensors")
     killed = load_file(tmp_path / "killed" / "model.safetensors")
     assert all(torch.equal(whole[key], killed[key]) for key in whole)
-    losses = [{line["step"]: line["train/loss"] for line in read_metrics(tmp_path / name) if "train/loss" in line}
-              for name in ("whole", "killed")]
+    losses = [
+        {line["step"]: line["train/loss"] for line in read_metrics(tmp_path / name) if "train/loss" in line}
+        for name in ("whole", "killed")
+    ]
     assert losses[0] == losses[1]
 
 
@@ -178,7 +180,13 @@ def test_resume_with_other_settings_is_refused(
 
 
 def test_trapezoid_takes_more_steps_until_its_decay_begins(tmp_path: Path) -> None:
-    trapezoid = {"schedule": "trapezoid", "warmup_steps": 2, "decay_steps": 4, "save_every": 1, "keep_checkpoints": 99}
+    trapezoid = {
+        "schedule": "trapezoid",
+        "warmup_steps": 2,
+        "decay_steps": 4,
+        "save_every": 1,
+        "keep_checkpoints": 99,
+    }
     run(tmp_path / "long", settings(**trapezoid, steps=16))
     run(tmp_path / "grown", settings(**trapezoid, steps=12, max_minutes=1e-9))
     run(tmp_path / "grown", settings(**trapezoid, steps=16))
@@ -207,5 +215,7 @@ def test_metrics_are_averages_over_the_steps_between(tmp_path: Path) -> None:
     pairs = [line["train/loss"] for line in read_metrics(tmp_path / "pairs") if "train/loss" in line]
     assert len(each) == 12
     assert pairs == pytest.approx([(a + b) / 2 for a, b in zip(each[::2], each[1::2], strict=True)], abs=1e-5)
-    rates = [json.loads(line)["learning_rate"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    rates = [
+        json.loads(line)["learning_rate"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
+    ]
     assert rates[0] == pytest.approx(0.01 / 3)

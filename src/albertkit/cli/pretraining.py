@@ -12,7 +12,8 @@ from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, merge, read_recipe
 
 _Inputs = Annotated[
-    list[str], typer.Argument(help="Files, folders or globs: .txt, .jsonl, .parquet (.gz too).", metavar="FILES...")
+    list[str],
+    typer.Argument(help="Files, folders or globs: .txt, .jsonl, .parquet (.gz too).", metavar="FILES..."),
 ]
 _TextColumn = Annotated[str, typer.Option(help="Where the text is in .jsonl and .parquet files.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the report as one JSON line.")]

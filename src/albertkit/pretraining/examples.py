@@ -8,7 +8,7 @@ comes before it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,56 +16,23 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.pretraining import masking
 from albertkit.pretraining.masking import Masking
 from albertkit.pretraining.sentence_order import Chunk, plan
+from albertkit.pretraining.settings import LENGTH_MULTIPLE, ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
 BLOCK_DOCUMENTS = 256  # at least; more for large batches, so that a block fills several
-LENGTH_MULTIPLE = 8  # matrix shapes that hardware likes, and few different ones
 
 _ORDER, _PLAN, _SHUFFLE, _MASK = range(4)  # what a random stream is for
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExampleSettings:
-    """How documents become training examples; the defaults are the paper's."""
-
-    max_seq_length: int = 128
-    short_sequence_probability: float = 0.1
-    masked_lm: bool = True
-    masked_lm_probability: float = 0.15
-    max_predictions: int | None = None  # None: 20 per 128 tokens
-    max_ngram: int = 3
-    sentence_order: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.max_seq_length < 16 or self.max_seq_length % LENGTH_MULTIPLE:
-            raise ConfigError(
-                f"max_seq_length must be a multiple of {LENGTH_MULTIPLE} and 16 or more, "
-                f"not {self.max_seq_length}"
-            )
-        for name in ("short_sequence_probability", "masked_lm_probability"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
-        if self.max_ngram < 1:
-            raise ConfigError(f"max_ngram must be 1 or more, not {self.max_ngram}")
-        if not (self.masked_lm or self.sentence_order):
-            raise ConfigError("masked_lm and sentence_order are both off: there is nothing to learn")
-        if not 0 <= self.seed < 1 << 64:
-            raise ConfigError(f"seed must be between 0 and 2**64 - 1, not {self.seed}")
-
-    @property
-    def max_tokens(self) -> int:
-        """How much text fits beside [CLS] and the [SEP] after each segment."""
-        return self.max_seq_length - (3 if self.sentence_order else 2)
-
-    @property
-    def masking(self) -> Masking:
-        """The masking these settings describe."""
-        most = self.max_predictions
-        if most is None:
-            most = round(20 * self.max_seq_length / 128)
-        return Masking(probability=self.masked_lm_probability, max_predictions=most, max_ngram=self.max_ngram)
+def masking_of(settings: ExampleSettings) -> Masking:
+    """Return the masking that the settings describe; the cap is 20 predictions per 128 tokens, scaled."""
+    most = settings.max_predictions
+    if most is None:
+        most = round(20 * settings.max_seq_length / 128)
+    return Masking(
+        probability=settings.masked_lm_probability, max_predictions=most, max_ngram=settings.max_ngram
+    )
 
 
 @dataclass(frozen=True, order=True)
@@ -106,6 +73,7 @@ class ExampleStream(Iterator[PretrainingBatch]):
         words: of the vocabulary the shards were made with.
         settings: how examples are drawn.
         batch_size: rows of the whole batch, over all processes; a batch has at most this many.
+        seed: of every random choice.
         start: where to begin, for instance the `position` of the last batch that was used.
         rank: this process takes the rows rank, rank + world_size, ... of each batch.
         world_size: number of processes.
@@ -121,6 +89,7 @@ class ExampleStream(Iterator[PretrainingBatch]):
         settings: ExampleSettings,
         batch_size: int,
         *,
+        seed: int = 0,
         start: Position | None = None,
         rank: int = 0,
         world_size: int = 1,
@@ -131,7 +100,9 @@ class ExampleStream(Iterator[PretrainingBatch]):
                 "every process needs a row of every batch"
             )
         shards.check_tokenizer(words.model_file)
-        self.shards, self.words, self.settings = shards, words, settings
+        if not 0 <= seed < 1 << 64:
+            raise ConfigError(f"seed must be between 0 and 2**64 - 1, not {seed}")
+        self.shards, self.words, self.settings, self.seed = shards, words, settings, seed
         self.batch_size, self.rank, self.world_size = batch_size, rank, world_size
         # The last block takes the remainder, so none is too small to fill a batch.
         self.num_blocks = max(1, len(shards) // max(BLOCK_DOCUMENTS, batch_size))
@@ -214,7 +185,7 @@ class ExampleStream(Iterator[PretrainingBatch]):
         token_type_ids = np.zeros_like(input_ids)
         positions: list[np.ndarray] = []
         labels: list[np.ndarray] = []
-        masking_rule = self.settings.masking
+        masking_rule = masking_of(self.settings)
         for index, row in enumerate(rows):
             ids, second_begin = self._sequence(row)
             if self.settings.masked_lm:
@@ -251,7 +222,7 @@ class ExampleStream(Iterator[PretrainingBatch]):
 
     def _stream(self, purpose: int, epoch: int, first: int = 0, second: int = 0) -> np.random.Generator:
         """Return the random stream for one purpose: Philox, keyed and countered with what it is for."""
-        key = np.array([self.settings.seed, purpose << 32 | epoch], dtype=np.uint64)
+        key = np.array([self.seed, purpose << 32 | epoch], dtype=np.uint64)
         counter = np.array([0, 0, second, first], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
@@ -263,7 +234,7 @@ def fixed_batches(
 
     They are the first of epoch 0, without short sequences; fewer where the shards have fewer.
     """
-    full_length = ExampleSettings(**{**vars(settings), "short_sequence_probability": 0.0})
+    full_length = replace(settings, short_sequence_probability=0.0)
     batches: list[PretrainingBatch] = []
     taken = 0
     for batch in ExampleStream(shards, words, full_length, batch_size):

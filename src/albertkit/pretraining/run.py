@@ -1,9 +1,9 @@
 """A pretraining run: shards in, a model folder out (Lan et al. 2019, sections 3.1 and 4.1)."""
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,33 +13,12 @@ from torch import nn
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.pretraining.examples import (
-    ExampleSettings,
-    ExampleStream,
-    Position,
-    PretrainingBatch,
-    fixed_batches,
-)
+from albertkit.pretraining.examples import ExampleStream, Position, PretrainingBatch, fixed_batches
+from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 from albertkit.tokenization.tokenizer import AlbertTokenizer
-from albertkit.training.loop import RunResult, StepOutput, TrainingSettings, train
-
-
-@dataclass(frozen=True, kw_only=True)
-class PretrainingSettings:
-    """Everything that decides a pretraining run, apart from its data; a recipe file holds these tables."""
-
-    batch_size: int
-    """Sequences per step."""
-    order_weight: float = 1.0
-    """Weight of the sentence-order loss beside the masked-word loss."""
-    evaluation_sequences: int = 1024
-    """Held-out sequences per evaluation."""
-    model: dict[str, Any] = field(default_factory=dict)
-    """Arguments of `AlbertConfig`, besides `vocab_size`."""
-    examples: ExampleSettings = field(default_factory=ExampleSettings)
-    training: TrainingSettings
+from albertkit.training.loop import RunResult, StepOutput, train
 
 
 class PretrainingObjective:
@@ -62,19 +41,14 @@ class PretrainingObjective:
         masked_loss = F.cross_entropy(outputs.prediction_logits.float(), masked_labels, reduction="sum")
         order_loss = F.cross_entropy(outputs.sop_logits.float(), order_labels, reduction="sum")
         words, sequences = len(masked_labels), len(order_labels)
-        with torch.no_grad():
-            right_words = (outputs.prediction_logits.argmax(-1) == masked_labels).sum()
-            right_orders = (outputs.sop_logits.argmax(-1) == order_labels).sum()
-        return StepOutput(
-            loss=masked_loss / max(words, 1) + self.order_weight * order_loss / sequences,
-            sums={
-                "masked_loss": (masked_loss, words),
-                "masked_accuracy": (right_words, words),
-                "order_loss": (order_loss, sequences),
-                "order_accuracy": (right_orders, sequences),
-            },
-            tokens=batch.num_tokens,
-        )
+        right_words = (outputs.prediction_logits.detach().argmax(-1) == masked_labels).sum()
+        sums = {"masked_loss": (masked_loss, words), "masked_accuracy": (right_words, words)}
+        loss = masked_loss / max(words, 1)
+        if self.order_weight:
+            right_orders = (outputs.sop_logits.detach().argmax(-1) == order_labels).sum()
+            sums |= {"order_loss": (order_loss, sequences), "order_accuracy": (right_orders, sequences)}
+            loss = loss + self.order_weight * order_loss / sequences
+        return StepOutput(loss=loss, sums=sums, tokens=batch.num_tokens)
 
 
 def pretrain(
@@ -113,11 +87,17 @@ def pretrain(
         )
     torch.manual_seed(settings.training.seed)
     model = AlbertForPreTraining(config).to(device)
-    objective = PretrainingObjective(settings.order_weight)
+    objective = PretrainingObjective(settings.order_weight if settings.examples.sentence_order else 0.0)
 
-    def batches(position: dict[str, int] | None):  # noqa: ANN202
-        start = Position(**position) if position else Position()
-        stream = ExampleStream(train_shards, words, settings.examples, settings.batch_size, start=start)
+    def batches(position: dict[str, int] | None) -> Iterator[tuple[PretrainingBatch, dict[str, int]]]:
+        stream = ExampleStream(
+            train_shards,
+            words,
+            settings.examples,
+            settings.batch_size,
+            seed=settings.training.seed,
+            start=Position(**position) if position else None,
+        )
         return ((batch, asdict(batch.position)) for batch in stream)
 
     def save_model(folder: Path) -> None:
@@ -127,11 +107,9 @@ def pretrain(
     evaluate = None
     if (data / "validation").is_dir():
         held_out = ShardSet(data / "validation")
-        examples = replace(settings.examples, seed=0)  # the same masks in every run that is compared
-        fixed = list(
-            fixed_batches(
-                held_out, words, examples, settings.batch_size, limit=settings.evaluation_sequences
-            )
+        # Not of the run's seed: all runs on these shards are measured on the same masks.
+        fixed = fixed_batches(
+            held_out, words, settings.examples, settings.batch_size, limit=settings.evaluation_sequences
         )
 
         def evaluate() -> dict[str, float]:

@@ -1,0 +1,48 @@
+# `make demo` and `make test` are all a newcomer needs: each makes .venv and installs what it needs there.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help demo test check format bench clean
+
+help: ## Show these targets.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+.venv/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "albertkit needs Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/installed-base: .venv/pyvenv.cfg pyproject.toml constraints.txt
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+.venv/installed-test: .venv/installed-base
+	$(PIP_INSTALL) --editable '.[test]'
+	@touch $@
+
+demo: .venv/installed-base ## Fill in three masked words with the bundled model, offline.
+	@HF_HUB_OFFLINE=1 $(BIN)/albertkit fill-mask \
+		"She opened the [MASK] and went into the room." \
+		"The captain of the [MASK] looked at the sea." \
+		"He was the [MASK] man I have ever known."
+
+test: .venv/installed-test ## Run the suite (under ten minutes on two cores).
+	$(BIN)/python -m pytest
+
+check: .venv/installed-test ## Lint, format and types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: .venv/installed-test ## Put the code into the project's format.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/installed-test ## Measure against transformers, side by side.
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/tokenizer.py
+
+clean: ## Remove the environment and what tools left behind.
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist build

@@ -1,0 +1,68 @@
+"""What decides a pretraining run, apart from its data: the tables of a recipe file."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from albertkit.errors import ConfigError
+from albertkit.training.settings import TrainingSettings
+
+LENGTH_MULTIPLE = 8  # matrix shapes that hardware likes, and few different ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleSettings:
+    """How documents become training examples; the defaults are the paper's (Lan et al. 2019, section 4.1)."""
+
+    max_seq_length: int = 128
+    """Tokens of a sequence, special ones included."""
+    short_sequence_probability: float = 0.1
+    """Share of sequences that are drawn shorter."""
+    masked_lm: bool = True
+    """Hide words and predict them."""
+    masked_lm_probability: float = 0.15
+    """Share of the tokens that are predicted."""
+    max_predictions: int | None = None
+    """Most tokens predicted in a sequence [default: 20 per 128 tokens]."""
+    max_ngram: int = 3
+    """Most consecutive whole words hidden together."""
+    sentence_order: bool = True
+    """Swap the two segments half of the time and predict whether they are."""
+
+    def __post_init__(self) -> None:
+        if self.max_seq_length < 16 or self.max_seq_length % LENGTH_MULTIPLE:
+            raise ConfigError(
+                f"max_seq_length must be a multiple of {LENGTH_MULTIPLE} and 16 or more, "
+                f"not {self.max_seq_length}"
+            )
+        for name in ("short_sequence_probability", "masked_lm_probability"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
+        if self.max_ngram < 1:
+            raise ConfigError(f"max_ngram must be 1 or more, not {self.max_ngram}")
+        if not (self.masked_lm or self.sentence_order):
+            raise ConfigError("masked_lm and sentence_order are both off: there is nothing to learn")
+
+    @property
+    def max_tokens(self) -> int:
+        """How much text fits beside [CLS] and the [SEP] after each segment."""
+        return self.max_seq_length - (3 if self.sentence_order else 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingSettings:
+    """Everything that decides a pretraining run, apart from its data."""
+
+    batch_size: int
+    """Sequences per step."""
+    order_weight: float = 1.0
+    """Weight of the sentence-order loss beside the masked-word loss."""
+    evaluation_sequences: int = 1024
+    """Held-out sequences per evaluation."""
+    model: dict[str, Any] = field(default_factory=dict)
+    """Arguments of `AlbertConfig`, besides `vocab_size`."""
+    examples: ExampleSettings = field(default_factory=ExampleSettings)
+    training: TrainingSettings
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ConfigError(f"batch_size must be 1 or more, not {self.batch_size}")
