@@ -1,0 +1,72 @@
+"""Features: a text -> one vector per token, or one for the whole text.
+
+Shapes: B batch, T tokens, H hidden.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from torch import Tensor
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.tokenization.interface import TokenizerInterface
+
+Pooling = Literal["mean", "cls"]
+"""One vector for a text: "mean" of the vectors of its tokens, [CLS] and [SEP] included; or that of [CLS]."""
+
+
+class FeatureExtraction:
+    """The task for one tokenizer and one length of input.
+
+    Args:
+        tokenizer: cuts texts into pieces.
+        max_length: most tokens that the model reads, [CLS] and [SEP] included.
+    """
+
+    def __init__(self, tokenizer: TokenizerInterface, *, max_length: int) -> None:
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+
+    def features(
+        self, texts: Sequence[str], *, truncation: bool = False, parse_special_tokens: bool | None = None
+    ) -> list[list[int]]:
+        """Return the ids of each text.
+
+        Args:
+            texts: the texts.
+            truncation: cut a text that is longer than the model reads, instead of raising.
+            parse_special_tokens: whether `[SEP]` and the like, written in a text, are special tokens; None
+                for the tokenizer's setting.
+
+        Raises:
+            DataError: a text is longer than the model reads.
+        """
+        rows: list[list[int]] = self.tokenizer(
+            list(texts),
+            truncation=truncation,
+            max_length=self.max_length if truncation else None,
+            parse_special_tokens=parse_special_tokens,
+            verbose=False,
+        )["input_ids"]
+        for text, row in zip(texts, rows, strict=True):
+            if len(row) > self.max_length:
+                raise DataError(
+                    f"the text {text!r:.60} has {len(row)} tokens with [CLS] and [SEP], and the model reads "
+                    f"at most {self.max_length}: cut it into shorter texts, or let it be cut after the "
+                    "first ones (truncation=True in Python, --truncate on the command line)"
+                )
+        return rows
+
+
+def check_pooling(pooling: str | None) -> None:
+    """Raise ConfigError unless it is None or one of `Pooling`."""
+    if pooling is not None and pooling not in get_args(Pooling):
+        raise ConfigError(f"pooling is {pooling!r}; expected None or one of {', '.join(get_args(Pooling))}")
+
+
+def pool(hidden_states: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:
+    """(B, T, H) -> (B, H), over the real tokens: `attention_mask` (B, T) is 0 for padding."""
+    if pooling == "cls":
+        return hidden_states[:, 0]
+    mask = attention_mask[:, :, None].to(hidden_states.dtype)  # (B, T) -> (B, T, 1)
+    return (hidden_states * mask).sum(dim=1) / mask.sum(dim=1)

@@ -1,0 +1,187 @@
+"""Masked words: texts with [MASK] -> the rows a model reads; its scores -> the words that fit.
+
+A text that is longer than the model reads gets one row for each mask: the window of its tokens with the mask
+in the middle (moved inwards at the ends of the text). Each answer then says which characters were read.
+
+Shapes: P masked positions, V vocabulary, K candidates.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.model_file import WORD_START
+
+
+class MaskedRow(NamedTuple):
+    """What the model reads at once: ids, and where the masks to be filled stand in them."""
+
+    input_ids: list[int]
+    mask_positions: list[int]
+
+
+@dataclass(frozen=True)
+class MaskedText:
+    """One text: all its ids, the masks in them, and the rows that show the model every mask once."""
+
+    input_ids: list[int]
+    mask_positions: list[int]
+    rows: list[MaskedRow]
+    windows: list[tuple[int, int]] | None
+    """For a text over the model's length: the characters [start, end) that each row shows."""
+
+
+class Candidates(NamedTuple):
+    """The best words for one mask: probabilities and ids, (K,) each, best first."""
+
+    scores: list[float]
+    ids: list[int]
+
+
+class MaskedLM:
+    """The task for one tokenizer and one length of input.
+
+    Args:
+        tokenizer: cuts texts into pieces, and spells the answers.
+        max_length: most tokens that the model reads, [CLS] and [SEP] included.
+    """
+
+    def __init__(self, tokenizer: TokenizerInterface, *, max_length: int) -> None:
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+
+    def features(self, texts: Sequence[str]) -> list[MaskedText]:
+        """Return each text as the rows to be read.
+
+        Special tokens written in a text are parsed here whatever the tokenizer's setting: [MASK] is one.
+
+        Raises:
+            DataError: a text without any mask.
+        """
+        encoded = self.tokenizer(list(texts), parse_special_tokens=True, verbose=False)
+        return [
+            self._feature(text, ids, number, encoded)
+            for number, (text, ids) in enumerate(zip(texts, encoded["input_ids"], strict=True))
+        ]
+
+    def _feature(self, text: str, ids: list[int], number: int, encoded: Any) -> MaskedText:
+        mask_id = self.tokenizer.mask_token_id
+        masks = [position for position, token_id in enumerate(ids) if token_id == mask_id]
+        if not masks:
+            raise DataError(
+                f"there is no {self.tokenizer.mask_token} in the text {text!r:.80}: "
+                f"write {self.tokenizer.mask_token} where a word is to be filled in"
+            )
+        if len(ids) <= self.max_length:
+            return MaskedText(ids, masks, [MaskedRow(ids, masks)], None)
+        offsets = encoded[number].offsets
+        rows: list[MaskedRow] = []
+        windows: list[tuple[int, int]] = []
+        for mask in masks:
+            start, stop = centred_window(mask, first=1, last=len(ids) - 1, size=self.max_length - 2)
+            rows.append(MaskedRow([ids[0], *ids[start:stop], ids[-1]], [mask - start + 1]))
+            windows.append((offsets[start][0], offsets[stop - 1][1]))
+        return MaskedText(ids, masks, rows, windows)
+
+    def target_ids(self, targets: str | Iterable[str]) -> list[int]:
+        """Return the ids of the only words to be scored, each once, in the order given.
+
+        A target is a piece of the vocabulary as it is written there, or a word that is one piece.
+
+        Raises:
+            DataError: a target of several pieces or none: one mask holds one piece, so its score would be
+                that of another word.
+        """
+        ids = [self._target_id(target) for target in ([targets] if isinstance(targets, str) else targets)]
+        if not ids:
+            raise DataError("targets is empty: expected at least one word, or None to score all of them")
+        return list(dict.fromkeys(ids))
+
+    def _target_id(self, target: str) -> int:
+        tokenizer = self.tokenizer
+        pieces = tokenizer.tokenize(target)
+        if len(pieces) == 1 and tokenizer.convert_tokens_to_ids(pieces[0]) != tokenizer.unk_token_id:
+            return tokenizer.convert_tokens_to_ids(pieces[0])
+        # A piece inside a word ("ing") is one too, though a text that begins with it is cut otherwise.
+        if (known := tokenizer.convert_tokens_to_ids(target)) != tokenizer.unk_token_id:
+            return known
+        raise DataError(
+            f"the target {target!r} is not one piece of the vocabulary: it is cut into "
+            f"{' '.join(pieces) or 'nothing'}. A mask stands for one piece; give a word that is one "
+            f"(in the vocabulary, {WORD_START} marks the beginning of a word)"
+        )
+
+    def candidates(
+        self, logits: Tensor, *, top_k: int = 5, target_ids: Sequence[int] | None = None
+    ) -> list[Candidates]:
+        """Return the best words for each masked position.
+
+        Args:
+            logits: (P, V), the scores at the masked positions.
+            top_k: how many; of fewer targets, all.
+            target_ids: choose among these; the probabilities stay those among all words.
+
+        Raises:
+            ConfigError: `top_k` is not between 1 and the size of the vocabulary.
+        """
+        # A model may have rows for more pieces than the tokenizer spells: these are no words.
+        size = min(len(self.tokenizer), logits.shape[-1])
+        if not 1 <= top_k <= size:
+            raise ConfigError(f"top_k is {top_k}; expected 1 to {size}, the size of the vocabulary")
+        scores = logits.float().softmax(dim=-1)[:, :size]  # (P, V)
+        if target_ids is not None:
+            chosen = torch.tensor(target_ids, device=scores.device)
+            scores, order = scores[:, chosen].topk(min(top_k, len(chosen)))
+            ids = chosen[order]
+        else:
+            scores, ids = scores.topk(top_k)  # (P, K)
+        return list(map(Candidates, scores.tolist(), ids.tolist()))
+
+    def predictions(self, text: MaskedText, candidates: Sequence[Candidates]) -> list[Any]:
+        """Return the answer for one text in the shape of `transformers`.
+
+        Args:
+            text: what `features` returned.
+            candidates: one for each mask, in their order.
+
+        Returns:
+            For one mask a list of {score, token, token_str, sequence}; for several a list of such lists. A
+            `sequence` shows special tokens where there are several masks, as those not filled stay in it.
+            Where the text was too long for the model, each has `window`, the characters that were read.
+        """
+        answers = [
+            self._answers(text, number, one, single=len(candidates) == 1)
+            for number, one in enumerate(candidates)
+        ]
+        return answers[0] if len(answers) == 1 else answers
+
+    def _answers(
+        self, text: MaskedText, number: int, candidates: Candidates, *, single: bool
+    ) -> list[dict[str, Any]]:
+        window = {} if text.windows is None else {"window": text.windows[number]}
+        answers = []
+        for score, token_id in zip(candidates.scores, candidates.ids, strict=True):
+            ids = text.input_ids.copy()
+            ids[text.mask_positions[number]] = token_id
+            ids = [one for one in ids if one != self.tokenizer.pad_token_id]
+            answers.append(
+                {
+                    "score": score,
+                    "token": token_id,
+                    "token_str": self.tokenizer.decode([token_id]),
+                    "sequence": self.tokenizer.decode(ids, skip_special_tokens=single),
+                    **window,
+                }
+            )
+        return answers
+
+
+def centred_window(position: int, *, first: int, last: int, size: int) -> tuple[int, int]:
+    """Return [start, stop): `size` tokens of [first, last), `position` in the middle where it can be."""
+    start = max(first, min(position - size // 2, last - size))
+    return start, min(start + size, last)
