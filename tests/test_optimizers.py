@@ -67,6 +67,14 @@ def test_clipping_leaves_small_gradients_alone() -> None:
 
 
 def test_schedules() -> None:
-    assert [linear_factor(step, steps=10, warmup_steps=2) for step in (0, 1, 2, 5, 10)] == [0, 0.5, 0.8, 0.5, 0]
-    factors = [trapezoid_factor(step, steps=10, warmup_steps=2, decay_steps=4) for step in (0, 1, 2, 6, 8, 10)]
+    assert [linear_factor(step, steps=10, warmup_steps=2) for step in (0, 1, 2, 5, 10)] == [
+        0,
+        0.5,
+        0.8,
+        0.5,
+        0,
+    ]
+    factors = [
+        trapezoid_factor(step, steps=10, warmup_steps=2, decay_steps=4) for step in (0, 1, 2, 6, 8, 10)
+    ]
     assert factors == [0, 0.5, 1, 1, 0.5, 0]

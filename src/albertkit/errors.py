@@ -1,12 +1,13 @@
 """Every error albertkit raises on purpose.
 
     AlbertKitError
-    ├── ConfigError       (ValueError)  sizes that do not fit, unknown arguments
-    ├── ModelNotFoundError (OSError)    a name or folder that leads to no model
-    ├── CheckpointError   (OSError)     weights missing, damaged or of another shape
-    ├── TokenizerError    (ValueError)  vocabulary files missing, damaged or foreign
-    ├── DataError         (ValueError)  corpora, shards and labels that cannot be used
-    └── TrainingError     (RuntimeError) a run that cannot start, resume or go on
+    ├── ConfigError       (ValueError)   sizes that do not fit, unknown arguments
+    ├── ModelNotFoundError (OSError)     a name or folder that leads to no model
+    ├── CheckpointError   (OSError)      weights missing, damaged or of another shape
+    ├── TokenizerError    (ValueError)   vocabulary files missing, damaged or foreign
+    ├── DataError         (ValueError)   corpora, shards and labels that cannot be used
+    ├── TrainingError     (RuntimeError) a run that cannot start, resume or go on
+    └── MissingExtraError (ImportError)  a library of an optional extra that is not installed
 
 Each also derives from the built-in error that code written for `transformers` expects.
 A message says what was received, what was expected and what to do.
@@ -39,3 +40,7 @@ class DataError(AlbertKitError, ValueError):
 
 class TrainingError(AlbertKitError, RuntimeError):
     """A training run that cannot start, resume or continue."""
+
+
+class MissingExtraError(AlbertKitError, ImportError):
+    """A library of an optional extra that is not installed."""

@@ -16,10 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as parquet
-
 from albertkit.errors import DataError
+from albertkit.extras import optional
+
+pa = optional("pyarrow", extra="train")
+parquet = optional("pyarrow.parquet", extra="train")
 
 FORMATS = (".txt", ".jsonl", ".parquet")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}

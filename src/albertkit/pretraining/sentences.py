@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import sentencex
-
 from albertkit.errors import ConfigError
+from albertkit.extras import optional
+
+sentencex = optional("sentencex", extra="train")
 
 _PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 _HEADING = re.compile(r"#{1,6}\s+(?=\S)")
@@ -68,7 +69,7 @@ def _paragraphs(text: str, settings: SentenceSettings) -> Iterator[tuple[list[st
         if heading:
             paragraph = paragraph[heading.end() :]  # the words of a heading are text, its '#' are markup
         # The library is compiled and has no type stubs.
-        parts = sentencex.segment(settings.language, paragraph)  # pyright: ignore[reportAttributeAccessIssue]
+        parts = sentencex.segment(settings.language, paragraph)
         sentences = [sentence for part in parts if (sentence := part.strip())]
         if sentences:
             yield sentences, heading is not None

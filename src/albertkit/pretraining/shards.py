@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from albertkit.errors import DataError
+from albertkit.extras import optional
 from albertkit.files import atomic_path
+
+pa = optional("pyarrow", extra="train")
 
 MANIFEST = "manifest.json"
 FORMAT = "albertkit-shards"
@@ -208,7 +210,7 @@ class ShardBuilder:
         )
 
 
-def _offsets(lengths: list[int]) -> pa.Array:
+def _offsets(lengths: list[int]) -> Any:
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), type=pa.int32())
 
 

@@ -3,6 +3,11 @@
 import json
 from pathlib import Path
 
+from albertkit.extras import optional
+
+matplotlib = optional("matplotlib", extra="train")
+pyplot = optional("matplotlib.pyplot", extra="train")
+
 
 def read_metrics(output: Path) -> list[dict[str, float]]:
     """Return the logged lines of a run, oldest first."""
@@ -11,12 +16,7 @@ def read_metrics(output: Path) -> list[dict[str, float]]:
 
 def plot_curves(output: Path) -> Path:
     """Draw each metric over the tokens seen, training and evaluation in one panel, to `curves.png`."""
-    # Slow to import, and only needed here.
-    import matplotlib
-
     matplotlib.use("agg")
-    from matplotlib import pyplot
-
     lines = read_metrics(output)
     series: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for line in lines:
