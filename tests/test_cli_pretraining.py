@@ -1,0 +1,136 @@
+"""From raw text to a model, through the command line."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from albertkit import AlbertForMaskedLM, AlbertTokenizer
+from albertkit.training.curves import read_metrics
+
+SMALL_RUN = """
+batch_size = 8
+evaluation_sequences = 16
+
+[model]
+embedding_size = 16
+hidden_size = 32
+num_hidden_layers = 2
+num_attention_heads = 2
+intermediate_size = 64
+max_position_embeddings = 64
+
+[examples]
+max_seq_length = 64
+
+[training]
+steps = 4
+warmup_steps = 1
+"""
+
+
+def albertkit(*arguments: object, status: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from albertkit.cli.main import run; run()", *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert result.returncode == status, result.stderr
+    return result
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str]) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for index in range(0, 200, 10):
+        (folder / f"{index:03d}.txt").write_text("\n\n".join(tiny_texts[index : index + 10]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_folder(corpus: Path) -> Path:
+    """Train a tokenizer, prepare shards and pretrain for four steps."""
+    work = corpus.parent
+    report = albertkit(
+        "train-tokenizer", corpus, "--vocab-size", 500, "--output", work / "tokenizer", "--json"
+    ).stdout
+    assert json.loads(report)["pieces"] == 500
+    report = albertkit(
+        "prepare", corpus, "--tokenizer", work / "tokenizer", "--holdout-every", 5, "--workers", 1,
+        "--output", work / "shards", "--json",
+    ).stdout  # fmt: skip
+    counts = json.loads(report)
+    assert counts["source_documents"] == 20
+    assert counts["held_out_documents"] > 0
+    (work / "small.toml").write_text(SMALL_RUN)
+    albertkit(
+        "pretrain", "--recipe", work / "small.toml", "--data", work / "shards",
+        "--tokenizer", work / "tokenizer", "--output", work / "run",
+    )  # fmt: skip
+    return work / "run"
+
+
+def test_the_run_is_a_model_with_curves(run_folder: Path) -> None:
+    model = AlbertForMaskedLM.from_pretrained(run_folder)
+    assert (model.config.vocab_size, model.config.hidden_size) == (500, 32)
+    assert len(AlbertTokenizer.from_pretrained(run_folder)) == 500
+    evaluation = next(line for line in read_metrics(run_folder) if "eval/masked_loss" in line)
+    assert evaluation["step"] == 4
+    assert 5 < evaluation["eval/masked_loss"] < 7  # near log(500) = 6.2
+    assert 0.2 < evaluation["eval/order_accuracy"] < 0.8
+
+
+def test_the_model_answers(run_folder: Path) -> None:
+    result = albertkit(
+        "fill-mask", "--model", run_folder, "--json", "--top-k", 3, "The captain opened [MASK]."
+    )
+    assert result.stdout.count("token_str") == 3
+
+
+def test_flags_override_the_recipe_and_a_finished_run_stays(run_folder: Path) -> None:
+    work = run_folder.parent
+    common = ("--recipe", work / "small.toml", "--data", work / "shards", "--tokenizer", work / "tokenizer")
+    albertkit("pretrain", *common, "--output", work / "two", "--steps", 2, "--optimizer", "adamw")
+    assert [line["step"] for line in read_metrics(work / "two")] == [2, 2]
+    again = albertkit("pretrain", *common, "--output", work / "two", "--steps", 2, "--optimizer", "adamw")
+    assert "finished at step 2" in again.stderr
+    other = albertkit(
+        "pretrain", *common, "--output", work / "two", "--steps", 2, "--optimizer", "lamb", status=1
+    )
+    assert "optimizer: saved 'adamw', now 'lamb'" in other.stderr
+    assert "Traceback" not in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--batch-size", 4, "--steps", 1), "no finished shard folder"),
+        (("--recipe", "none.toml"), "no recipe none.toml"),
+        (("--steps", 1), "batch_size must be given"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, arguments: tuple[object, ...], message: str) -> None:
+    places = ("--data", tmp_path, "--tokenizer", tmp_path, "--output", tmp_path / "run")
+    result = albertkit("pretrain", *places, *arguments, status=1)
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_tokenizer_than_the_shards_is_refused(run_folder: Path, corpus: Path) -> None:
+    work = run_folder.parent
+    albertkit("train-tokenizer", corpus, "--vocab-size", 400, "--output", work / "other")
+    result = albertkit(
+        "pretrain", "--recipe", work / "small.toml", "--data", work / "shards",
+        "--tokenizer", work / "other", "--output", work / "refused", status=1,
+    )  # fmt: skip
+    assert "made with another vocabulary" in result.stderr
+
+
+def test_cased_tokenizers_stay_cased(corpus: Path, tmp_path: Path) -> None:
+    albertkit(
+        "train-tokenizer", corpus, "--vocab-size", 500, "--cased", "--keep-accents", "--output", tmp_path
+    )
+    tokenizer = AlbertTokenizer.from_pretrained(tmp_path)
+    assert "".join(tokenizer.tokenize("The café")).replace("▁", " ").strip() == "The café"

@@ -1,0 +1,88 @@
+"""Settings: one definition for recipes, flags and defaults."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from albertkit.errors import ConfigError
+from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
+from albertkit.recipe import build, field_docs, merge, read_recipe, scalar_fields
+from albertkit.training.settings import TrainingSettings
+
+RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
+
+
+def test_the_recipes_are_found() -> None:
+    assert [recipe.name for recipe in RECIPES] == ["bundled.toml"]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_recipes_are_settings(recipe: Path) -> None:
+    settings = build(PretrainingSettings, read_recipe(recipe), where=recipe.name)
+    assert settings.training.warmup_steps < settings.training.steps
+
+
+def test_tables_become_dataclasses_and_flags_override_them() -> None:
+    recipe = {"batch_size": 8, "training": {"steps": 10, "learning_rate": 1}, "examples": {"max_ngram": 2}}
+    flags = {"steps": 20, "max_seq_length": 64, "batch_size": 4, "seed": None}
+    settings = build(PretrainingSettings, merge(recipe, flags, PretrainingSettings), where="test")
+    assert settings == PretrainingSettings(
+        batch_size=4,
+        training=TrainingSettings(steps=20, learning_rate=1.0),
+        examples=ExampleSettings(max_ngram=2, max_seq_length=64),
+    )
+    assert recipe["training"] == {"steps": 10, "learning_rate": 1}  # not changed on the way
+    assert isinstance(settings.training.learning_rate, float)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"batch_sise": 8}, "unknown setting 'batch_sise'; did you mean 'batch_size'"),
+        (
+            {"batch_size": 8, "training": {"stepz": 3}},
+            r"r \[training\]: unknown setting 'stepz'; did you mean 'steps'",
+        ),
+        ({"batch_size": 8}, "training must be given"),
+        ({"batch_size": "8", "training": {"steps": 1}}, "batch_size is '8', expected int"),
+        ({"batch_size": True, "training": {"steps": 1}}, "batch_size is True, expected int"),
+        (
+            {"batch_size": 8, "training": {"steps": 1, "optimizer": "sgd"}},
+            "optimizer is 'sgd', expected 'lamb' or",
+        ),
+        ({"batch_size": 8, "training": 3}, "training is 3, expected TrainingSettings"),
+        ({"batch_size": 0, "training": {"steps": 1}}, "batch_size must be 1 or more"),
+    ],
+)
+def test_mistakes_are_named(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build(PretrainingSettings, table, where="r")
+
+
+def test_unreadable_recipes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no recipe"):
+        read_recipe(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("steps = = 3")
+    with pytest.raises(ConfigError, match=r"bad\.toml.*line 1"):
+        read_recipe(tmp_path / "bad.toml")
+
+
+def test_every_plain_setting_has_a_docstring_and_a_name_of_its_own() -> None:
+    names = [field.name for _, field in scalar_fields(PretrainingSettings)]
+    assert len(names) == len(set(names))
+    assert set(names) <= field_docs(PretrainingSettings).keys()
+    owners = dict.fromkeys(owner for owner, _ in scalar_fields(PretrainingSettings))
+    assert list(owners) == ["", "examples", "training"]
+
+
+def test_fingerprint_holds_what_changes_numbers() -> None:
+    settings = TrainingSettings(steps=5)
+    fingerprint = settings.fingerprint()
+    assert {"steps", "learning_rate", "seed", "optimizer", "precision"} <= fingerprint.keys()
+    assert not {"max_minutes", "log_every", "save_every", "keep_checkpoints"} & fingerprint.keys()
+    trapezoid = dataclasses.replace(settings, schedule="trapezoid").fingerprint()
+    assert fingerprint.keys() - trapezoid.keys() == {"steps", "decay_steps"}
+    assert math.isinf(settings.max_minutes)
