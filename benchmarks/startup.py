@@ -46,7 +46,9 @@ def run(library: str, folder: Path) -> list[float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each side")
     parser.add_argument("--json", action="store_true", help="one JSON line per figure")
     arguments = parser.parse_args()

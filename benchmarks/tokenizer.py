@@ -36,7 +36,9 @@ def paragraphs(texts: str | None) -> list[str]:
     return result
 
 
-def timed(tokenize: Callable[[list[str]], object], texts: list[str], megabytes: float) -> Callable[[], list[float]]:
+def timed(
+    tokenize: Callable[[list[str]], object], texts: list[str], megabytes: float
+) -> Callable[[], list[float]]:
     """Return a measurement of `tokenize` in MB/s."""
 
     def measure() -> list[float]:
@@ -49,7 +51,9 @@ def timed(tokenize: Callable[[list[str]], object], texts: list[str], megabytes: 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--texts", help="a corpus: .txt, .jsonl, .parquet")
     parser.add_argument("--model", default="bundled", help="folder of the tokenizer both sides load")
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each side")

@@ -1,0 +1,150 @@
+"""Make the bundled model from a finished pretraining run, and check it.
+
+    python scripts/bundle_model.py RUN SHARDS [--output src/albertkit/assets/bundled]
+
+The weights are stored in fp16. The model that is written is read back and measured on held-out text beside
+the run's own fp32 weights and beside a unigram model; the figures go into its card. Ends with an error if
+the rounding costs anything or the folder is too large.
+"""
+
+import argparse
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from albertkit import AlbertForPreTraining, AlbertTokenizer
+from albertkit.pretraining.examples import PretrainingBatch, fixed_batches
+from albertkit.pretraining.run import PretrainingObjective, evaluate_batches
+from albertkit.pretraining.settings import ExampleSettings
+from albertkit.pretraining.shards import ShardSet
+from albertkit.pretraining.words import WordTable
+from albertkit.training.curves import plot_curves, read_metrics
+
+MAX_BYTES = 12_000_000
+MAX_ROUNDING_LOSS = 0.005  # nats that fp16 may cost
+SEQUENCES = 2048
+
+CARD = """\
+---
+license: apache-2.0
+language: en
+library_name: albertkit
+pipeline_tag: fill-mask
+---
+
+# The bundled ALBERT
+
+A small ALBERT, pretrained by albertkit's own commands, that comes with the package: `pipeline("fill-mask")`
+and every verb without `--model` use it.
+
+| | |
+|---|---|
+| shape | hidden {hidden_size}, {num_hidden_layers} layers (one set of weights), \
+{num_attention_heads} heads, intermediate {intermediate_size}, embedding {embedding_size} |
+| vocabulary | {vocab_size} SentencePiece pieces, uncased, trained on the same books |
+| parameters | {parameters:,}, stored in fp16 |
+| sequences | {max_seq_length} tokens in training; positions beyond are untrained |
+| data | 713 public-domain English books (318 MB, mostly of the 18th to early 20th century), \
+{training_tokens:,} tokens; every 40th book held out |
+| training | {tokens:,} tokens ({epochs:.2f} epochs) in {steps:,} steps, {hours:.1f} hours on two CPU cores |
+
+## Figures
+
+On {sequences:,} sequences of held-out books, masks as in training (whole-word n-grams, 15%):
+
+| | this model | unigram model |
+|---|---|---|
+| loss of masked pieces (nats) | {masked_loss:.3f} | {unigram_loss:.3f} |
+| accuracy of masked pieces | {masked_accuracy:.3f} | {unigram_accuracy:.3f} |
+| accuracy of sentence order | {order_accuracy:.3f} | 0.5 by chance |
+
+## Recipe
+
+`recipes/bundled.toml` in the repository holds the three commands and every setting.
+
+## Limits
+
+It has seen about a thousandth of the text of the published ALBERT models and is far weaker: use it to try the
+library, to test code, or as a start for small tasks in literary English. It knows nothing after 1929, speaks
+the language of its books, and repeats their views of people, which are those of their time. Uncased, English
+only.
+"""
+
+
+def unigram_baseline(shards: ShardSet, batches: list[PretrainingBatch]) -> tuple[float, float]:
+    """Return loss and accuracy of the training text's piece frequencies on the same masked pieces."""
+    counts = np.ones(shards.manifest.vocabulary_size)  # add one, so that no piece is impossible
+    for index in range(len(shards)):
+        ids, _ = shards.tokens(index)
+        counts += np.bincount(ids, minlength=len(counts))
+    log_probabilities = np.log(counts / counts.sum())
+    labels = np.concatenate([batch.masked_labels for batch in batches])
+    return float(-log_probabilities[labels].mean()), float((labels == counts.argmax()).mean())
+
+
+def main() -> None:
+    """Bundle a run."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, help="folder of the finished run")
+    parser.add_argument("shards", type=Path, help="folder of the shards it was trained on")
+    parser.add_argument("--output", type=Path, default=Path("src/albertkit/assets/bundled"))
+    arguments = parser.parse_args()
+
+    tokenizer = AlbertTokenizer.from_pretrained(arguments.run)
+    exact = AlbertForPreTraining.from_pretrained(arguments.run)
+    output: Path = arguments.output
+    shutil.rmtree(output, ignore_errors=True)
+    AlbertForPreTraining.from_pretrained(arguments.run, dtype=torch.float16).save_pretrained(output)
+    tokenizer.save_pretrained(output)
+    rounded = AlbertForPreTraining.from_pretrained(output)
+
+    train, held_out = ShardSet(arguments.shards / "train"), ShardSet(arguments.shards / "validation")
+    words = WordTable(arguments.run / "spiece.model")
+    settings = ExampleSettings()
+    batches = fixed_batches(held_out, words, settings, 64, limit=SEQUENCES)
+    objective = PretrainingObjective(order_weight=1.0)
+    with torch.no_grad():
+        before = evaluate_batches(exact.eval(), objective, batches)
+        after = evaluate_batches(rounded.eval(), objective, batches)
+    if after["masked_loss"] > before["masked_loss"] + MAX_ROUNDING_LOSS:
+        raise SystemExit(
+            f"fp16 changed the held-out loss from {before['masked_loss']} to {after['masked_loss']}"
+        )
+    unigram_loss, unigram_accuracy = unigram_baseline(train, batches)
+
+    last = read_metrics(arguments.run)[-1]
+    config = exact.config
+    card = CARD.format(
+        **{name: getattr(config, name) for name in (
+            "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "embedding_size",
+            "vocab_size",
+        )},
+        parameters=exact.num_parameters(),
+        max_seq_length=settings.max_seq_length,
+        training_tokens=train.manifest.tokens,
+        tokens=int(last["tokens"]),
+        epochs=last["tokens"] / train.manifest.tokens,
+        steps=int(last["step"]),
+        hours=last["seconds"] / 3600,
+        sequences=sum(len(batch.input_ids) for batch in batches),
+        unigram_loss=unigram_loss,
+        unigram_accuracy=unigram_accuracy,
+        **after,
+    )  # fmt: skip
+    (output / "README.md").write_text(card)
+    size = sum(file.stat().st_size for file in output.iterdir())
+    if size > MAX_BYTES:
+        raise SystemExit(f"{output} takes {size:,} bytes, over the limit of {MAX_BYTES:,}")
+    shutil.copy(plot_curves(arguments.run), "docs/bundled-model.png")
+    print(f"{output}: {size:,} bytes")
+    for name, value in after.items():
+        print(f"{name}: {value:.4f} (fp32 {before[name]:.4f})")
+    print(f"unigram loss: {unigram_loss:.4f}, accuracy: {unigram_accuracy:.4f}")
+
+
+if __name__ == "__main__":
+    main()
