@@ -85,6 +85,10 @@ class Pipeline(ABC):
         batch_size: int | None,
     ) -> Any:
         """Give all texts to `answer(texts, batch_size=...)`, some batches of them at a time."""
+        if not isinstance(inputs, Iterable):
+            raise DataError(
+                f"received {inputs!r:.60} ({type(inputs).__name__}); expected a text or an iterable"
+            )
         size = self.batch_size if batch_size is None else _check_batch_size(batch_size)
         if isinstance(inputs, str):
             return answer([inputs], batch_size=size)[0]
@@ -408,20 +412,24 @@ def _read_device(device: Device) -> torch.device | None:
     """Return the device meant, as `transformers` reads numbers; None where none was given."""
     if device is None:
         return None
+    if isinstance(device, str) and device.lstrip("-").isdecimal():
+        device = int(device)
     if isinstance(device, int):
-        best = choose_device("auto")
-        if device < 0:
-            return torch.device("cpu")
+        best = choose_device("auto" if device >= 0 else "cpu")
+        if device >= 0 and best.type == "cpu":
+            warnings.warn(f"device={device}, but this machine has no GPU: using the CPU", stacklevel=3)
         if best.type == "cpu":
-            warnings.warn(f"device={device}: this machine has no GPU; using the CPU", stacklevel=3)
             return best
-        return torch.device(best.type, device)
+        device = f"{best.type}:{device}"
     try:
-        return choose_device(device)
-    except (RuntimeError, TypeError, ValueError) as error:
+        chosen = choose_device(device)
+        torch.empty(0, device=chosen)  # a device that torch can name may still not be here
+    except (AssertionError, RuntimeError, TypeError) as error:
         raise ConfigError(
-            f"device is {device!r}; expected such as 'cpu', 'cuda', 'cuda:1', 'mps', or a number ({error})"
+            f"device {str(device)!r} cannot be used ({str(error).splitlines()[0]}); expected such as 'cpu', "
+            "'cuda', 'cuda:1', 'mps', or a number, of a device that this machine has"
         ) from error
+    return chosen
 
 
 def _stream(

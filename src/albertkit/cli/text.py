@@ -169,7 +169,7 @@ def _print_words(text: str, masks: list[list[dict[str, Any]]]) -> None:
         best = words[0]["score"]
         for word in words:
             bar = Bar(size=best, begin=0, end=word["score"], width=30, color="cyan")
-            table.add_row(Text(word["token_str"]), f"{word['score']:.1%}", bar)
+            table.add_row(Text(word["token_str"]), f"{100 * word['score']:.3g}%", bar)
         console.print(table)
     console.print()
 

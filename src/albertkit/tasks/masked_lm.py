@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from albertkit.errors import ConfigError, DataError
+from albertkit.tokenization.encoding import BatchEncoding, Encoding
 from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import WORD_START
 
@@ -32,6 +33,9 @@ class MaskedText:
     input_ids: list[int]
     mask_positions: list[int]
     rows: list[MaskedRow]
+    no_spaces: frozenset[int]
+    """Positions of word-start marks for which there is no space in the text: of the point in "[MASK].", which
+    is cut as a text of its own."""
     windows: list[tuple[int, int]] | None
     """For a text over the model's length: the characters [start, end) that each row shows."""
 
@@ -69,7 +73,7 @@ class MaskedLM:
             for number, (text, ids) in enumerate(zip(texts, encoded["input_ids"], strict=True))
         ]
 
-    def _feature(self, text: str, ids: list[int], number: int, encoded: Any) -> MaskedText:
+    def _feature(self, text: str, ids: list[int], number: int, encoded: BatchEncoding) -> MaskedText:
         mask_id = self.tokenizer.mask_token_id
         masks = [position for position, token_id in enumerate(ids) if token_id == mask_id]
         if not masks:
@@ -77,8 +81,9 @@ class MaskedLM:
                 f"there is no {self.tokenizer.mask_token} in the text {text!r:.80}: "
                 f"write {self.tokenizer.mask_token} where a word is to be filled in"
             )
+        no_spaces = self._no_spaces(text, ids, masks, encoded[number])
         if len(ids) <= self.max_length:
-            return MaskedText(ids, masks, [MaskedRow(ids, masks)], None)
+            return MaskedText(ids, masks, [MaskedRow(ids, masks)], no_spaces, None)
         offsets = encoded[number].offsets
         rows: list[MaskedRow] = []
         windows: list[tuple[int, int]] = []
@@ -86,7 +91,15 @@ class MaskedLM:
             start, stop = centred_window(mask, first=1, last=len(ids) - 1, size=self.max_length - 2)
             rows.append(MaskedRow([ids[0], *ids[start:stop], ids[-1]], [mask - start + 1]))
             windows.append((offsets[start][0], offsets[stop - 1][1]))
-        return MaskedText(ids, masks, rows, windows)
+        return MaskedText(ids, masks, rows, no_spaces, windows)
+
+    def _no_spaces(self, text: str, ids: list[int], masks: list[int], encoding: Encoding) -> frozenset[int]:
+        mark = self.tokenizer.convert_tokens_to_ids(WORD_START)
+        before_mark = [mask for mask in masks if ids[mask + 1] == mark]
+        if not before_mark:
+            return frozenset()  # the usual case need not pay for offsets
+        offsets = encoding.offsets
+        return frozenset(mask + 1 for mask in before_mark if not text[offsets[mask][1] :][:1].isspace())
 
     def target_ids(self, targets: str | Iterable[str]) -> list[int]:
         """Return the ids of the only words to be scored, each once, in the order given.
@@ -168,7 +181,11 @@ class MaskedLM:
         for score, token_id in zip(candidates.scores, candidates.ids, strict=True):
             ids = text.input_ids.copy()
             ids[text.mask_positions[number]] = token_id
-            ids = [one for one in ids if one != self.tokenizer.pad_token_id]
+            ids = [
+                one
+                for position, one in enumerate(ids)
+                if one != self.tokenizer.pad_token_id and position not in text.no_spaces
+            ]
             answers.append(
                 {
                     "score": score,
