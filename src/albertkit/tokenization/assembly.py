@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence
-from albertkit.tokenization.layout import Run, Side, Window, padded_length, runs_of, windows
+from albertkit.tokenization.layout import Layout, Side, Window, padded_length, windows
 from albertkit.tokenization.options import Fit, Options
 
 
@@ -37,10 +37,11 @@ def assemble(
     samples: list[int] = []
     for sample, sequences in enumerate(examples):
         row, *overflowing = _rows(sequences, options, fit, marks, truncation_side, to_tokens)
-        row.overflowing = overflowing
         rows.append(row)
-        if options.return_overflowing_tokens:
-            rows.extend(overflowing)
+        if overflowing:
+            row.overflowing = overflowing
+            if options.return_overflowing_tokens:
+                rows.extend(overflowing)
         samples.extend([sample] * (len(rows) - len(samples)))
     longest = max(map(len, rows), default=0)
     if options.verbose and fit.truncation == "do_not_truncate":
@@ -118,7 +119,7 @@ def _rows(
     return [
         Encoding(
             _ids(first, second, window, marks if options.add_special_tokens else None),
-            runs_of(window, special_tokens=options.add_special_tokens),
+            Layout(window, options.add_special_tokens),
             sequences,
             to_tokens,
         )
@@ -137,9 +138,11 @@ def _ids(first: list[int], second: list[int] | None, window: Window, marks: Mark
 def _pad(row: Encoding, width: int, side: Side, padding_id: int) -> None:
     missing = width - len(row)
     if missing > 0:
-        fill, run = [padding_id] * missing, Run(missing, padding=True)
-        row.ids = [*row.ids, *fill] if side == "right" else [*fill, *row.ids]
-        row.runs = (*row.runs, run) if side == "right" else (run, *row.runs)
+        fill = [padding_id] * missing
+        if side == "right":
+            row.ids, row.layout = [*row.ids, *fill], row.layout._replace(padding_right=missing)
+        else:
+            row.ids, row.layout = [*fill, *row.ids], row.layout._replace(padding_left=missing)
 
 
 def _columns(rows: list[Encoding], samples: list[int], options: Options) -> dict[str, list[Any]]:

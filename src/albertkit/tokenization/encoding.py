@@ -7,11 +7,11 @@ want ids only.
 from collections import UserDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from albertkit.errors import TokenizerError
-from albertkit.tokenization.layout import Run
+from albertkit.tokenization.layout import Layout, Run
+from albertkit.tokenization.options import Text
 
 _T = TypeVar("_T")
 
@@ -37,31 +37,39 @@ class Places(NamedTuple):
     words: list[int]
 
 
-def _unknown() -> Places:
-    raise TokenizerError("offsets and words are not known: the tokenizer was given ids, not a text")
-
-
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Sequence:
-    """The ids of one text, and how to find them in it; `locate` is called once, when somebody asks."""
+    """The ids of one text, and the text itself where it is known; it is searched when somebody asks."""
 
     ids: list[int]
-    locate: Callable[[], Places] = _unknown
+    text: Text | None = None
+    locate: Callable[[Text], Places] | None = None
+    _places: Places | None = None
 
-    @cached_property
+    @property
     def places(self) -> Places:
-        return self.locate()
+        """Where the ids come from."""
+        if self._places is None:
+            if self.text is None or self.locate is None:
+                raise TokenizerError("offsets and words are not known: the tokenizer was given ids, no text")
+            self._places = self.locate(self.text)
+        return self._places
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Encoding:
     """One row of a batch: its ids, and for each of its T tokens where it comes from."""
 
     ids: list[int]
-    runs: tuple[Run, ...]
+    layout: Layout
     sequences: list[Sequence] = field(repr=False)
     to_tokens: Callable[[list[int]], list[str]] = field(repr=False)
-    overflowing: list["Encoding"] = field(default_factory=list, repr=False)
+    overflowing: list["Encoding"] | tuple[()] = field(default=(), repr=False)
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Neighbouring tokens of one origin."""
+        return self.layout.runs()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -74,12 +82,12 @@ class Encoding:
     @property
     def type_ids(self) -> list[int]:
         """Segment of each token: 0, or 1 for the second text and its [SEP]."""
-        return self._column(lambda run: run.segment)
+        return self.layout.segments()
 
     @property
     def attention_mask(self) -> list[int]:
         """1 for each token, 0 for padding."""
-        return self._column(lambda run: 0 if run.padding else 1)
+        return self.layout.attention_mask()
 
     @property
     def special_tokens_mask(self) -> list[int]:

@@ -59,10 +59,11 @@ class AlbertTokenizerFast(TokenizerInterface):
             raise TokenizerError(
                 "received no file; expected vocab_file (spiece.model) or tokenizer_file (.json)"
             )
+        lower, accents = known.pop("do_lower_case", True), known.pop("keep_accents", False)
         normalization = Normalization(
-            do_lower_case=known.pop("do_lower_case", True) if do_lower_case is None else do_lower_case,
+            do_lower_case=lower if do_lower_case is None else do_lower_case,
             remove_space=remove_space,
-            keep_accents=known.pop("keep_accents", False) if keep_accents is None else keep_accents,
+            keep_accents=accents if keep_accents is None else keep_accents,
         )
         self.vocab_file = None if vocab_file is None else str(vocab_file)
         super().__init__(

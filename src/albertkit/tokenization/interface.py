@@ -68,9 +68,10 @@ class TokenizerInterface(TokenInterface, ABC):
         )
         firsts = self._ids([first for first, _ in examples], parse)
         seconds = iter(self._ids([second for _, second in examples if second is not None], parse))
+        locate = partial(self._locate, parse=parse)
         sequences = [
-            [Sequence(ids, partial(self._locate, first, parse))]
-            + ([] if second is None else [Sequence(next(seconds), partial(self._locate, second, parse))])
+            [Sequence(ids, first, locate)]
+            + ([] if second is None else [Sequence(next(seconds), second, locate)])
             for (first, second), ids in zip(examples, firsts, strict=True)
         ]
         return self._assemble(sequences, chosen, batched=batched)

@@ -3,8 +3,8 @@
     single   [CLS] A [SEP]              segments 0
     pair     [CLS] A [SEP] B [SEP]      segments 0 up to the first [SEP], then 1
 
-A row is described by its runs: which tokens of which sequence stand where. All lists of a row (segments,
-masks, offsets ...) follow from them.
+A row is described by its `Layout`: which tokens of which sequence stand in it, between what. All lists of a
+row (segments, masks, offsets ...) follow from that.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,8 @@ class Run(NamedTuple):
     """Neighbouring tokens of one row that come from the same place."""
 
     length: int
-    segment: int = 0
     sequence: int | None = None  # 0 or 1; None for special tokens of the layout and for padding
     start: int = 0  # position of the first token in its sequence
-    padding: bool = False
 
 
 class Window(NamedTuple):
@@ -33,14 +31,38 @@ class Window(NamedTuple):
     second: range | None = None
 
 
-def runs_of(window: Window, *, special_tokens: bool) -> tuple[Run, ...]:
-    """Return the runs of a row without padding."""
-    around = (Run(1),) if special_tokens else ()
-    first, second = window
-    runs = (*around, Run(len(first), 0, 0, first.start), *around)
-    if second is None:
-        return runs
-    return (*runs, Run(len(second), 1, 1, second.start), *((Run(1, 1),) if special_tokens else ()))
+class Layout(NamedTuple):
+    """What stands in one row."""
+
+    window: Window
+    special_tokens: bool
+    padding_left: int = 0
+    padding_right: int = 0
+
+    def segments(self) -> list[int]:
+        """Return 0 for each token, 1 for those of the second text and its [SEP]."""
+        ones = 0 if self.window.second is None else len(self.window.second) + self.special_tokens
+        zeros = self.padding_left + self._length() - ones
+        return [0] * zeros + [1] * ones + [0] * self.padding_right
+
+    def attention_mask(self) -> list[int]:
+        """Return 1 for each token, 0 for padding."""
+        return [0] * self.padding_left + [1] * self._length() + [0] * self.padding_right
+
+    def _length(self) -> int:
+        first, second = self.window
+        if second is None:
+            return len(first) + 2 * self.special_tokens
+        return len(first) + len(second) + 3 * self.special_tokens
+
+    def runs(self) -> tuple[Run, ...]:
+        """Return the row's runs in order."""
+        first, second = self.window
+        around = Run(int(self.special_tokens))
+        texts = (around, Run(len(first), 0, first.start), around)
+        if second is not None:
+            texts += (Run(len(second), 1, second.start), around)
+        return (Run(self.padding_left), *texts, Run(self.padding_right))
 
 
 def windows(
@@ -55,7 +77,8 @@ def windows(
     """Return the windows over sequences of these lengths that fit into `room` tokens; the first is the row.
 
     The others are what truncation cut off, each `stride` tokens into the one before. Where both sequences
-    of a pair are cut, every window of the one meets every window of the other.
+    of a pair are cut, every window of the one meets every window of the other (in the order that
+    `transformers` has them: those with the first window of the first sequence come last).
 
     Raises TokenizerError where the strategy cannot make the pair fit, or the stride leaves no progress.
     """
@@ -66,8 +89,10 @@ def windows(
         if second is None:
             return [Window(one) for one in _slide(first, room, stride, side)]
         room_first, room_second = _share(first, second, room)
+        row, *others = _slide(first, room_first, stride, side)
         seconds = list(_slide(second, room_second, stride, side))
-        return [Window(one, two) for one in _slide(first, room_first, stride, side) for two in seconds]
+        later = [Window(one, two) for one in others for two in seconds]
+        return [Window(row, seconds[0]), *later, *(Window(row, two) for two in seconds[1:])]
     if strategy == "only_first":
         cut, kept = first, second or 0
     else:

@@ -1,0 +1,285 @@
+"""Tokenizer folders, damaged files, processes and threads, and texts of a megabyte."""
+
+import copy
+import json
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from albertkit.errors import ModelNotFoundError, TokenizerError
+from albertkit.tokenization.fast import AlbertTokenizerFast
+from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.model_file import CONTROL, UNKNOWN, USER_DEFINED, read_piece_table
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+BOTH = [AlbertTokenizer, AlbertTokenizerFast]
+TEXT = "The captain, in 1847, found a well-kept [MASK] near the café."
+
+
+@pytest.fixture(params=BOTH, ids=["sentencepiece", "rust"])
+def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path) -> TokenizerInterface:
+    return request.param(tiny_vocabulary)
+
+
+# ---- folders ----
+
+
+def test_a_folder_keeps_everything(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    for cls in BOTH:
+        tokenizer = cls(
+            tiny_vocabulary,
+            do_lower_case=False,
+            keep_accents=True,
+            model_max_length=128,
+            parse_special_tokens=False,
+            padding_side="left",
+            truncation_side="left",
+        )
+        paths = tokenizer.save_pretrained(tmp_path)
+        assert sorted(Path(path).name for path in paths) == [
+            *("special_tokens_map.json", "spiece.model", "tokenizer.json", "tokenizer_config.json"),
+        ]
+        assert (tmp_path / "spiece.model").read_bytes() == tiny_vocabulary.read_bytes()
+        assert not list(tmp_path.glob("*.tmp"))
+        for other in BOTH:
+            again = other.from_pretrained(tmp_path)
+            assert again(TEXT, "É") == tokenizer(TEXT, "É")
+            assert (again.do_lower_case, again.keep_accents, again.model_max_length) == (False, True, 128)
+            assert (again.padding_side, again.truncation_side, again.parse_special_tokens) == (
+                "left",
+                "left",
+                False,
+            )
+        assert cls.from_pretrained(tmp_path, do_lower_case=True, model_max_length=64).model_max_length == 64
+        assert cls.from_pretrained(tmp_path, do_lower_case=True).do_lower_case
+
+
+def test_every_way_to_name_a_vocabulary(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    expected = AlbertTokenizer(tiny_vocabulary)(TEXT)
+    for name in ("30k-clean.model", "mine.spm"):
+        folder = tmp_path / name.partition(".")[0]
+        folder.mkdir()
+        (folder / name).write_bytes(tiny_vocabulary.read_bytes())
+        assert AlbertTokenizer.from_pretrained(folder)(TEXT) == expected
+        assert AlbertTokenizerFast.from_pretrained(str(folder / name))(TEXT) == expected
+    (folder / "other.model").write_bytes(b"x")
+    with pytest.raises(TokenizerError, match=r"mine\.spm"):
+        AlbertTokenizer.from_pretrained(folder)
+
+
+def test_only_tokenizer_json(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    AlbertTokenizer(tiny_vocabulary, keep_accents=True).save_pretrained(tmp_path)
+    (tmp_path / "spiece.model").unlink()
+    fast = AlbertTokenizerFast.from_pretrained(tmp_path)
+    assert fast(TEXT) == AlbertTokenizer(tiny_vocabulary, keep_accents=True)(TEXT)
+    with pytest.raises(ModelNotFoundError, match="AlbertTokenizerFast"):
+        AlbertTokenizer.from_pretrained(tmp_path)
+    alone = AlbertTokenizerFast(tokenizer_file=tmp_path / "tokenizer.json")
+    assert alone.keep_accents
+    assert alone(TEXT) == fast(TEXT)
+    assert fast.save_vocabulary(tmp_path / "again") == (str(tmp_path / "again" / "tokenizer.json"),)
+
+
+def test_settings_as_older_folders_have_them(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    (tmp_path / "spiece.model").write_bytes(tiny_vocabulary.read_bytes())
+    mask = {"content": "[MASK]", "single_word": False, "lstrip": True, "rstrip": False, "normalized": False}
+    (tmp_path / "special_tokens_map.json").write_text(
+        json.dumps({"mask_token": {**mask, "__type": "AddedToken"}, "additional_special_tokens": ["<x>"]})
+    )
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<x>": 500, "word": 501}))
+    config = {
+        "do_lower_case": False,
+        "mask_token": mask,
+        "model_max_length": 10**30,
+        "tokenizer_class": "A",
+        "x": 1,
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    for cls in BOTH:
+        tokenizer = cls.from_pretrained(tmp_path)
+        assert tokenizer.mask_token == "[MASK]"
+        assert tokenizer.encode("<x> word [MASK]", add_special_tokens=False) == [500, 501, 4]
+        assert tokenizer.additional_special_tokens == ["<x>"]
+        assert (len(tokenizer), tokenizer.model_max_length, tokenizer.do_lower_case) == (502, 512, False)
+
+
+# ---- files that are not what they should be ----
+
+DAMAGE = {
+    "empty": (b"", "empty"),
+    "picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(200)), "not a SentencePiece model"),
+    "words": (b"[PAD]\n[UNK]\nthe\n", "vocab.txt"),
+    "json": (b'{"model": 1}', "JSON"),
+    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "Git LFS"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("cls", BOTH)
+def test_a_foreign_model_file_is_named(cls, name: str, tmp_path: Path) -> None:
+    content, message = DAMAGE[name]
+    (tmp_path / "spiece.model").write_bytes(content)
+    with pytest.raises(TokenizerError, match=message) as caught:
+        cls.from_pretrained(tmp_path)
+    assert str(tmp_path / "spiece.model") in str(caught.value)
+    assert "expected" in str(caught.value)
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.99])
+def test_a_truncated_model_file_is_named(keep: float, tiny_vocabulary: Path, tmp_path: Path) -> None:
+    model = tiny_vocabulary.read_bytes()
+    (tmp_path / "spiece.model").write_bytes(model[: int(len(model) * keep)])
+    for cls in BOTH:
+        with pytest.raises(TokenizerError, match=r"spiece\.model.*cut off|spiece\.model.*do not hold"):
+            cls(tmp_path / "spiece.model")
+
+
+def test_other_damage(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    for cls in BOTH:
+        with pytest.raises(ModelNotFoundError, match=r"nowhere\.model"):
+            cls(tmp_path / "nowhere.model")
+        with pytest.raises(TokenizerError, match=r"\[NEW\].*mask_token"):
+            cls(tiny_vocabulary, mask_token="[NEW]")
+    with pytest.raises(TokenizerError, match="vocab_file"):
+        AlbertTokenizerFast()
+    (tmp_path / "tokenizer.json").write_text('{"model": {"type": "WordPiece", "vocab": {}}}')
+    with pytest.raises(TokenizerError, match="WordPiece"):
+        AlbertTokenizerFast.from_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": ')
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json.*damaged"):
+        AlbertTokenizerFast.from_pretrained(tmp_path)
+    (tmp_path / "spiece.model").write_bytes(tiny_vocabulary.read_bytes())
+    (tmp_path / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(TokenizerError, match=r"tokenizer_config\.json.*object"):
+        AlbertTokenizer.from_pretrained(tmp_path)
+
+
+def test_a_bpe_vocabulary_works_without_the_rust_library(tiny_texts: list[str], tmp_path: Path) -> None:
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(tiny_texts),
+        model_prefix=str(tmp_path / "bpe"),
+        model_type="bpe",
+        vocab_size=300,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols="[CLS],[SEP],[MASK]",
+        minloglevel=2,
+    )
+    tokenizer = AlbertTokenizer(tmp_path / "bpe.model")
+    assert tokenizer.decode(tokenizer.encode("the river"), skip_special_tokens=True) == "the river"
+    saved = tokenizer.save_pretrained(tmp_path / "saved")
+    assert not any(path.endswith("tokenizer.json") for path in saved)
+    with pytest.raises(TokenizerError, match="Unigram"):
+        AlbertTokenizerFast(tmp_path / "bpe.model")
+
+
+def test_the_piece_table_is_what_sentencepiece_reads(tiny_vocabulary: Path) -> None:
+    table = read_piece_table(tiny_vocabulary.read_bytes())
+    processor = AlbertTokenizer(tiny_vocabulary).sp_model
+    assert list(table.pieces) == processor.id_to_piece(list(range(processor.get_piece_size())))
+    assert list(table.scores) == processor.get_score(list(range(processor.get_piece_size())))
+    assert table.kinds[:5] == (CONTROL, UNKNOWN, CONTROL, CONTROL, CONTROL)
+    assert {
+        piece for piece, kind in zip(table.pieces, table.kinds, strict=True) if kind == USER_DEFINED
+    } == set('()"-.\u2013£€')
+
+
+# ---- processes and threads ----
+
+
+def test_copies_and_pickles(tiny: TokenizerInterface, tmp_path: Path) -> None:
+    tiny.add_tokens(["newword"])
+    for other in (pickle.loads(pickle.dumps(tiny)), copy.deepcopy(tiny), copy.copy(tiny)):
+        assert other(TEXT + " newword") == tiny(TEXT + " newword")
+        assert len(other) == 501
+    other = copy.deepcopy(tiny)
+    other.add_tokens(["more"])
+    assert len(tiny) == 501
+    assert pickle.loads(pickle.dumps(other)).save_pretrained(tmp_path)
+
+
+def _encode(tokenizer: TokenizerInterface, texts: list[str], queue) -> None:
+    queue.put(tokenizer(texts)["input_ids"])
+
+
+def test_forked_processes(tiny: TokenizerInterface) -> None:
+    texts = [f"{TEXT} {number}" for number in range(50)]
+    expected = tiny(texts)["input_ids"]  # threads have run before the fork
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    children = [context.Process(target=_encode, args=(tiny, texts, queue)) for _ in range(3)]
+    for child in children:
+        child.start()
+    assert [queue.get() for _ in children] == [expected] * 3
+    for child in children:
+        child.join(20)
+        assert child.exitcode == 0
+
+
+def test_threads(tiny: TokenizerInterface) -> None:
+    texts = [f"{TEXT} {number}" for number in range(40)]
+    expected = dict(tiny(texts, return_offsets_mapping=True))
+    results: list[dict] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(dict(tiny(texts, return_offsets_mapping=True))))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert results == [expected] * 8
+
+
+def test_neither_torch_nor_the_rust_library_is_loaded_for_ids(tiny_vocabulary: Path) -> None:
+    program = (
+        "import sys; from albertkit.tokenization.tokenizer import AlbertTokenizer;"
+        f"AlbertTokenizer({str(tiny_vocabulary)!r})('a fox');"
+        "print([name for name in ('torch', 'tokenizers', 'numpy', 'transformers') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"
+
+
+# ---- a megabyte ----
+
+MEGABYTE = {
+    "one letter": "a",
+    "words": "the captain found a key ",
+    "digits": "1990,",
+    "unknown": "\u2603",
+    "accents": "e\u0301\u0327 ",
+    "quotes": "''",
+    "spaces": " \t",
+    "control tokens": "[MASK]",
+}
+
+
+def _seconds(tokenizer: TokenizerInterface, unit: str, size: int, *, offsets: bool) -> float:
+    text = unit * (size // len(unit.encode()))
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        tokenizer(text, return_offsets_mapping=offsets, verbose=False)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+# Twenty times the text may take twenty times as long, more on a busy machine; quadratic would be 400.
+@pytest.mark.parametrize("unit", MEGABYTE.values(), ids=MEGABYTE)
+def test_time_grows_with_the_text_and_not_faster(unit: str, tiny_vocabulary: Path) -> None:
+    slow, fast = (cls(tiny_vocabulary) for cls in BOTH)
+    small = max(0.001, _seconds(slow, unit, 50_000, offsets=False))
+    assert _seconds(slow, unit, 1_000_000, offsets=False) < 100 * small
+    for tokenizer in (slow, fast):
+        small = max(0.001, _seconds(tokenizer, unit, 5_000, offsets=True))
+        assert _seconds(tokenizer, unit, 100_000, offsets=True) < 100 * small

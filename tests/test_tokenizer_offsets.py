@@ -1,0 +1,181 @@
+"""Offsets point into the text as its author wrote it: through spaces, accents, case and the digit rule."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albertkit.errors import TokenizerError
+from albertkit.tokenization.fast import AlbertTokenizerFast
+from albertkit.tokenization.model_file import WORD_START
+from albertkit.tokenization.normalization import Normalization
+from albertkit.tokenization.offsets import align
+from albertkit.tokenization.pieces import PieceEncoder
+from albertkit.tokenization.rust import RustPieceEncoder
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+RULES = [
+    Normalization(do_lower_case=lower, remove_space=space, keep_accents=accents)
+    for lower in (True, False)
+    for space in (True, False)
+    for accents in (True, False)
+]
+
+# Characters at which offsets go wrong: one becomes several or none, several become one, or spaces move.
+AWKWARD = "aE1,2 \u00a0\t\n\u3000\u200b'`\"-.(\u2013é\u0301\u0323½ﬃ\u0130Σ\u03c2ßǄ\u1e9e\u212b"
+AWKWARD += "\x01\ufeff\u4e94\u0663가ᄀ\U0001f600▁"
+texts = st.text(st.one_of(st.sampled_from(AWKWARD), st.characters(exclude_categories=["Cs"])), max_size=30)
+
+
+@pytest.fixture(scope="module")
+def encoders(tiny_vocabulary: Path) -> dict[Normalization, tuple[PieceEncoder, RustPieceEncoder]]:
+    pairs = {}
+    for rules in RULES:
+        encoder = PieceEncoder(tiny_vocabulary, rules)
+        pairs[rules] = (encoder, RustPieceEncoder(encoder.table(), rules, source="test"))
+    return pairs
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=texts, rules=st.sampled_from(RULES))
+def test_every_piece_covers_its_characters(encoders, text: str, rules: Normalization) -> None:
+    encoder, rust = encoders[rules]
+    pieces = encoder.pieces(text)
+    spans = encoder.spans(text)
+    assert [piece for piece, _, _ in spans] == pieces
+    assert rust.spans(text) == spans if rust.pieces(text) == pieces else True
+
+    starts, ends = [start for _, start, _ in spans], [end for _, _, end in spans]
+    assert starts == sorted(starts)
+    assert ends == sorted(ends)
+    for index, (piece, start, end) in enumerate(spans):
+        assert 0 <= start <= end <= len(text)
+        body = _body(piece)
+        if not body:
+            assert start == end
+            continue
+        alone = _body("".join(encoder.pieces(text[start:end])))
+        # Pieces overlap where a character became several: each covers all of it and has some of it.
+        overlaps = start < max([0, *ends[:index]]) or end > min([len(text), *starts[index + 1 :]])
+        assert body in alone if overlaps else body == alone
+
+
+def _body(piece: str) -> str:
+    """The characters of a piece; a final sigma depends on what follows, so both count as one."""
+    return piece.replace(WORD_START, "").replace("\u03c2", "\u03c3")
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=texts, rules=st.sampled_from(RULES))
+def test_alignment_is_the_twin_of_normalization(text: str, rules: Normalization) -> None:
+    alignment = align(text, rules)
+    assert alignment.text == rules(text)
+    assert len(alignment.starts) == len(alignment.ends) == len(alignment.text)
+    assert alignment.starts == sorted(alignment.starts)
+    assert alignment.ends == sorted(alignment.ends)
+    assert all(
+        0 <= start < end <= len(text) for start, end in zip(alignment.starts, alignment.ends, strict=True)
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(batch=st.lists(texts, max_size=20), rules=st.sampled_from(RULES))
+def test_the_fast_path_of_ids_is_the_rule(encoders, batch: list[str], rules: Normalization) -> None:
+    encoder, _ = encoders[rules]
+    to_id = encoder.processor.piece_to_id
+    # A run of unknown characters that spells a control token is unknown all the same, never that token.
+    plain = [[1 if to_id(piece) < 5 else to_id(piece) for piece in encoder.pieces(text)] for text in batch]
+    assert encoder.ids_batch(batch) == encoder.ids_batch(batch, num_threads=1) == plain
+    assert [encoder.ids(text) for text in batch] == plain
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=texts, rules=st.sampled_from(RULES))
+def test_the_normaliser_of_sentencepiece_in_python(encoders, text: str, rules: Normalization) -> None:
+    encoder, rust = encoders[rules]
+    normalized = rules(text)
+    expected, offsets = encoder.processor.normalize(normalized, with_offsets=True)
+    assert rust._character_map(normalized) == expected
+    if expected:
+        assert rust._character_map.with_offsets(normalized) == (expected, offsets)
+
+
+def test_values(shared: Path) -> None:
+    for cls in (AlbertTokenizer, AlbertTokenizerFast):
+        tokenizer = cls(shared / "data" / "spiece.model")
+        text = "  \u0130stanbul  in  1990, x\u200b½ ``a'' "
+        encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
+        covered = [
+            (token, text[start:end])
+            for token, (start, end) in zip(encoded.tokens(), encoded.offset_mapping, strict=True)
+        ]
+        assert covered == [
+            *[("▁istanbul", "\u0130stanbul"), ("▁in", "in"), ("▁1990", "1990"), (",", ","), ("▁x", "x")],
+            *[("▁1", "½"), ("<unk>", "½"), ("2", "½")],
+            *[("▁", ""), ('"', "``"), ("a", "a"), ('"', "''")],
+        ]
+        assert encoded.word_ids() == [0, 1, 2, 2, 3, 4, 4, 4, 5, 5, 5, 5]
+
+
+def test_places_across_special_tokens_and_pairs(shared: Path) -> None:
+    tokenizer = AlbertTokenizer(shared / "data" / "spiece.model")
+    first, second = "Hello  [MASK] wörld", "And  1990, too"
+    encoded = tokenizer(first, second, return_offsets_mapping=True)
+    for index, (token, sequence) in enumerate(zip(encoded.tokens(), encoded.sequence_ids(), strict=True)):
+        span = encoded.token_to_chars(index)
+        if sequence is None:
+            assert span is None
+            assert encoded.offset_mapping[index] == (0, 0)
+        else:
+            covered = (first, second)[sequence][span.start : span.end]
+            assert tokenizer.tokenize(covered)[-1].removeprefix("▁") == token.removeprefix("▁")
+    assert encoded.tokens()[encoded.char_to_token(first.index("wörld") + 3)] == "▁world"
+    assert encoded.tokens()[encoded.char_to_token(second.index(","), sequence_index=1)] == ","
+    assert encoded.char_to_token(5) is None  # a space
+    assert encoded.char_to_word(first.index("[")) == 1
+    assert encoded.word_to_chars(2) == (first.index("wörld"), len(first))
+    assert encoded.word_to_tokens(1, sequence_index=1) == (6, 8)
+    assert encoded.token_to_sequence(0) is None
+    assert encoded.token_to_word(1) == 0
+
+
+def test_windows_keep_their_places(shared: Path) -> None:
+    tokenizer = AlbertTokenizer(shared / "data" / "spiece.model")
+    question, context = "Who?", "The captain, in 1847, lost a silver key near the old harbour. " * 4
+    windows = tokenizer(
+        *(question, context),
+        max_length=24,
+        truncation="only_second",
+        stride=6,
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+        padding="max_length",
+    )
+    whole = tokenizer(context, return_offsets_mapping=True, add_special_tokens=False)
+    seen = set()
+    for index in range(len(windows["input_ids"])):
+        for token, sequence, offset in zip(
+            windows["input_ids"][index],
+            windows.sequence_ids(index),
+            windows["offset_mapping"][index],
+            strict=True,
+        ):
+            if sequence == 1:
+                seen.add((token, offset))
+    assert seen == set(zip(whole["input_ids"], whole["offset_mapping"], strict=True))
+    assert len(windows["input_ids"]) > 3
+    assert windows[0].overflowing[0].ids == windows["input_ids"][1]
+
+
+def test_what_is_not_known_says_so(tiny_vocabulary: Path) -> None:
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    with pytest.raises(TokenizerError, match="given ids"):
+        tokenizer.prepare_for_model([7, 8]).word_ids()
+    encoded = pickle.loads(pickle.dumps(tokenizer("An old fox")))
+    assert encoded == tokenizer("An old fox")
+    with pytest.raises(TokenizerError, match="unpickled"):
+        encoded.word_ids()
+    with pytest.raises(AttributeError, match="labels"):
+        _ = tokenizer("fox").labels
