@@ -1,7 +1,7 @@
 """A pretraining run: shards in, a model folder out (Lan et al. 2019, sections 3.1 and 4.1)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -104,17 +104,6 @@ def pretrain(
         model.save_pretrained(folder)
         pieces.save_pretrained(folder)
 
-    evaluate = None
-    if (data / "validation").is_dir():
-        held_out = ShardSet(data / "validation")
-        # Not of the run's seed: all runs on these shards are measured on the same masks.
-        fixed = fixed_batches(
-            held_out, words, settings.examples, settings.batch_size, limit=settings.evaluation_sequences
-        )
-
-        def evaluate() -> dict[str, float]:
-            return evaluate_batches(model, objective, fixed)
-
     return train(
         model,
         objective,
@@ -122,7 +111,7 @@ def pretrain(
         settings.training,
         output,
         save_model=save_model,
-        evaluate=evaluate,
+        evaluate=_held_out_evaluation(settings, data / "validation", words, model, objective),
         fingerprint={
             "model": settings.model,
             "examples": asdict(settings.examples),
@@ -132,6 +121,23 @@ def pretrain(
         },
         console=console,
     )
+
+
+def _held_out_evaluation(
+    settings: PretrainingSettings,
+    folder: Path,
+    words: WordTable,
+    model: nn.Module,
+    objective: PretrainingObjective,
+) -> Callable[[], dict[str, float]] | None:
+    """Return a function that measures on the shards in `folder`, or None where nothing was held out."""
+    if not folder.is_dir():
+        return None
+    # Not of the run's seed: all runs on these shards are measured on the same masks.
+    batches = fixed_batches(
+        ShardSet(folder), words, settings.examples, settings.batch_size, limit=settings.evaluation_sequences
+    )
+    return lambda: evaluate_batches(model, objective, batches)
 
 
 def evaluate_batches(
