@@ -1,0 +1,310 @@
+"""The verbs fill-mask, embed and inspect: output for people and programs, inputs, errors of one line."""
+
+import io
+import json
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from albertkit.cli import main
+from albertkit.config import AlbertConfig
+from albertkit.modeling.footprint import measure
+from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
+from albertkit.pipelines import pipeline
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+
+class Result(NamedTuple):
+    """What a command printed and how it ended."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def json(self) -> list[dict]:
+        return [json.loads(line) for line in self.output.splitlines()]
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run the command in this process, with a terminal or bytes as its standard input."""
+
+    def call(*arguments: str | Path, stdin: bytes | None = None) -> Result:
+        monkeypatch.setattr(sys, "argv", ["albertkit", *map(str, arguments)])
+        pipe = types.SimpleNamespace(buffer=io.BytesIO(stdin or b""), isatty=lambda: stdin is None)
+        monkeypatch.setattr(sys, "stdin", pipe)
+        monkeypatch.setenv("COLUMNS", "200")
+        status = 0
+        try:
+            main.run()
+        except SystemExit as exit_:
+            status = int(exit_.code or 0)
+        return Result(status, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def model(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a random model."""
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    config = AlbertConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=16,
+        hidden_size=32,
+        num_attention_heads=4,
+        intermediate_size=64,
+        num_hidden_layers=3,
+        max_position_embeddings=24,
+        initializer_range=0.3,
+    )
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    AlbertForPreTraining(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def assert_one_line_error(result: Result, *expected: str) -> None:
+    assert result.status == 1
+    assert result.output == ""
+    assert result.errors.startswith("error: ")
+    assert len(result.errors.splitlines()) == 1
+    for part in expected:
+        assert part in result.errors
+
+
+class TestFillMask:
+    def test_json_lines_are_the_answers_of_the_pipeline(self, run, model):
+        texts = ["the [MASK] in the morning", "[MASK] word [MASK]"]
+        result = run("fill-mask", *texts, "--model", model, "--top-k", 3, "--json", "--device", "cpu")
+        assert result.status == 0
+        answers = pipeline("fill-mask", model, device="cpu")(texts, top_k=3)
+        assert [line["text"] for line in result.json] == texts
+        for line, answer in zip(result.json, answers, strict=True):
+            assert line["predictions"] == answer
+
+    def test_table_shows_words_and_bars(self, run, model):
+        result = run("fill-mask", "the [MASK]", "--model", model, "--top-k", "4")
+        words = pipeline("fill-mask", model)("the [MASK]", top_k=4)
+        lines = result.output.splitlines()
+        assert lines[0] == "the [MASK]"
+        assert [line.split()[0] for line in lines[1:5]] == [word["token_str"] for word in words]
+        assert lines[1].count("█") == 30  # the best word has the whole width
+        assert lines[4].count("█") <= 30 * words[3]["score"] / words[0]["score"] + 1
+        assert f"{100 * words[0]['score']:.3g}%" in lines[1]
+
+    def test_several_masks_and_windows_are_named(self, run, model):
+        result = run("fill-mask", "[MASK] " + "word " * 50 + "[MASK]", "--model", model, "--top-k", "1")
+        assert "mask 1" in result.output
+        assert "mask 2" in result.output
+        assert "read: characters 0 to " in result.output
+
+    def test_targets(self, run, model):
+        result = run("fill-mask", "the [MASK]", "--model", model, "--targets", "word, harbour,", "--json")
+        assert {word["token_str"] for word in result.json[0]["predictions"]} == {"word", "harbour"}
+        assert_one_line_error(
+            run("fill-mask", "the [MASK]", "--model", model, "--targets", "photosynthesis"),
+            "'photosynthesis' is not one piece",
+        )
+
+    def test_file_and_pipe(self, run, model, tmp_path):
+        lines = "\ufeffthe [MASK]\r\n\n  café [MASK]  \n"
+        file = tmp_path / "texts.txt"
+        file.write_text(lines, encoding="utf-8", newline="")
+        from_file = run("fill-mask", "--file", file, "--model", model, "--json")
+        assert [line["text"] for line in from_file.json] == ["the [MASK]", "café [MASK]"]
+        assert run("fill-mask", "--model", model, "--json", stdin=lines.encode()).json == from_file.json
+
+    def test_inputs_that_cannot_be_read(self, run, model, tmp_path):
+        file = tmp_path / "latin1.txt"
+        file.write_bytes("a [MASK]\ncaf\u00e9 [MASK]\n".encode("latin-1"))
+        (tmp_path / "empty.txt").write_text("\n\n")
+        call = ("fill-mask", "--model", model)
+        assert_one_line_error(run(*call), "there is no text", "--file")
+        assert_one_line_error(run(*call, stdin=b""), "there is no text in standard input")
+        assert_one_line_error(
+            run(*call, "--file", tmp_path / "empty.txt"), "there is no text in", "empty.txt"
+        )
+        assert_one_line_error(run(*call, "--file", tmp_path / "none.txt"), "none.txt")
+        assert_one_line_error(run(*call, "--file", file), "latin1.txt, line 2: not UTF-8")
+        assert_one_line_error(run(*call, "a [MASK]", "--file", file), "given twice")
+
+    def test_errors_are_one_line(self, run, model, tmp_path):
+        assert_one_line_error(run("fill-mask", "no mask", "--model", model), "there is no [MASK] in the text")
+        assert_one_line_error(run("fill-mask", "[MASK]", "--model", model, "--device", "gpu"), "device 'gpu'")
+        assert_one_line_error(run("fill-mask", "[MASK]", "--model", model, "--top-k", "0"), "top_k is 0")
+        assert_one_line_error(run("fill-mask", "[MASK]", "--model", model.parent), "sub-folders", "tiny")
+        assert_one_line_error(run("fill-mask", "[MASK]", "--model", tmp_path / "none"), "no folder")
+        assert_one_line_error(run("fill-mask", "[MASK]", "--model", "albert-bse-v2"), "albert-base-v2")
+        # the suite is offline (tests/conftest.py)
+        assert_one_line_error(
+            run("fill-mask", "[MASK]", "--model", "nobody/nothing"), "nobody/nothing", "HF_HUB_OFFLINE=1"
+        )
+
+
+class TestEmbed:
+    TEXTS = ("the harbour", "a word before dinner", "the harbour")
+
+    def test_json_and_npy_are_the_vectors_of_the_pipeline(self, run, model, tmp_path):
+        output = tmp_path / "vectors.npy"
+        result = run("embed", *self.TEXTS, "--model", model, "--json", "--output", output)
+        expected = pipeline("feature-extraction", model)(list(self.TEXTS), pooling="mean")
+        assert [line["text"] for line in result.json] == list(self.TEXTS)
+        np.testing.assert_allclose([line["embedding"] for line in result.json], expected, atol=1e-6)
+        vectors = np.load(output)
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+        assert [file.name for file in tmp_path.iterdir()] == ["vectors.npy"]
+
+    def test_pooling(self, run, model):
+        (line,) = run("embed", "the harbour", "--model", model, "--pooling", "cls", "--json").json
+        expected = pipeline("feature-extraction", model)("the harbour")[0][0]
+        np.testing.assert_allclose(line["embedding"], expected, atol=1e-6)
+
+    def test_table_of_similarities(self, run, model):
+        result = run("embed", *self.TEXTS, "--model", model)
+        rows = [line.split() for line in result.output.splitlines() if line[:1].isdigit()]
+        first, second, _ = np.array(pipeline("feature-extraction", model)(list(self.TEXTS), pooling="mean"))
+        cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+        assert rows[0] == ["3", "vectors", "of", "32", "dimensions"]
+        assert rows[1][-3:] == ["1.00", f"{cosine:.2f}", "1.00"]
+
+    def test_one_text(self, run, model):
+        result = run("embed", "the harbour", "--model", model)
+        vector = pipeline("feature-extraction", model)("the harbour", pooling="mean")
+        assert result.output.startswith(f"32 dimensions, norm {np.linalg.norm(vector):.2f}")
+        assert f"{vector[0]:+.3f}" in result.output
+
+    def test_long_text(self, run, model):
+        long = "word " * 50
+        assert_one_line_error(run("embed", long, "--model", model), "52 tokens", "at most 24", "--truncate")
+        assert run("embed", long, "--model", model, "--truncate").status == 0
+
+
+class TestInspect:
+    @pytest.mark.parametrize(
+        ("name", "encoder", "layers", "mflop"),
+        [("base-v2", 11.68, 12, 169.9), ("large", 17.68, 24, 604.0), ("xxlarge-v1", 222.6, 12, 4831.8)],
+    )
+    def test_published_shapes(self, run, name, encoder, layers, mflop):
+        (report,) = run("inspect", name, "--json").json
+        parameters = report["parameters"]
+        heads = ("masked-word head", "sentence-order head")
+        assert (
+            parameters["total"]["distinct"] - sum(parameters[head]["distinct"] for head in heads)
+        ) / 1e6 == (pytest.approx(encoder, rel=1e-3))
+        assert parameters["layers"]["executed"] == layers * parameters["layers"]["distinct"]
+        # 2 * (4 H^2 + 2 H I) for each layer, attention 4 T H; the mapping E -> H comes on top
+        hidden = report["shape"]["hidden_size"]
+        flops = report["flops"]
+        assert (flops["per_token"] - 2 * 128 * hidden) / 1e6 == pytest.approx(mflop, rel=1e-3)
+        assert flops["per_token_at_512"] - flops["per_token_at_128"] == 4 * (512 - 128) * hidden * layers
+        assert report["memory"]["weights_fp32"] == 4 * parameters["total"]["distinct"]
+
+    def test_a_folder(self, run, model):
+        (report,) = run("inspect", model, "--json").json
+        stored = AlbertForPreTraining.from_pretrained(model)
+        assert report["class"] == "AlbertForPreTraining"
+        assert report["parameters"]["total"]["distinct"] == sum(one.numel() for one in stored.parameters())
+        assert report["weights"]["dtype"] == "float32"
+        assert report["weights"]["bytes"] == report["memory"]["weights_fp32"]
+        assert report["tokenizer"]["pieces"] == 500
+        assert report["tokenizer"]["special_tokens"]["[MASK]"] == 4
+
+    def test_half_precision_without_tokenizer(self, run, model, tmp_path):
+        AlbertForMaskedLM.from_pretrained(model, dtype="float16").save_pretrained(tmp_path)
+        (report,) = run("inspect", tmp_path, "--json").json
+        assert report["class"] == "AlbertForMaskedLM"
+        assert report["weights"]["dtype"] == "float16"
+        assert report["weights"]["bytes"] == report["memory"]["weights_fp16"]
+        assert report["tokenizer"] is None
+        assert "pooler" not in report["parameters"]
+
+    def test_for_people(self, run, model):
+        output = run("inspect", "base-v2").output
+        assert "12 executed, 1 stored, 12 heads" in output
+        assert "7,087,872" in output
+        assert "85,054,464" in output
+        assert "500 pieces, lower case, accents removed" in run("inspect", model).output
+
+    def test_errors(self, run, model):
+        assert_one_line_error(run("inspect", model.parent), "tiny")
+        assert_one_line_error(run("inspect", "base-v3"), "base-v3")
+
+
+class TestFootprint:
+    def config(self, **changes) -> AlbertConfig:
+        values = {"vocab_size": 60, "embedding_size": 8, "hidden_size": 32, "num_attention_heads": 4}
+        return AlbertConfig(**{**values, "intermediate_size": 96, "num_hidden_layers": 4, **changes})
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {},
+            {"intermediate_size": 40, "hidden_size": 64},
+            {"num_hidden_groups": 2, "inner_group_num": 2},
+            {"pruned_heads": {0: [1, 2]}},
+        ],
+    )
+    def test_training_floats_are_those_torch_keeps(self, changes):
+        tokens = 16
+        kept = {}
+        model = AlbertModel(self.config(**changes)).train()
+        weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in weights:
+                kept[storage.data_ptr()] = (storage.nbytes() // 4, tensor)
+            return tensor
+
+        embedded = torch.randn(1, tokens, 8, requires_grad=True)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            model.encoder(embedded)
+        outside = tokens * (8 + 32)  # what went into the mapping, and what came out of the last layer
+        found = sum(count for count, _ in kept.values())
+        assert found == pytest.approx(measure(model).training_floats * tokens, abs=outside)
+
+    def test_flops_count_every_matrix_as_often_as_it_is_applied(self):
+        from torch.utils.flop_counter import FlopCounterMode
+
+        tokens = 16
+        model = AlbertForMaskedLM(
+            self.config(num_hidden_groups=2, inner_group_num=2, attn_implementation="eager")
+        )
+        footprint = measure(model)
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            model(torch.full((1, tokens), 7), masked_positions=torch.tensor([3, 5]))
+        assert counter.get_total_flops() == footprint.flops(tokens) * tokens + 2 * footprint.head_flops
+
+    def test_shared_parameters_count_once(self):
+        footprint = measure(AlbertForPreTraining(self.config()))
+        decoder = 60 * 8
+        head = footprint.parameters["masked-word head"]
+        assert head.executed - head.distinct == decoder
+        layers = footprint.parameters["layers"]
+        assert layers.executed == 4 * layers.distinct
+
+
+def test_help_loads_neither_torch_nor_the_hub():
+    code = (
+        "import sys; from albertkit.cli import main; sys.argv = ['albertkit', '--help']\n"
+        "try: main.run()\n"
+        "finally: print('torch' in sys.modules, 'huggingface_hub' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "fill-mask" in done.stdout
+    assert done.stderr.strip() == "False False"
