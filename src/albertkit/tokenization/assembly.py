@@ -1,6 +1,8 @@
 """From sequences of ids to the batch that a model reads: rows with special tokens, windows and padding."""
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from albertkit.errors import TokenizerError
@@ -15,6 +17,18 @@ class Marks(NamedTuple):
     first: int  # [CLS]
     end: int  # [SEP]
     padding: int
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Keep Python from looking for garbage cycles: a call builds none, and each look walks all ids so far."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def assemble(

@@ -16,7 +16,7 @@ from typing import Any, Self, Unpack
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization import folder
-from albertkit.tokenization.assembly import Marks, assemble, pad_rows
+from albertkit.tokenization.assembly import Marks, assemble, collection_paused, pad_rows
 from albertkit.tokenization.cutter import PieceCutter
 from albertkit.tokenization.encoding import BatchEncoding, Places, Sequence
 from albertkit.tokenization.layout import Side, windows
@@ -63,18 +63,17 @@ class TokenizerInterface(TokenInterface, ABC):
         """
         chosen = Options(**options)
         examples, batched = read_examples(text, text_pair, is_split_into_words=chosen.is_split_into_words)
-        parse = (
-            self.parse_special_tokens if chosen.parse_special_tokens is None else chosen.parse_special_tokens
-        )
-        firsts = self._ids([first for first, _ in examples], parse)
-        seconds = iter(self._ids([second for _, second in examples if second is not None], parse))
+        parse = self._whether_to_parse(chosen.parse_special_tokens)
         locate = partial(self._locate, parse=parse)
-        sequences = [
-            [Sequence(ids, first, locate)]
-            + ([] if second is None else [Sequence(next(seconds), second, locate)])
-            for (first, second), ids in zip(examples, firsts, strict=True)
-        ]
-        return self._assemble(sequences, chosen, batched=batched)
+        with collection_paused():
+            firsts = self._ids([first for first, _ in examples], parse)
+            seconds = iter(self._ids([second for _, second in examples if second is not None], parse))
+            sequences = [
+                [Sequence(ids, first, locate)]
+                + ([] if second is None else [Sequence(next(seconds), second, locate)])
+                for (first, second), ids in zip(examples, firsts, strict=True)
+            ]
+            return self._assemble(sequences, chosen, batched=batched)
 
     def encode(self, text: Any, text_pair: Any = None, **options: Unpack[CallOptions]) -> Any:
         """Return the ids of a text or a pair: a list, or a tensor (1, T) where `return_tensors` is given."""
@@ -163,7 +162,7 @@ class TokenizerInterface(TokenInterface, ABC):
         parse_special_tokens: bool | None = None,
     ) -> list[str]:
         """Return the pieces of a text, unknown ones as they stand in the text."""
-        parse = self.parse_special_tokens if parse_special_tokens is None else parse_special_tokens
+        parse = self._whether_to_parse(parse_special_tokens)
         sequences = [self._pieces(one, parse) for one in (text, pair) if one is not None]
         if not add_special_tokens:
             return [piece for pieces in sequences for piece in pieces]
@@ -236,6 +235,9 @@ class TokenizerInterface(TokenInterface, ABC):
                     places.offsets.append((part.start + start, part.start + end))
                     places.words.append(word if isinstance(text, str) else number)
         return places
+
+    def _whether_to_parse(self, asked: bool | None) -> bool:
+        return self.parse_special_tokens if asked is None else asked
 
     def _warn_of_length(self, length: int) -> None:
         """Warn, once, of a row longer than the model takes."""
