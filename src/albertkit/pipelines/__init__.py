@@ -1,0 +1,163 @@
+"""Pipelines: texts in, answers out, in the shapes that users of `transformers` know.
+
+    fill = pipeline("fill-mask")                     # the bundled model
+    fill("The captain opened the [MASK].", top_k=3)  # [{score, token, token_str, sequence}, ...]
+
+One text gives one answer, a list of texts a list of answers, and any other iterable a generator, which reads
+some batches ahead. Texts of about one length share a batch, whatever order they come in; the answers keep
+the order of the texts and do not depend on the batch.
+
+This file makes them; each has a file of its own.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import torch
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import CheckpointError, ConfigError
+from albertkit.hub import BUNDLED
+from albertkit.modeling.loading import choose_device
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
+from albertkit.pipelines.fill_mask import FillMaskPipeline
+from albertkit.pipelines.interface import Pipeline
+from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.interface import TokenizerInterface
+
+__all__ = ["FeatureExtractionPipeline", "FillMaskPipeline", "Pipeline", "pipeline"]
+
+Device = int | str | torch.device | None
+
+_PIPELINES: dict[str, type[Pipeline]] = {
+    one.task: one for one in (FillMaskPipeline, FeatureExtractionPipeline)
+}
+
+
+@overload
+def pipeline(task: Literal["fill-mask"], model: Any = None, **options: Any) -> FillMaskPipeline: ...
+@overload
+def pipeline(
+    task: Literal["feature-extraction"], model: Any = None, **options: Any
+) -> FeatureExtractionPipeline: ...
+@overload
+def pipeline(task: str | None = None, model: Any = None, **options: Any) -> Pipeline: ...
+def pipeline(
+    task: str | None = None,
+    model: str | Path | AlbertPreTrainedModel | None = None,
+    tokenizer: str | Path | TokenizerInterface | None = None,
+    *,
+    config: AlbertConfig | str | Path | None = None,
+    device: Device = None,
+    device_map: Any = None,
+    dtype: torch.dtype | str | None = None,
+    torch_dtype: torch.dtype | str | None = None,
+    use_fast: bool | None = None,
+    revision: str | None = None,
+    cache_dir: str | Path | None = None,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
+    **defaults: Any,
+) -> Pipeline:
+    """Make the pipeline for a task.
+
+    Args:
+        task: "fill-mask" or "feature-extraction".
+        model: a folder, a hub name, or a model; None for the bundled model.
+        tokenizer: a folder, a hub name, or a tokenizer; None for the one beside the model. Must be given with
+            a model that is loaded already.
+        config: in place of the checkpoint's own.
+        device: "cpu", "cuda:1", "mps" ...; -1 for the CPU, 0, 1 ... for a GPU by number (with a warning the
+            CPU, where there is none at all). None for the best single device (CUDA, then MPS, then CPU); a
+            model that is loaded already stays where it is. `device_map` is another name.
+        dtype: type of the weights, default float32; `torch_dtype` is its older name.
+        use_fast: which of the two tokenizer classes; their answers are the same.
+        revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
+        defaults: `batch_size` and arguments of the call, such as `top_k=3`, for every call.
+
+    Raises:
+        ModelNotFoundError: a name or folder that leads to no model.
+        CheckpointError: the weights are damaged, or lack the head that the task needs.
+        ConfigError: an unknown task or device, or a model that does not fit the task.
+        TokenizerError: the tokenizer is damaged, or is none of ALBERT's.
+    """
+    chosen = _PIPELINES.get(task or "")
+    if chosen is None:
+        raise ConfigError(f"the task is {task!r}; expected one of {', '.join(_PIPELINES)}")
+    if device is not None and device_map is not None:
+        raise ConfigError("device and device_map are one argument; give device only")
+    hub_options: dict[str, Any] = {
+        "revision": revision,
+        "cache_dir": cache_dir,
+        "token": token,
+        "local_files_only": local_files_only,
+    }
+    place = _read_device(device if device_map is None else device_map)
+    dtype = dtype if torch_dtype is None else torch_dtype
+    if isinstance(model, AlbertPreTrainedModel):
+        if tokenizer is None:
+            raise ConfigError("a model that is loaded already does not say its tokenizer; give tokenizer=...")
+        if config is not None or dtype is not None:
+            raise ConfigError("config and dtype are for loading a model; this one is loaded already")
+        if place is not None:
+            model.to(place)
+    else:
+        model = BUNDLED if model is None else model
+        tokenizer = model if tokenizer is None else tokenizer
+        model = _load(chosen, model, place or choose_device("auto"), config, dtype, hub_options)
+    if isinstance(tokenizer, str | Path):
+        tokenizer = AutoTokenizer.from_pretrained(tokenizer, use_fast=use_fast, **hub_options)
+    return chosen(model, tokenizer, **defaults)
+
+
+def _load(
+    chosen: type[Pipeline],
+    name: str | Path,
+    device: torch.device,
+    config: AlbertConfig | str | Path | None,
+    dtype: torch.dtype | str | None,
+    hub_options: dict[str, Any],
+) -> AlbertPreTrainedModel:
+    with warnings.catch_warnings():  # the report is judged below, by what the task needs
+        warnings.simplefilter("ignore", UserWarning)
+        loaded: Any = chosen.model_class.from_pretrained(
+            name, config=config, dtype=dtype, device_map=device, output_loading_info=True, **hub_options
+        )
+    model, info = loaded
+    report = info["report"]
+    # Features come from the encoder alone, and a checkpoint without a pooler has all of that.
+    missing = [tensor for tensor in report.missing if not tensor.startswith("pooler.")]
+    if missing:
+        raise CheckpointError(
+            f"{str(name)!r} was not trained for {chosen.task}: its weights lack {', '.join(missing)}. "
+            "Give a checkpoint that has them"
+        )
+    if report.unexpected or report.conflicting:
+        warnings.warn(f"{name}: {report}", UserWarning, stacklevel=3)
+    return model
+
+
+def _read_device(device: Device) -> torch.device | None:
+    """Return the device meant, as `transformers` reads numbers; None where none was given."""
+    if device is None:
+        return None
+    if isinstance(device, str) and device.lstrip("-").isdecimal():
+        device = int(device)
+    if isinstance(device, int):
+        best = choose_device("auto" if device >= 0 else "cpu")
+        if device >= 0 and best.type == "cpu":
+            warnings.warn(f"device={device}, but this machine has no GPU: using the CPU", stacklevel=3)
+        if best.type == "cpu":
+            return best
+        device = f"{best.type}:{device}"
+    try:
+        chosen = choose_device(device)
+        torch.empty(0, device=chosen)  # a device that torch can name may still not be here
+    except (AssertionError, RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"device {str(device)!r} cannot be used ({str(error).splitlines()[0]}); expected such as 'cpu', "
+            "'cuda', 'cuda:1', 'mps', or a number, of a device that this machine has"
+        ) from error
+    return chosen
