@@ -14,10 +14,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import torch
 
 from albertkit.checkpoints.folder import locate
+from albertkit.config import AlbertConfig
 from albertkit.errors import ModelNotFoundError
 from albertkit.hub import BUNDLED, PUBLISHED, resolve
+from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 PATTERNS = ("config.json", "*.safetensors")
 SECRET = "hf_the_right_token"
@@ -219,6 +223,24 @@ def test_second_use_needs_no_server_and_no_second_download(hub: Hub) -> None:
     assert hub.requests == []
     hub.stop()
     assert resolve("org/model", patterns=PATTERNS) == first
+
+
+def test_a_model_and_its_tokenizer_come_from_the_hub(hub: Hub, tmp_path: Path, tiny_vocabulary: Path) -> None:
+    torch.manual_seed(0)
+    config = AlbertConfig(
+        vocab_size=500, embedding_size=8, hidden_size=16, num_attention_heads=2, intermediate_size=32
+    )
+    model = AlbertForMaskedLM(config)
+    model.save_pretrained(tmp_path / "local")
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    tokenizer.save_pretrained(tmp_path / "local")
+    hub.repositories["org/albert"] = {"main": contents_of(tmp_path / "local")}
+    downloaded = AlbertForMaskedLM.from_pretrained("org/albert")
+    assert all(torch.equal(value, model.state_dict()[key]) for key, value in downloaded.state_dict().items())
+    encoded = AlbertTokenizer.from_pretrained("org/albert")("The captain [MASK].", return_tensors="pt")
+    assert encoded.input_ids.tolist() == [tokenizer("The captain [MASK].")["input_ids"]]
+    hub.stop()
+    assert AlbertForMaskedLM.from_pretrained("org/albert").config.hidden_size == 16
 
 
 def test_revisions_by_tag_and_by_commit(hub: Hub) -> None:

@@ -1,7 +1,7 @@
 """Training a SentencePiece vocabulary by the original's recipe.
 
-Unigram model; ids 0-4 are `<pad> <unk> [CLS] [SEP] [MASK]`, then the user-defined symbols
-`( ) " - . – £ €`; character coverage 0.99995 (google-research/albert, issue 149 gives the command).
+Unigram model; ids 0-4 are `<pad> <unk> [CLS] [SEP] [MASK]`, then the user-defined symbols below; character
+coverage 0.99995 (google-research/albert, issue 149 gives the command).
 SentencePiece holds its whole sample in memory several times over, so the sample is drawn here, with a
 bound on its characters: any corpus is read once, as a stream, in bounded memory.
 """

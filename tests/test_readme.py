@@ -1,0 +1,96 @@
+"""What the README tells a newcomer to type, typed."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+
+# The README's sizes are for real books; the test's corpus is 200 small texts.
+SMALLER = {
+    "--vocab-size 8192": "--vocab-size 500",
+    "--holdout-every 40": "--holdout-every 5",
+    "--recipe recipes/bundled.toml": f"--recipe {ROOT}/recipes/bundled.toml --steps 1 --decay-steps 0",
+}
+
+
+def commands() -> list[str]:
+    return [block for language, block in BLOCKS if language == "bash" and "make demo" not in block]
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "2"}
+
+
+def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
+    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_the_blocks_are_found() -> None:
+    assert [language for language, _ in BLOCKS] == ["bash", "bash", "python", "bash"]
+
+
+def test_using_the_bundled_model(tmp_path: Path, environment: dict[str, str]) -> None:
+    printed = run(["bash", "-euc", commands()[0]], tmp_path, environment)
+    assert "opened the" in printed
+    assert printed.count('"token_str"') == 3
+    assert printed.count('"embedding"') == 2
+
+
+def test_python(tmp_path: Path, environment: dict[str, str]) -> None:
+    (block,) = [block for language, block in BLOCKS if language == "python"]
+    lines = run([sys.executable, "-c", block], tmp_path, environment).splitlines()
+    assert len([line for line in lines if re.fullmatch(r"0\.\d{3} \w+", line)]) == 3
+    segments = lines[3]
+    assert segments.startswith("tensor([[0, 0,")
+    assert segments.endswith("1, 1]])")
+
+
+def test_from_raw_text_to_a_model(tmp_path: Path, environment: dict[str, str], tiny_texts: list[str]) -> None:
+    books = tmp_path / "books"
+    books.mkdir()
+    for index in range(0, 200, 10):
+        (books / f"{index:03d}.txt").write_text("\n\n".join(tiny_texts[index : index + 10]))
+    block = commands()[1]
+    for large, small in SMALLER.items():
+        assert large in block
+        block = block.replace(large, small)
+    printed = run(["bash", "-euc", block], tmp_path, environment)
+    assert "pieces per word" in printed
+    assert "The captain of the" in printed
+
+
+def test_the_demo_is_three_masks() -> None:
+    (recipe,) = re.findall(r"^demo:.*?\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert recipe.count("[MASK]") == 3
+
+
+@pytest.mark.parametrize(
+    "document", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]), ids=lambda path: path.name
+)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document.read_text()):
+        if "://" not in target:
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_the_map_of_rooms_is_true() -> None:
+    for place in re.findall(r"^\| `([^`]+/)`", README, flags=re.MULTILINE):
+        assert (ROOT / place).is_dir(), place
+
+
+def test_changelog_knows_the_version() -> None:
+    from albertkit import __version__
+
+    assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert f'version = "{__version__}"' in (ROOT / "pyproject.toml").read_text()
