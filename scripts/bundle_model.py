@@ -75,13 +75,9 @@ only.
 
 def unigram_baseline(shards: ShardSet, batches: list[PretrainingBatch]) -> tuple[float, float]:
     """Return loss and accuracy of the training text's piece frequencies on the same masked pieces."""
-    counts = np.ones(shards.manifest.vocabulary_size)  # add one, so that no piece is impossible
-    for index in range(len(shards)):
-        ids, _ = shards.tokens(index)
-        counts += np.bincount(ids, minlength=len(counts))
-    log_probabilities = np.log(counts / counts.sum())
+    frequencies = shards.piece_frequencies()
     labels = np.concatenate([batch.masked_labels for batch in batches])
-    return float(-log_probabilities[labels].mean()), float((labels == counts.argmax()).mean())
+    return float(-np.log(frequencies[labels]).mean()), float((labels == frequencies.argmax()).mean())
 
 
 def main() -> None:

@@ -26,9 +26,24 @@ def shared() -> Path:
 def tiny_texts() -> list[str]:
     """Two hundred small documents of several sentences each, every one different, without any file."""
     rng = random.Random(0)
-    subjects = ["The captain", "My sister", "An old fox", "The doctor", "A traveller", "Queen Anne", "The child"]
+    subjects = [
+        "The captain",
+        "My sister",
+        "An old fox",
+        "The doctor",
+        "A traveller",
+        "Queen Anne",
+        "The child",
+    ]
     verbs = ["opened", "followed", "remembered", "painted", "lost", "carried", "sold", "found"]
-    things = ["a silver key", "the river", "an empty house", "12,000 letters", "the café", "a well-kept secret"]
+    things = [
+        "a silver key",
+        "the river",
+        "an empty house",
+        "12,000 letters",
+        "the café",
+        "a well-kept secret",
+    ]
     places = ["in the morning", "before dinner", "near the harbour", "without a word", "in 1847,", "(again)"]
 
     syllables = [first + vowel for first in "bcdfghlmnprstvw" for vowel in "aeiou"]

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from albertkit import __version__
 from albertkit.cli import inspecting, pretraining, text
@@ -47,5 +48,5 @@ def run() -> None:
     try:
         app()
     except (AlbertKitError, OSError) as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error:[/] {error}", markup=True)
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error:[/] {escape(str(error))}")
         sys.exit(1)

@@ -155,8 +155,8 @@ def pretrain(
     state = result.state
     ending = "finished" if result.finished else "stopped; the same command goes on"
     console.print(
-        f"{ending} at step {state.step}, {state.tokens:,} tokens, {state.seconds / 60:.1f} minutes of training; "
-        f"model in {output}"
+        f"{ending} at step {state.step}, {state.tokens:,} tokens, {state.seconds / 60:.1f} minutes of "
+        f"training; model in {output}"
     )
 
 

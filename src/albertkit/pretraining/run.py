@@ -87,6 +87,8 @@ def pretrain(
         )
     torch.manual_seed(settings.training.seed)
     model = AlbertForPreTraining(config).to(device)
+    if settings.frequency_bias:
+        start_at_frequencies(model, train_shards)
     objective = PretrainingObjective(settings.order_weight if settings.examples.sentence_order else 0.0)
 
     def batches(position: dict[str, int] | None) -> Iterator[tuple[PretrainingBatch, dict[str, int]]]:
@@ -117,10 +119,23 @@ def pretrain(
             "examples": asdict(settings.examples),
             "batch_size": settings.batch_size,
             "order_weight": settings.order_weight,
+            "frequency_bias": settings.frequency_bias,
             "data": [shard.sha256 for shard in train_shards.manifest.shards],
         },
         console=console,
     )
+
+
+def start_at_frequencies(model: AlbertForPreTraining, shards: ShardSet) -> None:
+    """Set the output bias (V,) to the log frequencies of the pieces in `shards`.
+
+    A bias that starts at 0 would take thousands of steps to get there. Until then the shared layer makes up
+    for it with one large vector for all tokens, and repeated over the depth that wipes out what tells the
+    tokens apart (docs/lab-notes.md has the figures).
+    """
+    frequencies = torch.from_numpy(shards.piece_frequencies())
+    with torch.no_grad():
+        model.predictions.bias.copy_(frequencies.log())
 
 
 def _held_out_evaluation(

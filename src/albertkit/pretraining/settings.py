@@ -56,6 +56,8 @@ class PretrainingSettings:
     """Sequences per step."""
     order_weight: float = 1.0
     """Weight of the sentence-order loss beside the masked-word loss."""
+    frequency_bias: bool = False
+    """Start the output bias at the log frequencies of the pieces, which the layers then need not learn."""
     evaluation_sequences: int = 1024
     """Held-out sequences per evaluation."""
     model: dict[str, Any] = field(default_factory=dict)

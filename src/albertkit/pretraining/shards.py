@@ -113,10 +113,23 @@ class ShardSet:
         if not 0 <= index < len(self):
             raise IndexError(f"document {index} of {len(self)}")
         shard = bisect_right(self._starts, index) - 1
+        return self._chunk(shard).tokens(index - self._starts[shard])
+
+    def piece_frequencies(self) -> np.ndarray:
+        """Return the share of each piece of the vocabulary among all tokens, [V] float64.
+
+        Every count begins at one, so that no piece is impossible.
+        """
+        counts = np.ones(self.manifest.vocabulary_size)
+        for index in range(len(self.manifest.shards)):
+            counts += np.bincount(self._chunk(index).ids, minlength=len(counts))
+        return counts / counts.sum()
+
+    def _chunk(self, shard: int) -> "_Chunk":
         chunk = self._chunks[shard]
         if chunk is None:
             chunk = self._chunks[shard] = _Chunk.open(self.folder, self.manifest.shards[shard])
-        return chunk.tokens(index - self._starts[shard])
+        return chunk
 
     def check_tokenizer(self, file: str | Path) -> None:
         """Raise a DataError unless `file` is the vocabulary that these shards were made with."""

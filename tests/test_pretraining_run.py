@@ -1,0 +1,157 @@
+"""A pretraining run on real shards: its losses, its start, its resume."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError, DataError, TrainingError
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.pretraining.examples import ExampleStream
+from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.run import PretrainingObjective, evaluate_batches, pretrain, start_at_frequencies
+from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
+from albertkit.pretraining.shards import ShardSet
+from albertkit.pretraining.words import WordTable
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training.curves import read_metrics
+from albertkit.training.settings import TrainingSettings
+
+SHAPE = {
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+}
+SETTINGS = PretrainingSettings(
+    batch_size=8,
+    evaluation_sequences=32,
+    frequency_bias=True,
+    model=SHAPE | {"hidden_dropout_prob": 0.1},
+    examples=ExampleSettings(max_seq_length=64),
+    training=TrainingSettings(steps=9, warmup_steps=2, save_every=3, evaluate_every=9, log_every=1, seed=3),
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
+    """Shards in `shards/`, their tokenizer in `tokenizer/`."""
+    folder = tmp_path_factory.mktemp("run")
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(folder / "tokenizer")
+    file = folder / "corpus.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
+    prepare([file], folder / "tokenizer", folder / "shards", workers=1, holdout_every=10)
+    return folder
+
+
+def run(data: Path, output: Path, settings: PretrainingSettings = SETTINGS):
+    return pretrain(settings, data / "shards", data / "tokenizer", output)
+
+
+def test_losses_are_those_of_the_model_with_all_positions_projected(data: Path) -> None:
+    torch.manual_seed(0)
+    model = AlbertForPreTraining(AlbertConfig(vocab_size=500, **SHAPE)).eval()
+    words = WordTable(data / "tokenizer/spiece.model")
+    stream = ExampleStream(ShardSet(data / "shards/train"), words, SETTINGS.examples, 8)
+    batch = next(stream)
+    result = PretrainingObjective(order_weight=0.5)(model, batch)
+    labels = np.full(batch.input_ids.shape, -100)
+    labels.reshape(-1)[batch.masked_positions] = batch.masked_labels
+    whole = model(
+        input_ids=torch.from_numpy(batch.input_ids),
+        attention_mask=torch.from_numpy(batch.attention_mask),
+        token_type_ids=torch.from_numpy(batch.token_type_ids),
+        labels=torch.from_numpy(labels),
+    )
+    orders = torch.from_numpy(batch.sentence_order_labels)
+    order_loss = torch.nn.functional.cross_entropy(whole.sop_logits, orders)
+    assert result.loss.item() == pytest.approx(whole.loss.item() + 0.5 * order_loss.item(), abs=1e-5)
+    masked_loss, masked = result.sums["masked_loss"]
+    assert masked_loss.item() / masked == pytest.approx(whole.loss.item(), abs=1e-5)
+    right = (whole.prediction_logits.argmax(-1).numpy() == labels).sum()
+    assert result.sums["masked_accuracy"] == (torch.tensor(right), len(batch.masked_labels))
+    assert result.tokens == int(batch.attention_mask.sum())
+
+
+def test_without_sentence_order_there_is_no_order_loss(data: Path, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, examples=replace(SETTINGS.examples, sentence_order=False))
+    metrics = run(data, tmp_path, replace(settings, training=replace(SETTINGS.training, steps=1))).metrics
+    assert metrics.keys() == {"masked_loss", "masked_accuracy"}
+
+
+def test_frequency_bias_starts_at_the_unigram_model(data: Path) -> None:
+    shards = ShardSet(data / "shards/train")
+    counts = np.ones(500)
+    for index in range(len(shards)):
+        np.add.at(counts, shards.tokens(index)[0], 1)
+    assert shards.piece_frequencies() == pytest.approx(counts / counts.sum())
+    model = AlbertForPreTraining(AlbertConfig(vocab_size=500, **SHAPE))
+    start_at_frequencies(model, shards)
+    assert model.predictions.decoder.bias.exp().sum().item() == pytest.approx(1.0)
+    words = WordTable(data / "tokenizer/spiece.model")
+    batch = next(ExampleStream(shards, words, SETTINGS.examples, 64))
+    with torch.no_grad():
+        started = evaluate_batches(model.eval(), PretrainingObjective(1.0), [batch])["masked_loss"]
+    unigram = -np.log(shards.piece_frequencies()[batch.masked_labels]).mean()
+    assert started == pytest.approx(unigram, abs=0.1)
+    assert unigram < np.log(500) - 0.3
+
+
+def test_interrupted_run_is_bitwise_the_uninterrupted_one(data: Path, tmp_path: Path) -> None:
+    run(data, tmp_path / "whole")
+    piece = replace(SETTINGS, training=replace(SETTINGS.training, max_minutes=1e-9))
+    for _ in range(3):
+        assert not run(data, tmp_path / "pieces", piece).finished
+    assert run(data, tmp_path / "pieces").finished
+    whole, pieces = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "pieces"))
+    assert whole.keys() == pieces.keys()
+    assert all(torch.equal(whole[name], pieces[name]) for name in whole)
+    losses = [
+        [line["train/masked_loss"] for line in read_metrics(tmp_path / name) if "train/masked_loss" in line]
+        for name in ("whole", "pieces")
+    ]
+    assert losses[0] == losses[1]
+    assert len(losses[0]) == 9
+
+
+def test_learning_lowers_the_held_out_loss(data: Path, tmp_path: Path) -> None:
+    training = replace(SETTINGS.training, steps=40, optimizer="adamw", learning_rate=3e-3)
+    result = run(data, tmp_path, replace(SETTINGS, frequency_bias=False, training=training))
+    assert result.metrics["masked_loss"] < np.log(500) - 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        (
+            {"model": SHAPE | {"max_position_embeddings": 32}},
+            ConfigError,
+            "max_seq_length 64 exceeds the model's 32",
+        ),
+        ({"model": SHAPE | {"hidden_sise": 32}}, ConfigError, "hidden_size"),
+        ({"batch_size": 4}, TrainingError, "batch_size: saved 8, now 4"),
+        ({"model": SHAPE}, TrainingError, "model: saved"),
+    ],
+)
+def test_refusals(data: Path, tmp_path: Path, changed: dict, error: type[Exception], message: str) -> None:
+    piece = replace(SETTINGS, training=replace(SETTINGS.training, max_minutes=1e-9))
+    run(data, tmp_path, piece)
+    with pytest.raises(error, match=message):
+        run(data, tmp_path, replace(piece, **changed))
+
+
+def test_other_shards_are_refused(data: Path, tmp_path: Path) -> None:
+    piece = replace(SETTINGS, training=replace(SETTINGS.training, max_minutes=1e-9))
+    run(data, tmp_path / "run", piece)
+    prepare([data / "corpus.jsonl"], data / "tokenizer", tmp_path / "other", workers=1, holdout_every=9)
+    with pytest.raises(TrainingError, match="data: saved"):
+        pretrain(piece, tmp_path / "other", data / "tokenizer", tmp_path / "run")
+    with pytest.raises(DataError, match="no finished shard folder"):
+        pretrain(piece, tmp_path / "nothing", data / "tokenizer", tmp_path / "run")
