@@ -436,3 +436,8 @@ def test_a_role_can_be_given_to_another_token(
     assert type(tiny).from_pretrained(tmp_path).pad_token_id == 500
     with pytest.raises(TokenizerError, match="padd_token"):
         grown.add_special_tokens({"padd_token": "x"})
+
+
+def test_an_unknown_argument_is_named_with_the_nearest(tiny_vocabulary: Path) -> None:
+    with pytest.raises(TypeError, match=r"no argument 'max_lenght'; did you mean 'max_length'\?"):
+        AlbertTokenizer(tiny_vocabulary)("text", max_lenght=3)  # type: ignore[call-arg]

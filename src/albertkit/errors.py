@@ -13,6 +13,9 @@ Each also derives from the built-in error that code written for `transformers` e
 A message says what was received, what was expected and what to do.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class AlbertKitError(Exception):
     """Base of all errors raised on purpose."""
@@ -44,3 +47,10 @@ class TrainingError(AlbertKitError, RuntimeError):
 
 class MissingExtraError(AlbertKitError, ImportError):
     """A library of an optional extra that is not installed."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return the part of a message that helps with an unknown name: the nearest known one, or all of them."""
+    known = list(known)
+    nearest = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"

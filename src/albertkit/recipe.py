@@ -4,7 +4,6 @@ and command-line flags override them.
 
 import ast
 import dataclasses
-import difflib
 import inspect
 import textwrap
 import tomllib
@@ -13,7 +12,7 @@ import typing
 from pathlib import Path
 from typing import Any, TypeVar
 
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, suggestion
 
 Settings = TypeVar("Settings")
 
@@ -43,9 +42,7 @@ def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Se
     arguments: dict[str, Any] = {}
     for name, value in values.items():
         if name not in fields:
-            nearest = difflib.get_close_matches(name, fields, n=1)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(fields)}"
-            raise ConfigError(f"{where}: unknown setting {name!r}; {hint}")
+            raise ConfigError(f"{where}: unknown setting {name!r}; {suggestion(name, fields)}")
         if dataclasses.is_dataclass(hints[name]) and isinstance(value, dict):
             value = build(hints[name], value, where=f"{where} [{name}]")  # type: ignore[arg-type]
         arguments[name] = _checked(value, hints[name], f"{where}: {name}")

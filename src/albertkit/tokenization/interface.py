@@ -61,7 +61,7 @@ class TokenizerInterface(TokenInterface, ABC):
         Raises:
             TokenizerError: for inputs that are no texts, and lengths that cannot be met.
         """
-        chosen = Options(**options)
+        chosen = Options.read(**options)
         examples, batched = read_examples(text, text_pair, is_split_into_words=chosen.is_split_into_words)
         parse = self._whether_to_parse(chosen.parse_special_tokens)
         locate = partial(self._locate, parse=parse)
@@ -97,7 +97,7 @@ class TokenizerInterface(TokenInterface, ABC):
     ) -> BatchEncoding:
         """Do what a call does from ids on: special tokens, truncation, windows, padding."""
         sequences = [Sequence(list(one)) for one in (ids, pair_ids) if one is not None]
-        return self._assemble([sequences], Options(**options), batched=False)
+        return self._assemble([sequences], Options.read(**options), batched=False)
 
     def truncate_sequences(
         self,

@@ -1,10 +1,10 @@
 """The arguments of a tokenizer call: their types, and the reading of what `transformers` users pass."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, cast, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
-from albertkit.errors import TokenizerError
+from albertkit.errors import TokenizerError, suggestion
 from albertkit.tokenization.layout import Side, Strategy
 
 Padding = Literal["longest", "max_length", "do_not_pad"]
@@ -75,6 +75,15 @@ class Options:
     tokenizer's own setting."""
     verbose: bool = True
     """Warn of rows longer than `model_max_length`."""
+
+    @classmethod
+    def read(cls, **options: Unpack[CallOptions]) -> "Options":
+        """Take the arguments of a call; raise TypeError for one that no call has, naming the nearest."""
+        known = [field.name for field in fields(cls)]
+        for name in options:
+            if name not in known:
+                raise TypeError(f"a tokenizer call has no argument {name!r}; {suggestion(name, known)}")
+        return cls(**options)
 
 
 @dataclass(frozen=True, kw_only=True)
