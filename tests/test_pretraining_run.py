@@ -14,7 +14,13 @@ from albertkit.errors import ConfigError, DataError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.examples import ExampleStream
 from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.run import PretrainingObjective, evaluate_batches, pretrain, start_at_frequencies
+from albertkit.pretraining.run import (
+    PretrainingObjective,
+    evaluate_batches,
+    pretrain,
+    start_at_frequencies,
+    start_at_sinusoids,
+)
 from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
@@ -155,3 +161,17 @@ def test_other_shards_are_refused(data: Path, tmp_path: Path) -> None:
         pretrain(piece, tmp_path / "other", data / "tokenizer", tmp_path / "run")
     with pytest.raises(DataError, match="no finished shard folder"):
         pretrain(piece, tmp_path / "nothing", data / "tokenizer", tmp_path / "run")
+
+
+def test_sinusoidal_start_makes_neighbours_alike() -> None:
+    torch.manual_seed(0)
+    model = AlbertForPreTraining(AlbertConfig(vocab_size=500, initializer_range=0.05, **SHAPE))
+    start_at_sinusoids(model)
+    weight = model.albert.embeddings.position_embeddings.weight.detach()
+    assert weight.shape == (64, 16)
+    assert weight.square().mean().sqrt().item() == pytest.approx(0.05)
+    assert weight[3, 0].item() == pytest.approx(0.05 * np.sqrt(2) * np.sin(3))
+    assert weight[3, 5].item() == pytest.approx(0.05 * np.sqrt(2) * np.cos(3 / 10_000 ** (4 / 16)), abs=1e-6)
+    # One linear map takes every position to the next.
+    shift = torch.linalg.lstsq(weight[:-1], weight[1:]).solution
+    assert torch.allclose(weight[:-1] @ shift, weight[1:], atol=1e-4)

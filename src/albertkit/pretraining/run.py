@@ -89,6 +89,8 @@ def pretrain(
     model = AlbertForPreTraining(config).to(device)
     if settings.frequency_bias:
         start_at_frequencies(model, train_shards)
+    if settings.sinusoidal_positions:
+        start_at_sinusoids(model)
     objective = PretrainingObjective(settings.order_weight if settings.examples.sentence_order else 0.0)
 
     def batches(position: dict[str, int] | None) -> Iterator[tuple[PretrainingBatch, dict[str, int]]]:
@@ -120,6 +122,7 @@ def pretrain(
             "batch_size": settings.batch_size,
             "order_weight": settings.order_weight,
             "frequency_bias": settings.frequency_bias,
+            "sinusoidal_positions": settings.sinusoidal_positions,
             "data": [shard.sha256 for shard in train_shards.manifest.shards],
         },
         console=console,
@@ -136,6 +139,22 @@ def start_at_frequencies(model: AlbertForPreTraining, shards: ShardSet) -> None:
     frequencies = torch.from_numpy(shards.piece_frequencies())
     with torch.no_grad():
         model.predictions.bias.copy_(frequencies.log())
+
+
+def start_at_sinusoids(model: AlbertForPreTraining) -> None:
+    """Set the position embeddings (positions, E) to sinusoids (Vaswani et al. 2017, section 3.5).
+
+    Their root mean square is `initializer_range`, that of the random embeddings they replace. A step to the
+    next position is then one linear map for all positions, so attention to neighbours has one thing to learn
+    where random embeddings give it one for each position. They are trained on like any other weights.
+    """
+    weight = model.base_model.get_submodule("embeddings.position_embeddings").weight
+    positions, size = weight.shape
+    frequencies = torch.exp(torch.arange(0, size, 2) * (-math.log(10_000.0) / size))  # (E / 2,)
+    angles = torch.arange(positions)[:, None] * frequencies  # (positions, E / 2)
+    with torch.no_grad():
+        weight.copy_(torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :size])
+        weight.mul_(model.config.initializer_range * math.sqrt(2))
 
 
 def _held_out_evaluation(

@@ -58,6 +58,8 @@ class PretrainingSettings:
     """Weight of the sentence-order loss beside the masked-word loss."""
     frequency_bias: bool = False
     """Start the output bias at the log frequencies of the pieces, which the layers then need not learn."""
+    sinusoidal_positions: bool = False
+    """Start the position embeddings as sinusoids, by which neighbours are found sooner, not at random."""
     evaluation_sequences: int = 1024
     """Held-out sequences per evaluation."""
     model: dict[str, Any] = field(default_factory=dict)
