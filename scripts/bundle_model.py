@@ -17,9 +17,10 @@ import torch
 from albertkit import AlbertForPreTraining, AlbertTokenizer
 from albertkit.pretraining.examples import PretrainingBatch, fixed_batches
 from albertkit.pretraining.run import PretrainingObjective, evaluate_batches
-from albertkit.pretraining.settings import ExampleSettings
+from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
+from albertkit.recipe import build, read_recipe
 from albertkit.training.curves import plot_curves, read_metrics
 
 MAX_BYTES = 12_000_000
@@ -52,7 +53,7 @@ and every verb without `--model` use it.
 
 ## Figures
 
-On {sequences:,} sequences of held-out books, masks as in training (whole-word n-grams, 15%):
+On {sequences:,} sequences of held-out books, masks as in training (whole words, 15% of the tokens):
 
 | | this model | unigram model |
 |---|---|---|
@@ -87,6 +88,7 @@ def main() -> None:
     )
     parser.add_argument("run", type=Path, help="folder of the finished run")
     parser.add_argument("shards", type=Path, help="folder of the shards it was trained on")
+    parser.add_argument("--recipe", type=Path, default=Path("recipes/bundled.toml"))
     parser.add_argument("--output", type=Path, default=Path("src/albertkit/assets/bundled"))
     arguments = parser.parse_args()
 
@@ -100,7 +102,7 @@ def main() -> None:
 
     train, held_out = ShardSet(arguments.shards / "train"), ShardSet(arguments.shards / "validation")
     words = WordTable(arguments.run / "spiece.model")
-    settings = ExampleSettings()
+    settings = build(PretrainingSettings, read_recipe(arguments.recipe), where=str(arguments.recipe)).examples
     batches = fixed_batches(held_out, words, settings, 64, limit=SEQUENCES)
     objective = PretrainingObjective(order_weight=1.0)
     with torch.no_grad():
