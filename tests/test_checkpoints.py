@@ -180,6 +180,11 @@ def test_tied_tensors_are_stored_once_and_only_when_tied(tmp_path: Path) -> None
     write_folder(tmp_path / "untied", {}, untied)
     assert_same(read_folder(tmp_path / "untied")[1], untied)
 
+    # A model that does not tie has one bias all the same, and `transformers` wants it under both names.
+    one_bias = untied | {"predictions.decoder.bias": bias}
+    write_folder(tmp_path / "one bias", {"tie_word_embeddings": False}, one_bias)
+    assert_same(read_folder(tmp_path / "one bias")[1], one_bias)
+
 
 def test_views_and_other_shared_tensors_keep_their_values(tmp_path: Path) -> None:
     base = torch.randn(6, 4)

@@ -87,6 +87,22 @@ def test_untied_weights_stay_two(tmp_path: Path):
     assert torch.equal(model(**batch()).logits, loaded(**batch()).logits)
 
 
+def test_untied_weights_in_both_directions_with_transformers(tmp_path: Path):
+    """Without tying, the bias that `transformers` computes with is `predictions.decoder.bias` alone."""
+    ours, theirs = make_twins("AlbertForMaskedLM", tie_word_embeddings=False)
+    ours.save_pretrained(tmp_path / "ours")
+    assert_equal_answers(
+        ours, transformers.AlbertForMaskedLM.from_pretrained(tmp_path / "ours").eval(), "AlbertForMaskedLM"
+    )
+    with torch.no_grad():
+        theirs.predictions.decoder.bias.normal_()
+    theirs.save_pretrained(tmp_path / "theirs")
+    with pytest.warns(UserWarning, match=r"predictions\.bias differs from predictions\.decoder\.bias"):
+        loaded = AlbertForMaskedLM.from_pretrained(tmp_path / "theirs")
+    assert loaded.predictions.bias is loaded.predictions.decoder.bias
+    assert_equal_answers(loaded, theirs, "AlbertForMaskedLM")
+
+
 def test_loaded_model_trains_and_leaves_the_file_alone(tmp_path: Path):
     make("AlbertForMaskedLM").save_pretrained(tmp_path)
     before = (tmp_path / "model.safetensors").read_bytes()

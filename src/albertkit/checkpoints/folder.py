@@ -80,15 +80,15 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, torch.Ten
 def write_folder(folder: str | Path, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
     """Write config.json and model.safetensors into `folder`, which is made where it is missing.
 
-    Two names of one tensor (`names.TIED`) are stored once, as in the files of `transformers`; a tensor that
-    merely has equal values is kept. Both files are complete on the disk before either takes its name, so a
+    Two names of one tensor (`names.TIED`) are stored once, as in the files of `transformers`, unless the config
+    says that the model ties none; a tensor that merely has equal values is kept. Both files are complete on the disk before either takes its name, so a
     crash leaves the old model.
 
     Raises:
         CheckpointError: the folder cannot be written.
     """
     folder = Path(folder)
-    stored = _stored_once(tensors)
+    stored = _stored_once(tensors, tied=TIED if config.get("tie_word_embeddings", True) else {})
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (
@@ -103,12 +103,12 @@ def write_folder(folder: str | Path, config: Mapping[str, Any], tensors: Mapping
         ) from error
 
 
-def _stored_once(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _stored_once(tensors: Mapping[str, torch.Tensor], *, tied: Mapping[str, str]) -> dict[str, torch.Tensor]:
     """The tensors as the file can express them: contiguous, none sharing memory with another."""
     stored: dict[str, torch.Tensor] = {}
     storages: set[int] = set()
     for name, tensor in tensors.items():
-        if name in TIED and TIED[name] in tensors and _is_same_view(tensor, tensors[TIED[name]]):
+        if name in tied and tied[name] in tensors and _is_same_view(tensor, tensors[tied[name]]):
             continue
         plain = tensor.detach().contiguous()
         if plain.untyped_storage().data_ptr() in storages:

@@ -84,6 +84,10 @@ TIED = {
 }
 """Second name of a shared tensor -> the name it is stored under, in our files and in those of others."""
 
+UNTIED = {"predictions.bias": "predictions.decoder.bias"}
+"""The same for a model that does not tie its word embeddings: `transformers` then reads the decoder's own
+bias alone, so that one counts where a file holds both, and files hold both."""
+
 WRAPPERS = ("module.", "_orig_mod.")
 """Prefixes of models saved from inside torch's DataParallel or `torch.compile`."""
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.checkpoints.folder import write_folder
-from albertkit.checkpoints.names import TIED
+from albertkit.checkpoints.names import TIED, UNTIED
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
@@ -20,8 +20,6 @@ from albertkit.modeling import loading
 from albertkit.modeling.outputs import ModelOutput
 
 Output = TypeVar("Output", bound=ModelOutput)
-
-_TIED_BIAS = "predictions.decoder.bias"  # one bias under two names, also where the matrices are two
 
 
 class AlbertPreTrainedModel(nn.Module):
@@ -141,7 +139,7 @@ class AlbertPreTrainedModel(nn.Module):
     def _fill(self, tensors: Mapping[str, Tensor], *, ignore_mismatched_sizes: bool) -> LoadReport:
         """Make the tensors themselves the parameters of this model on the meta device; draw the missing."""
         expected = {name: parameter.shape for name, parameter in self.state_dict().items()}
-        tied = TIED if self.config.tie_word_embeddings else {_TIED_BIAS: TIED[_TIED_BIAS]}
+        tied = TIED if self.config.tie_word_embeddings else UNTIED
         matched, report = match(tensors, expected, tied=tied, ignore_mismatched_sizes=ignore_mismatched_sizes)
         new = [name for name in expected if name not in matched]
         self.load_state_dict({**matched, **{name: torch.empty(expected[name]) for name in new}}, assign=True)
