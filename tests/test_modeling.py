@@ -1,5 +1,6 @@
 """What the network does besides agreeing with the references: masks, dropout, pruning, memory, outputs."""
 
+import math
 import pickle
 import subprocess
 import sys
@@ -205,6 +206,22 @@ def test_mask_is_boolean_and_only_where_there_is_padding():
         expand_attention_mask(torch.ones(2, 4), batch=2, length=3)
 
 
+@pytest.mark.parametrize("lowest", [-10000.0, -math.inf])
+def test_mask_to_be_added_to_the_scores_is_refused(lowest):
+    """Taken for 0 and 1, it would hide the text and show the padding."""
+    added = torch.tensor([[0, 0, lowest]])
+    with pytest.raises(ValueError, match="attention_mask == 0"):
+        expand_attention_mask(added, batch=1, length=3)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_batch_without_rows(attention):
+    model = make("AlbertForPreTraining", attn_implementation=attention)
+    output = model(torch.empty(0, 5, dtype=torch.long), torch.empty(0, 5))
+    assert output.prediction_logits.shape == (0, 5, TINY["vocab_size"])
+    assert output.sop_logits.shape == (0, 2)
+
+
 def test_sequences_packed_into_one_row():
     """A block-diagonal (B, T, T) mask and restarting positions keep packed sequences apart."""
     model = make("AlbertModel")
@@ -232,10 +249,37 @@ def test_sequences_packed_into_one_row():
             {"input_ids": torch.ones(1, 2).long(), "head_mask": torch.ones(3)},
             r"\(4,\) or \(3, 4\), got \(3,\)",
         ),
+        (
+            {"input_ids": torch.ones(2, 3).long(), "position_ids": torch.zeros(2, 1).long()},
+            r"position_ids .*\(2, 3\) or \(1, 3\), got \(2, 1\)",
+        ),
+        (
+            {"input_ids": torch.ones(2, 3).long(), "token_type_ids": torch.zeros(2, 2).long()},
+            r"token_type_ids .*\(2, 3\) or \(1, 3\), got \(2, 2\)",
+        ),
     ],
 )
 def test_wrong_inputs_are_named(inputs, message):
     with pytest.raises(ValueError, match=message):
+        make("AlbertModel")(**inputs)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"input_ids": torch.tensor([[5, 60]])}, "input_ids holds 5 to 60, and vocab_size is 60"),
+        (
+            {"input_ids": torch.tensor([[5, 6]]), "token_type_ids": torch.tensor([[0, 2]])},
+            "token_type_ids holds 0 to 2, and type_vocab_size is 2: expected 0 to 1",
+        ),
+        (
+            {"input_ids": torch.tensor([[5, 6]]), "position_ids": torch.tensor([[23, 24]])},
+            "position_ids holds 23 to 24, and max_position_embeddings is 24",
+        ),
+    ],
+)
+def test_numbers_without_an_embedding_are_named(inputs, message):
+    with pytest.raises(IndexError, match=message):
         make("AlbertModel")(**inputs)
 
 

@@ -102,6 +102,8 @@ def test_pruning_in_steps_and_errors():
         model.prune_heads({0: [4]})
     with pytest.raises(ConfigError, match="without any"):
         model.prune_heads({0: [1, 3]})
+    with pytest.raises(ConfigError, match=r"layer 7.*has 1"):
+        make("AlbertForMaskedLM", pruned_heads={7: [0]})
     model(**batch()).logits.mean().backward()  # what is left still trains
 
 

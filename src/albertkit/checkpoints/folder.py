@@ -80,9 +80,9 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, torch.Ten
 def write_folder(folder: str | Path, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
     """Write config.json and model.safetensors into `folder`, which is made where it is missing.
 
-    Two names of one tensor (`names.TIED`) are stored once, as in the files of `transformers`, unless the config
-    says that the model ties none; a tensor that merely has equal values is kept. Both files are complete on the disk before either takes its name, so a
-    crash leaves the old model.
+    Two names of one tensor (`names.TIED`) are stored once, as in the files of `transformers`, unless the
+    config says that the model ties none; a tensor that merely has equal values is kept. Both files are
+    complete on the disk before either takes its name, so a crash leaves the old model.
 
     Raises:
         CheckpointError: the folder cannot be written.

@@ -158,7 +158,7 @@ class AlbertAttention(nn.Module):
             dropout = self.attention_dropout.p if self.training else 0.0
             context = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout)
             probabilities = None
-        context = context.transpose(1, 2).reshape(batch, length, -1)  # (B, N, T, D) -> (B, T, N*D)
+        context = context.transpose(1, 2).flatten(2)  # (B, N, T, D) -> (B, T, N*D)
         return self.LayerNorm(hidden_states + self.output_dropout(self.dense(context))), probabilities
 
     def _attend_eagerly(

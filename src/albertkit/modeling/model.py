@@ -60,8 +60,7 @@ class AlbertModel(AlbertPreTrainedModel):
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if add_pooling_layer else None
         self.pooler_activation = nn.Tanh() if add_pooling_layer else None
         self.post_init()
-        for layer, heads in config.pruned_heads.items():
-            self._distinct_layer(layer).attention.prune_heads(heads)
+        self.prune_heads(config.pruned_heads)
 
     def get_input_embeddings(self) -> nn.Embedding:
         """The word embeddings, V x E."""
@@ -91,7 +90,7 @@ class AlbertModel(AlbertPreTrainedModel):
             attention_mask: (B, T), 1 = real token, 0 = padding; or (B, T, T) or (B, 1, T, T), 1 where
                 the query (row) may see the key (column).
             token_type_ids: (B, T), 0 = first segment (default), 1 = second.
-            position_ids: (B, T) or (1, T), default 0 ... T - 1.
+            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
             inputs_embeds: (B, T, E) in place of `input_ids`.
             output_attentions, output_hidden_states, return_dict: override the config's setting.
@@ -103,13 +102,22 @@ class AlbertModel(AlbertPreTrainedModel):
 
         Raises:
             ValueError: both or neither of `input_ids` and `inputs_embeds`, a sequence longer than
-                `max_position_embeddings`, or a mask of the wrong shape.
+                `max_position_embeddings`, or segments, positions or a mask of the wrong shape.
+            IndexError: an id, segment or position that the model has no embedding for (on the CPU).
         """
         config = self.config
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         batch, length = self._check_inputs(input_ids, inputs_embeds, position_ids)
-        embeddings = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
+        for name, ids in (("token_type_ids", token_type_ids), ("position_ids", position_ids)):
+            if ids is not None and ids.shape not in ((batch, length), (1, length), (length,)):
+                raise ValueError(
+                    f"{name} must have shape ({batch}, {length}) or (1, {length}), got {tuple(ids.shape)}"
+                )
+        try:
+            embeddings = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
+        except IndexError as error:  # on the CPU; a GPU reports ids out of range by itself, and later
+            raise IndexError(self._out_of_range(input_ids, token_type_ids, position_ids)) from error
         encoded = self.encoder(
             embeddings,
             attention_mask=expand_attention_mask(attention_mask, batch=batch, length=length),
@@ -153,6 +161,21 @@ class AlbertModel(AlbertPreTrainedModel):
                 "truncate it or split it into windows"
             )
         return shape[0], shape[1]
+
+    def _out_of_range(
+        self, input_ids: Tensor | None, token_type_ids: Tensor | None, position_ids: Tensor | None
+    ) -> str:
+        limits = (
+            ("input_ids", input_ids, "vocab_size", "the tokenizer is of another model, or has added tokens"),
+            ("token_type_ids", token_type_ids, "type_vocab_size", "0 is the first text, 1 the second"),
+            ("position_ids", position_ids, "max_position_embeddings", "positions begin at 0"),
+        )
+        return "; ".join(
+            f"{name} holds {int(ids.min())} to {int(ids.max())}, and {size} is {getattr(self.config, size)}: "
+            f"expected 0 to {getattr(self.config, size) - 1} ({advice})"
+            for name, ids, size, advice in limits
+            if ids is not None and not 0 <= int(ids.min()) <= int(ids.max()) < getattr(self.config, size)
+        )
 
     def _expand_head_mask(self, head_mask: Tensor | None) -> Tensor | None:
         """(N,) or (L, N) -> (L, N)."""
@@ -212,7 +235,7 @@ def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: 
     of the original, which adds the same -10000 to all its scores.
 
     Raises:
-        ValueError: a mask of another shape.
+        ValueError: a mask of another shape, or one made to be added to the scores.
     """
     if attention_mask is None:
         return None
@@ -223,10 +246,17 @@ def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: 
             f"got {tuple(attention_mask.shape)}"
         )
     mask = attention_mask != 0
-    # Without padding the fused kernels are at their best; a traced graph must not depend on values.
+    # A traced graph must not depend on values.
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
-    if not traced and bool(mask.all()):
-        return None
+    if not traced:
+        if attention_mask.is_floating_point() and bool((attention_mask < 0).any()):
+            # Read as 0 and 1 it would show the padding and hide the text.
+            raise ValueError(
+                "attention_mask has negative numbers, as one has that is added to the scores; expected 1 for "
+                "what may be seen and 0 for what may not: give (attention_mask == 0)"
+            )
+        if bool(mask.all()):
+            return None  # the fused kernels are at their best without a mask
     mask = mask | ~mask.any(dim=-1, keepdim=True)
     if mask.dim() == 2:
         return mask[:, None, None, :]  # (B, T) -> (B, 1, 1, T)
