@@ -97,6 +97,10 @@ def test_preset_overrides_and_unknown_presets():
         ({"attn_implementation": "flash"}, "flash.*sdpa, eager"),
         ({"problem_type": "ranking"}, "ranking.*regression"),
         ({"num_labels": 3, "id2label": {0: "no", 1: "yes"}}, "num_labels is 3.*2 labels"),
+        ({"num_labels": 0}, "num_labels.*at least 1, got 0"),
+        ({"id2label": {1: "no", 2: "yes"}}, r"ids \[1, 2\], expected 0, 1"),
+        ({"label2id": {"no": 0, "yes": 5}}, r"ids \[0, 5\], expected 0, 1"),
+        ({"pad_token_id": "0"}, "pad_token_id .'0'. must be an id"),
         ({"dtype": "float32", "torch_dtype": "float16"}, "dtype and torch_dtype"),
         ({"num_hiden_layers": 6}, "'num_hiden_layers'.*'num_hidden_layers'"),
         ({"dropout": 0.1}, "'dropout'.*nearest"),
@@ -165,6 +169,10 @@ def test_foreign_keys_are_kept(tmp_path: Path):
     stored = json.loads((tmp_path / "config.json").read_text())
     for key in ("down_scale_factor", "task_specific_params", "transformers_version"):
         assert stored[key] == foreign[key]
+    config.down_scale_factor = 2  # as it stands in the object, so in the file
+    config.use_cache = False
+    assert config.to_dict()["down_scale_factor"] == 2
+    assert AlbertConfig.from_dict(config.to_dict()).use_cache is False
     with pytest.raises(AttributeError, match="nonsense"):
         config.nonsense  # noqa: B018
     with pytest.raises(ConfigError, match="'down_scale'"):

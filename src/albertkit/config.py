@@ -161,7 +161,7 @@ class AlbertConfig:
         self.attn_implementation = attn_implementation
         self.pruned_heads = {int(layer): sorted(heads) for layer, heads in (pruned_heads or {}).items()}
         self.extra: dict[str, Any] = {}
-        """Keys of a foreign JSON file that mean nothing here; written back unchanged."""
+        """Keys that mean nothing here, of a foreign JSON file or set as attributes; written to JSON."""
         self._set_labels(num_labels, id2label, label2id)
         self.validate()
 
@@ -230,6 +230,14 @@ class AlbertConfig:
             return extra[name]
         raise AttributeError(f"AlbertConfig has no attribute {name!r}")
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Code for `transformers` sets keys of its own (use_cache, ...), and a file keeps them.
+        ours = name in _PARAMETERS or name == "extra" or hasattr(type(self), name)
+        if ours:
+            super().__setattr__(name, value)
+        else:
+            self.extra[name] = value
+
     def _set_labels(
         self,
         num_labels: int | None,
@@ -240,6 +248,8 @@ class AlbertConfig:
             id2label = {index: label for label, index in label2id.items()}
         if id2label is None:
             count = 2 if num_labels is None else num_labels
+            if not isinstance(count, int) or count < 1:
+                raise ConfigError(f"num_labels must be a whole number of at least 1, got {count!r}")
             id2label = {index: f"LABEL_{index}" for index in range(count)}
         self.id2label: dict[int, str] = {int(index): label for index, label in id2label.items()}
         self.label2id: dict[str, int] = (
@@ -276,9 +286,14 @@ class AlbertConfig:
             value = getattr(self, name)
             if not isinstance(value, int | float) or value <= 0:
                 raise ConfigError(f"{name} must be a positive number, got {value!r}")
-        if not 0 <= self.pad_token_id < self.vocab_size:
+        if not isinstance(self.pad_token_id, int) or not 0 <= self.pad_token_id < self.vocab_size:
             raise ConfigError(
-                f"pad_token_id ({self.pad_token_id}) must lie below vocab_size ({self.vocab_size})"
+                f"pad_token_id ({self.pad_token_id!r}) must be an id below vocab_size ({self.vocab_size})"
+            )
+        if sorted(self.id2label) != list(range(len(self.id2label))) or not self.id2label:
+            raise ConfigError(
+                f"id2label has the ids {sorted(self.id2label)}, expected 0, 1, 2, ...: "
+                "label k names the k-th score of a head"
             )
         if not callable(self.hidden_act) and self.hidden_act not in ACTIVATION_NAMES:
             raise ConfigError(_choice_message("hidden_act", self.hidden_act, ACTIVATION_NAMES))
