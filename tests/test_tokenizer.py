@@ -351,6 +351,11 @@ def test_no_silent_cut_of_a_long_text(tiny: TokenizerInterface, tiny_vocabulary:
             "multiple",
         ),
         (("a\ud800b",), {}, "surrogate"),
+        ((["a"] * 39 + ["a\ud800b"],), {}, "text 39 holds a lone surrogate"),
+        ((LONG,), {"max_length": 8, "truncation": True, "stride": -1}, "stride=-1: expected at least 0"),
+        (("a",), {"padding": True, "pad_to_multiple_of": -8}, "pad_to_multiple_of=-8"),
+        (("a",), {"padding": True, "padding_side": "up"}, "padding_side='up': expected one of left, right"),
+        ((LONG, LONG), {"max_length": 4, "truncation": True}, "no room for any token of one of the texts"),
     ],
 )
 def test_what_cannot_be_done_says_why(arguments, options, message: str, tiny: TokenizerInterface) -> None:

@@ -65,7 +65,7 @@ def assemble(
             longest if fit.padding == "longest" else fit.max_length, multiple_of=options.pad_to_multiple_of
         )
         for row in rows:
-            _pad(row, width, options.padding_side or padding_side, marks.padding)
+            _pad(row, width, padding_side, marks.padding)
     data = _columns(rows, samples, options)
     if not batched and options.return_tensors is None and not options.return_overflowing_tokens:
         data = {name: column[0] for name, column in data.items()}

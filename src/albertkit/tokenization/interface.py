@@ -21,7 +21,7 @@ from albertkit.tokenization.cutter import PieceCutter
 from albertkit.tokenization.encoding import BatchEncoding, Places, Sequence
 from albertkit.tokenization.layout import Side, windows
 from albertkit.tokenization.model_file import WORD_START
-from albertkit.tokenization.options import CallOptions, Options, Text, read_examples, read_fit
+from albertkit.tokenization.options import CallOptions, Options, Text, read_examples, read_fit, read_side
 from albertkit.tokenization.special_tokens import Part
 from albertkit.tokenization.tokens import TokenInterface, TokenizerSettings
 
@@ -148,7 +148,7 @@ class TokenizerInterface(TokenInterface, ABC):
             encoded_inputs,
             fit=fit,
             multiple_of=pad_to_multiple_of,
-            side=padding_side or self.padding_side,
+            side=read_side("padding_side", padding_side or self.padding_side),
             values={"input_ids": self.pad_token_id, "special_tokens_mask": 1, "token_type_ids": 0},
             attention_mask=return_attention_mask is not False,
         ).convert_to_tensors(return_tensors)
@@ -177,8 +177,8 @@ class TokenizerInterface(TokenInterface, ABC):
             options,
             fit=read_fit(options, model_max_length=self.model_max_length),
             marks=Marks(first=self.cls_token_id, end=self.sep_token_id, padding=self.pad_token_id),
-            truncation_side=self.truncation_side,
-            padding_side=self.padding_side,
+            truncation_side=read_side("truncation_side", self.truncation_side),
+            padding_side=read_side("padding_side", options.padding_side or self.padding_side),
             batched=batched,
             warn=self._warn_of_length,
             to_tokens=self.convert_ids_to_tokens,

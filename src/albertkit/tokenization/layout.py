@@ -124,6 +124,11 @@ def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
     if length <= size:
         yield range(length)
         return
+    if size == 0:
+        raise TokenizerError(
+            "max_length leaves no room for any token of one of the texts beside special tokens and the other "
+            "text. Raise max_length"
+        )
     if stride >= size:
         raise TokenizerError(
             f"stride={stride} leaves no progress: a window holds {size} tokens of this text beside special "

@@ -100,6 +100,10 @@ def read_fit(options: Options, *, model_max_length: int) -> Fit:
 
     Raises TokenizerError for unknown values, and for a length that is no multiple of `pad_to_multiple_of`.
     """
+    for name, least in (("stride", 0), ("pad_to_multiple_of", 1)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise TokenizerError(f"{name}={value}: expected at least {least}")
     truncation = options.truncation
     if truncation is None and options.max_length is not None and options.padding is False:
         truncation = True
@@ -119,6 +123,16 @@ def read_fit(options: Options, *, model_max_length: int) -> Fit:
             f"rows could not be both truncated and padded"
         )
     return fit
+
+
+def read_side(name: str, value: Any) -> Side:
+    """Return a side as it was given.
+
+    Raises TokenizerError for anything but "left" and "right".
+    """
+    if value not in get_args(Side):
+        raise TokenizerError(f"{name}={value!r}: expected one of {', '.join(get_args(Side))}")
+    return value
 
 
 def read_examples(

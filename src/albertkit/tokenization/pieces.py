@@ -121,7 +121,7 @@ class PieceEncoder:
                 rows = [self.processor.encode(text) for text in normalized]
             else:
                 rows = self.processor.encode(normalized, num_threads=num_threads)
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:  # of one text; of several
             raise not_unicode(texts) from error
         return self._rule.ids(rows, pieces_of=lambda index: self._encode(normalized[index]))
 
