@@ -20,6 +20,9 @@ from albertkit.pretraining.words import WordTable
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.loop import RunResult, StepOutput, train
 
+PREDICTIONS_MULTIPLE = 64
+IGNORED = -100  # label of a position that is not predicted
+
 
 class PretrainingObjective:
     """Masked-word and sentence-order losses, the vocabulary projected at the masked positions only."""
@@ -30,17 +33,23 @@ class PretrainingObjective:
     def __call__(self, model: nn.Module, batch: PretrainingBatch) -> StepOutput:
         """Compute both losses of a batch; metrics are sums over masked words and over sequences."""
         device = next(model.parameters()).device
-        masked_labels = torch.from_numpy(batch.masked_labels).to(device)  # (P,)
+        words = len(batch.masked_labels)
+        # Few different P: the CPU's matrix library keeps code and buffers for every shape it has seen.
+        padding = (0, -words % PREDICTIONS_MULTIPLE)
+        masked_positions = F.pad(torch.from_numpy(batch.masked_positions), padding).to(device)  # (P,)
+        masked_labels = F.pad(torch.from_numpy(batch.masked_labels), padding, value=IGNORED).to(device)
         order_labels = torch.from_numpy(batch.sentence_order_labels).to(device)  # (B,)
         outputs = model(
             input_ids=torch.from_numpy(batch.input_ids).to(device),  # (B, T)
             attention_mask=torch.from_numpy(batch.attention_mask).to(device),
             token_type_ids=torch.from_numpy(batch.token_type_ids).to(device),
-            masked_positions=torch.from_numpy(batch.masked_positions).to(device),
+            masked_positions=masked_positions,
         )
-        masked_loss = F.cross_entropy(outputs.prediction_logits.float(), masked_labels, reduction="sum")
+        masked_loss = F.cross_entropy(
+            outputs.prediction_logits.float(), masked_labels, ignore_index=IGNORED, reduction="sum"
+        )
         order_loss = F.cross_entropy(outputs.sop_logits.float(), order_labels, reduction="sum")
-        words, sequences = len(masked_labels), len(order_labels)
+        sequences = len(order_labels)
         right_words = (outputs.prediction_logits.detach().argmax(-1) == masked_labels).sum()
         sums = {"masked_loss": (masked_loss, words), "masked_accuracy": (right_words, words)}
         loss = masked_loss / max(words, 1)
