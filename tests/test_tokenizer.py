@@ -1,13 +1,15 @@
 """Both tokenizers: the original's ids, segments and pieces; calls as `transformers` users know them."""
 
 import json
+import sys
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from albertkit.errors import TokenizerError
+from albertkit.errors import MissingExtraError, TokenizerError
 from albertkit.tokenization.fast import AlbertTokenizerFast
 from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -272,6 +274,14 @@ def test_tensors(tiny: TokenizerInterface) -> None:
     assert tiny("fox").convert_to_tensors("pt", prepend_batch_axis=True)["input_ids"].shape[0] == 1
     with pytest.raises(TokenizerError, match="padding=True"):
         tiny([LONG, "fox"], return_tensors="pt")
+
+
+def test_tensorflow_where_it_is_installed(tiny: TokenizerInterface, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(constant=np.array))
+    assert tiny(["fox"], return_tensors="tf")["input_ids"].tolist() == [tiny.encode("fox")]
+    monkeypatch.setitem(sys.modules, "tensorflow", None)  # as if it were not
+    with pytest.raises(MissingExtraError, match="needs TensorFlow"):
+        tiny("fox", return_tensors="tf")
 
 
 def test_pad_by_hand(tiny: TokenizerInterface) -> None:

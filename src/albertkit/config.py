@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from albertkit.errors import ConfigError, ModelNotFoundError
-from albertkit.hub import resolve
+from albertkit.files import atomic_path
+from albertkit.hub import PUBLISHED, resolve
 
 CONFIG_FILE = "config.json"
 GOOGLE_CONFIG_FILE = "albert_config.json"
 
-# The names of `hidden_act`; modeling/activations.py holds the functions.
+# The names of `hidden_act`; modeling/layers.py has the functions.
 ACTIVATION_NAMES = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
 ATTENTION_NAMES = ("sdpa", "eager")
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
@@ -32,12 +33,8 @@ PRESETS: dict[str, tuple[int, int, int, int, float]] = {
     "xxlarge": (4096, 64, 12, 16384, 0),
 }
 
-pretrained_config_archive_map: dict[str, str] = {
-    f"albert-{size}-{version}": f"albert/albert-{size}-{version}"
-    for version in ("v1", "v2")
-    for size in PRESETS
-}
-"""Published checkpoint -> its name on the Hugging Face hub."""
+pretrained_config_archive_map = PUBLISHED
+"""Published checkpoint -> its name on the Hugging Face hub, under the documented name of this table."""
 
 
 class AlbertConfig:
@@ -450,7 +447,8 @@ class AlbertConfig:
         """Write `config.json` into the folder, which is created where missing."""
         text = self.to_json_string()
         Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / CONFIG_FILE).write_text(text, encoding="utf-8")
+        with atomic_path(Path(folder) / CONFIG_FILE) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
     # --- value semantics ------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ def choose_device(
     """The one device for the whole model; "auto" is the best there is.
 
     Raises:
-        ConfigError: several devices; an ALBERT fits on one.
+        ConfigError: several devices (an ALBERT fits on one), or none that torch knows.
     """
     if device_map is None:
         return torch.device("cpu")
@@ -75,7 +75,12 @@ def choose_device(
             raise ConfigError(f"device_map must name one device for the whole model, got {dict(device_map)}")
         device_map = torch.device(device_map[""])
     if device_map != "auto":
-        return torch.device(device_map)
+        try:
+            return torch.device(device_map)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"device_map is {device_map!r}; expected 'auto', or one device such as 'cpu', 'cuda:1' or 'mps'"
+            ) from error
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

@@ -155,7 +155,7 @@ def _read_device(device: Device) -> torch.device | None:
     try:
         chosen = choose_device(device)
         torch.empty(0, device=chosen)  # a device that torch can name may still not be here
-    except (AssertionError, RuntimeError, TypeError) as error:
+    except (AssertionError, ConfigError, RuntimeError, TypeError) as error:
         raise ConfigError(
             f"device {str(device)!r} cannot be used ({str(error).splitlines()[0]}); expected such as 'cpu', "
             "'cuda', 'cuda:1', 'mps', or a number, of a device that this machine has"

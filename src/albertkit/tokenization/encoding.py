@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from albertkit.errors import TokenizerError
+from albertkit.errors import MissingExtraError, TokenizerError
 from albertkit.tokenization.layout import Layout, Run
 from albertkit.tokenization.options import Text
 
@@ -291,7 +291,7 @@ class BatchEncoding(UserDict[str, Any]):
     ) -> "BatchEncoding":
         """Turn every list into a tensor: "pt" (PyTorch), "np" (NumPy), "tf" (TensorFlow); None leaves lists.
 
-        Raises TokenizerError where rows differ in length, ImportError where the library is missing.
+        Raises TokenizerError where rows differ in length, MissingExtraError where there is no TensorFlow.
         """
         if tensor_type is None:
             return self
@@ -339,7 +339,13 @@ def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
 
         return numpy.array
     if tensor_type == "tf":
-        import tensorflow  # pyright: ignore[reportMissingImports]  # never installed by us
-
+        try:
+            # Never installed by us.
+            import tensorflow  # pyright: ignore[reportMissingImports, reportMissingModuleSource]
+        except ImportError as error:
+            raise MissingExtraError(
+                "return_tensors='tf' needs TensorFlow, which is not installed: pip install tensorflow, or ask "
+                "for 'pt' or 'np'"
+            ) from error
         return tensorflow.constant
     raise TokenizerError(f"return_tensors={tensor_type!r}: expected 'pt', 'np' or 'tf'")
