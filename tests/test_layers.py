@@ -32,6 +32,7 @@ LEVELS = {
 # Rooms of one level that may see each other, along these edges only.
 EDGES_WITHIN_A_LEVEL = {
     ("config", "errors"),
+    ("config", "files"),
     ("config", "hub"),
     ("extras", "errors"),
     ("hub", "errors"),

@@ -286,6 +286,12 @@ def test_numbers_without_an_embedding_are_named(inputs, message):
 # --- losses -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("head", [head for head in HEADS if head != "AlbertModel"])
+def test_losses_are_computed_in_fp32(head):
+    loss = make(head).to(torch.bfloat16)(**batch(head), **labels_for(head)).loss
+    assert loss.dtype == torch.float32
+
+
 def test_each_objective_alone():
     model = make("AlbertForPreTraining")
     inputs, labels = batch(), labels_for("AlbertForPreTraining")

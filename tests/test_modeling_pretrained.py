@@ -241,7 +241,7 @@ def test_devices(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
         assert loading.choose_device("auto") == torch.device(best)
-    with pytest.raises(ConfigError, match="'balanced'; expected 'auto', or one device"):
+    with pytest.raises(ConfigError, match="'balanced'; expected 'auto' or one device"):
         loading.choose_device("balanced")
     with pytest.raises(ConfigError, match="one device"):
         loading.choose_device({"encoder": "cuda:0", "pooler": "cuda:1"})

@@ -79,7 +79,7 @@ def choose_device(
             return torch.device(device_map)
         except RuntimeError as error:
             raise ConfigError(
-                f"device_map is {device_map!r}; expected 'auto', or one device such as 'cpu', 'cuda:1' or 'mps'"
+                f"device_map is {device_map!r}; expected 'auto' or one device, such as 'cpu' or 'cuda:1'"
             ) from error
     if torch.cuda.is_available():
         return torch.device("cuda")

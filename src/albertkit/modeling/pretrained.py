@@ -144,7 +144,7 @@ class AlbertPreTrainedModel(nn.Module):
         new = [name for name in expected if name not in matched]
         self.load_state_dict({**matched, **{name: torch.empty(expected[name]) for name in new}}, assign=True)
         self.tie_weights()  # assigning gave each name a parameter of its own
-        self.initialise(name for name in new if tied.get(name) not in new)
+        self.initialise(new)
         return report
 
     def save_pretrained(

@@ -344,8 +344,8 @@ def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
             import tensorflow  # pyright: ignore[reportMissingImports, reportMissingModuleSource]
         except ImportError as error:
             raise MissingExtraError(
-                "return_tensors='tf' needs TensorFlow, which is not installed: pip install tensorflow, or ask "
-                "for 'pt' or 'np'"
+                "return_tensors='tf' needs TensorFlow, which is not installed: pip install tensorflow, or "
+                "ask for 'pt' or 'np'"
             ) from error
         return tensorflow.constant
     raise TokenizerError(f"return_tensors={tensor_type!r}: expected 'pt', 'np' or 'tf'")
