@@ -157,7 +157,7 @@ def start_at_sinusoids(model: AlbertForPreTraining) -> None:
     next position is then one linear map for all positions, so attention to neighbours has one thing to learn
     where random embeddings give it one for each position. They are trained on like any other weights.
     """
-    weight = model.base_model.get_submodule("embeddings.position_embeddings").weight
+    weight = model.albert.embeddings.position_embeddings.weight
     positions, size = weight.shape
     frequencies = torch.exp(torch.arange(0, size, 2) * (-math.log(10_000.0) / size))  # (E / 2,)
     angles = torch.arange(positions)[:, None] * frequencies  # (positions, E / 2)

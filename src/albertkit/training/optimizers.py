@@ -17,25 +17,26 @@ from albertkit.training.settings import OptimizerName
 NO_DECAY = ("LayerNorm", "layer_norm", "bias")
 
 
-class _DecoupledAdam(torch.optim.Optimizer):
-    """Adam without bias correction, with decoupled weight decay, and optionally LAMB's trust ratio."""
+class AdamW(torch.optim.Optimizer):
+    """The original's AdamW: no bias correction, decay added to the update."""
+
+    layer_adaptation = False
 
     def __init__(
         self,
         params: Iterable[Any],
         *,
         lr: float,
-        betas: tuple[float, float],
-        eps: float,
-        weight_decay: float,
-        layer_adaptation: bool,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
     ) -> None:
         defaults = {
             "lr": lr,
             "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,
-            "layer_adaptation": layer_adaptation,
+            "layer_adaptation": self.layer_adaptation,
         }
         super().__init__(params, defaults)
 
@@ -63,38 +64,10 @@ class _DecoupledAdam(torch.optim.Optimizer):
                 param.sub_(update, alpha=group["lr"])
 
 
-class Lamb(_DecoupledAdam):
-    """LAMB: each tensor's update is scaled by the ratio of its norm to the update's norm."""
+class Lamb(AdamW):
+    """LAMB: AdamW, with each tensor's update scaled by the ratio of its norm to the update's norm."""
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        *,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-    ) -> None:
-        super().__init__(
-            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, layer_adaptation=True
-        )
-
-
-class AdamW(_DecoupledAdam):
-    """The original's AdamW: no bias correction, decay added to the update."""
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        *,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-    ) -> None:
-        super().__init__(
-            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, layer_adaptation=False
-        )
+    layer_adaptation = True
 
 
 def _trust_ratio(param: Tensor, update: Tensor) -> Tensor:
