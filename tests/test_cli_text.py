@@ -146,6 +146,8 @@ class TestFillMask:
         assert_one_line_error(run("fill-mask", "no mask", "--model", model), "there is no [MASK] in the text")
         assert_one_line_error(run("fill-mask", "[MASK]", "--model", model, "--device", "gpu"), "device 'gpu'")
         assert_one_line_error(run("fill-mask", "[MASK]", "--model", model, "--top-k", "0"), "top_k is 0")
+        nowhere = tmp_path / "none" / "vectors.npy"
+        assert_one_line_error(run("embed", "a", "--model", model, "--output", nowhere), "there is no folder")
         assert_one_line_error(run("fill-mask", "[MASK]", "--model", model.parent), "sub-folders", "tiny")
         assert_one_line_error(run("fill-mask", "[MASK]", "--model", tmp_path / "none"), "no folder")
         assert_one_line_error(run("fill-mask", "[MASK]", "--model", "albert-bse-v2"), "albert-base-v2")

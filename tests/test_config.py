@@ -71,6 +71,7 @@ def test_presets(size, hidden, heads, layers, intermediate, version):
 
 def test_preset_overrides_and_unknown_presets():
     assert AlbertConfig.preset("base", vocab_size=8000, num_labels=3).num_labels == 3
+    assert AlbertConfig.preset("base", hidden_size=48, hidden_dropout_prob=0.3).hidden_dropout_prob == 0.3
     with pytest.raises(ConfigError, match=r"'tiny'.*base, large, xlarge, xxlarge"):
         AlbertConfig.preset("tiny")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="'v3'"):

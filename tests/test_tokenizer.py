@@ -428,6 +428,8 @@ def test_added_tokens(tiny: TokenizerInterface, tiny_vocabulary: Path, tmp_path:
     assert 500 in grown.encode("covid-19", parse_special_tokens=False)
     assert grown.decode(ids, skip_special_tokens=True).startswith("Covid-19 and")
     assert grown.additional_special_tokens_ids == [502, 503]
+    longer = type(tiny)(tiny_vocabulary, added_tokens={"ab": 500, "abc": 501})
+    assert longer.encode("abcab", add_special_tokens=False) == [501, 500]  # the longest wins
 
     for cls in BOTH:
         grown.save_pretrained(tmp_path)

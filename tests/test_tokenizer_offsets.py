@@ -169,6 +169,15 @@ def test_windows_keep_their_places(shared: Path) -> None:
     assert windows[0].overflowing[0].ids == windows["input_ids"][1]
 
 
+@pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertTokenizerFast])
+def test_a_dropped_accent_belongs_to_the_piece_before_it(cls, shared: Path) -> None:
+    text = "cafe\u0301 cafe\u0301\u0302s"
+    encoded = cls(shared / "data" / "spiece.model")(text, add_special_tokens=False)
+    assert [encoded.char_to_token(place) for place in (3, 4)] == [encoded.char_to_token(3)] * 2
+    assert text[slice(*encoded.word_to_chars(0))] == "cafe\u0301"
+    assert encoded.char_to_token(9) == encoded.char_to_token(10) == encoded.char_to_token(11)
+
+
 def test_what_is_not_known_says_so(tiny_vocabulary: Path) -> None:
     tokenizer = AlbertTokenizer(tiny_vocabulary)
     with pytest.raises(TokenizerError, match="given ids"):

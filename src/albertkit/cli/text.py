@@ -87,6 +87,8 @@ def embed(
     Example: albertkit embed "A dog barks." "The cat sleeps." --output vectors.npy
     """
     given = _read(texts, file)
+    if output is not None and not output.parent.is_dir():  # not only after all texts are computed
+        raise DataError(f"cannot write {output}: there is no folder {output.parent}; make it first")
     import numpy as np
 
     from albertkit.pipelines import pipeline

@@ -95,6 +95,7 @@ class SpecialTokens:
     def cut(self, text: str, *, parse_special_tokens: bool) -> list[Part]:
         """Return the parts of a text in order; plain parts may be empty or blank."""
         pattern = self._pattern(parse_special_tokens)
+        folded = {token.lower(): token_id for token, token_id in self.added.items()}
         parts: list[Part] = []
         position = 0
         for match in pattern.finditer(text) if pattern else ():
@@ -102,15 +103,11 @@ class SpecialTokens:
             found = match.group()
             token_id = self.ids.get(found)
             if token_id is None:  # an added word in another case
-                token_id = self._folded[found.lower()]
+                token_id = folded[found.lower()]
             parts.append(Part(found, match.start(), token_id))
             position = match.end()
         parts.append(Part(text[position:], position, None))
         return parts
-
-    @property
-    def _folded(self) -> dict[str, int]:
-        return {token.lower(): token_id for token, token_id in self.added.items()}
 
     def _pattern(self, parse_special_tokens: bool) -> re.Pattern[str] | None:
         """Return what finds the tokens to be cut out, the longest first; None where there are none."""
