@@ -50,7 +50,7 @@ def test_using_the_bundled_model(tmp_path: Path, environment: dict[str, str]) ->
 def test_python(tmp_path: Path, environment: dict[str, str]) -> None:
     (block,) = [block for language, block in BLOCKS if language == "python"]
     lines = run([sys.executable, "-c", block], tmp_path, environment).splitlines()
-    assert len([line for line in lines if re.fullmatch(r"0\.\d{3} \w+", line)]) == 3
+    assert len([line for line in lines if re.fullmatch(r"0\.\d{3} \S+", line)]) == 3
     segments = lines[3]
     assert segments.startswith("tensor([[0, 0,")
     assert segments.endswith("1, 1]])")
