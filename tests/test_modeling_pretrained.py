@@ -323,3 +323,9 @@ def test_auto_classes_refuse_other_models(tmp_path: Path):
     for load in (auto.AutoConfig.from_pretrained, auto.AutoModel.from_pretrained):
         with pytest.raises(ConfigError, match="'roberta'"):
             load(tmp_path)
+
+
+def test_two_names_of_one_argument_must_agree(tmp_path: Path):
+    AlbertModel(tiny()).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="dtype and torch_dtype are one setting but differ"):
+        AlbertModel.from_pretrained(tmp_path, dtype="float32", torch_dtype="float16")

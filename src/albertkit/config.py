@@ -149,11 +149,9 @@ class AlbertConfig:
         self.tie_word_embeddings = tie_word_embeddings
         self.output_attentions = output_attentions
         self.output_hidden_states = output_hidden_states
-        self.return_dict: bool = (
-            _one_of(return_dict=return_dict, use_return_dict=use_return_dict) is not False
-        )
+        self.return_dict: bool = one_of(return_dict=return_dict, use_return_dict=use_return_dict) is not False
         self.problem_type = problem_type
-        self.dtype = _dtype_name(_one_of(dtype=dtype, torch_dtype=torch_dtype))
+        self.dtype = _dtype_name(one_of(dtype=dtype, torch_dtype=torch_dtype))
         self.architectures = architectures
         self.attn_implementation = attn_implementation
         self.pruned_heads = {int(layer): sorted(heads) for layer, heads in (pruned_heads or {}).items()}
@@ -350,7 +348,7 @@ class AlbertConfig:
         for new, old in (("dtype", "torch_dtype"), ("return_dict", "use_return_dict")):
             given = {name: changes.pop(name) for name in (new, old) if name in changes}
             if given:
-                changes[new] = _one_of(**given)
+                changes[new] = one_of(**given)
         for name, value in changes.items():
             setattr(config, name, _dtype_name(value) if name == "dtype" else value)
         config.validate()
@@ -510,7 +508,7 @@ _WRITTEN_IF_CHANGED = (
 )
 
 
-def _one_of(**alternatives: Any) -> Any:
+def one_of(**alternatives: Any) -> Any:
     """The value of the one alternative that was given; None where none was."""
     given = {name: value for name, value in alternatives.items() if value is not None}
     if len({str(value) for value in given.values()}) > 1:

@@ -15,11 +15,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from albertkit.checkpoints.names import TIED
+from albertkit.config import CONFIG_FILE
 from albertkit.errors import CheckpointError
 from albertkit.files import atomic_path, contents, model_folders
 from albertkit.hub import resolve
 
-CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 
 

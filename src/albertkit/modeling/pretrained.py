@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import TIED, UNTIED
 from albertkit.checkpoints.report import LoadReport, match
-from albertkit.config import AlbertConfig
+from albertkit.config import AlbertConfig, one_of
 from albertkit.errors import ConfigError
 from albertkit.modeling import loading
 from albertkit.modeling.outputs import ModelOutput
@@ -122,7 +122,7 @@ class AlbertPreTrainedModel(nn.Module):
             "local_files_only": local_files_only,
         }
         loaded_config, tensors = loading.find(name_or_folder, config=config, state_dict=state_dict, **hub)
-        wanted_dtype = loading.choose_dtype(dtype if torch_dtype is None else torch_dtype, tensors)
+        wanted_dtype = loading.choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), tensors)
         final_config = loaded_config.replace(**config_overrides, dtype=wanted_dtype)
         # On the meta device nothing is allocated or drawn: there are shapes only, to be filled.
         with torch.device("meta"):

@@ -16,7 +16,7 @@ from typing import Any, Literal, overload
 
 import torch
 
-from albertkit.config import AlbertConfig
+from albertkit.config import AlbertConfig, one_of
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.hub import BUNDLED
 from albertkit.modeling.loading import choose_device
@@ -94,8 +94,8 @@ def pipeline(
         "token": token,
         "local_files_only": local_files_only,
     }
-    place = _read_device(device if device_map is None else device_map)
-    dtype = dtype if torch_dtype is None else torch_dtype
+    place = _read_device(one_of(device=device, device_map=device_map))
+    dtype = one_of(dtype=dtype, torch_dtype=torch_dtype)
     if isinstance(model, AlbertPreTrainedModel):
         if tokenizer is None:
             raise ConfigError("a model that is loaded already does not say its tokenizer; give tokenizer=...")

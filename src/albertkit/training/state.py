@@ -77,10 +77,12 @@ def save_checkpoint(
     for file in temporary.iterdir():
         _flush(file)
     _flush(temporary)
-    if folder.exists():  # the same step, reached again after a resume from before it
-        shutil.rmtree(folder)
+    replaced = folder.with_name(f".{folder.name}.replaced.tmp")
+    if folder.exists():  # the same step, reached again: the old one goes only when the new one is there
+        folder.rename(replaced)
     temporary.rename(folder)
     _flush(folder.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
     for old in checkpoints(output)[:-keep]:
         shutil.rmtree(old)
     return folder
