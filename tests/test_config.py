@@ -181,6 +181,31 @@ def test_foreign_keys_are_kept(tmp_path: Path):
         AlbertConfig.from_dict(foreign, down_scale=1)
 
 
+def test_dictionary_as_arguments():
+    config = AlbertConfig.preset(
+        "base",
+        id2label={0: "no", 1: "yes", 2: "maybe"},
+        pruned_heads={0: [1]},
+        dtype="float16",
+        problem_type="regression",
+    )
+    config.use_cache = False
+    config.task_specific_params = {"fill-mask": {"top_k": 3}}
+    config.transformers_version = "5.23.0"
+    assert AlbertConfig(**config.to_dict()) == config
+    assert AlbertConfig(model_type="albert", transformers_version="5.23.0").hidden_size == 4096
+    theirs = transformers.AlbertConfig(hidden_size=48, num_attention_heads=4, num_labels=3).to_dict()
+    assert AlbertConfig(**theirs).to_dict()["hidden_size"] == 48
+    assert AlbertConfig(**theirs).id2label == {index: f"LABEL_{index}" for index in range(3)}
+    with pytest.raises(ConfigError, match="'bert'"):
+        AlbertConfig(model_type="bert")
+    for values in ({}, config.to_dict()):
+        with pytest.raises(ConfigError, match=r"'num_hiden_layers'.*'num_hidden_layers'"):
+            AlbertConfig(**values, num_hiden_layers=3)
+    with pytest.raises(ConfigError, match="'use_cache'"):
+        AlbertConfig(use_cache=False)
+
+
 def test_overrides_win():
     values = {
         **AlbertConfig.preset("base", id2label={0: "no", 1: "yes"}, dtype="float16").to_dict(),

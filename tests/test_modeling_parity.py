@@ -119,6 +119,8 @@ def test_problem_types(problem, labels_count, labels):
         "AlbertForSequenceClassification", num_labels=labels_count, problem_type=problem
     )
     assert_equal_outputs(ours, theirs, {**batch(), "labels": labels})
+    assert ours.config.problem_type == theirs.config.problem_type is not None
+    assert ours.config.to_dict()["problem_type"] == theirs.config.problem_type
     with pytest.raises(ValueError, match="labels"):
         ours(**batch(), labels=labels[:2])
 

@@ -11,11 +11,13 @@ import torch
 import transformers
 from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_twins, tiny
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
 from albertkit.modeling import auto, loading
 from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering, AlbertForSequenceClassification
 
@@ -236,13 +238,18 @@ def test_types(tmp_path: Path):
 
 def test_devices(monkeypatch):
     assert loading.choose_device(None) == torch.device("cpu")
-    assert loading.choose_device("cuda:1") == loading.choose_device({"": "cuda:1"}) == torch.device("cuda", 1)
+    assert loading.choose_device("cpu:0") == loading.choose_device({"": "cpu:0"}) == torch.device("cpu", 0)
     for cuda, mps, best in ((True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
         assert loading.choose_device("auto") == torch.device(best)
     with pytest.raises(ConfigError, match="'balanced'; expected 'auto' or one device"):
         loading.choose_device("balanced")
+    for nowhere in ("meta", "vulkan", "fpga", "cuda:77"):  # torch knows them, and can compute on none
+        with pytest.raises(ConfigError, match=f"'{nowhere}', which this machine cannot compute on") as caught:
+            loading.choose_device(nowhere)
+        assert len(str(caught.value)) < 150
+        assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match="one device"):
         loading.choose_device({"encoder": "cuda:0", "pooler": "cuda:1"})
 
@@ -323,6 +330,104 @@ def test_auto_classes_refuse_other_models(tmp_path: Path):
     for load in (auto.AutoConfig.from_pretrained, auto.AutoModel.from_pretrained):
         with pytest.raises(ConfigError, match="'roberta'"):
             load(tmp_path)
+
+
+# --- the interface of transformers ------------------------------------------------------------
+
+
+def test_arguments_have_the_names_of_transformers(tmp_path: Path):
+    source = make("AlbertForMaskedLM")
+    source.save_pretrained(save_directory=tmp_path)
+    for load in (AlbertForMaskedLM, auto.AutoModelForMaskedLM):
+        loaded = load.from_pretrained(pretrained_model_name_or_path=tmp_path)
+        assert torch.equal(loaded(**batch()).logits, source(**batch()).logits)
+    for load in (AlbertConfig, auto.AutoConfig):
+        config = load.from_pretrained(pretrained_model_name_or_path=tmp_path)
+        assert config.hidden_size == TINY["hidden_size"]
+    config.save_pretrained(save_directory=tmp_path / "config")
+    assert AlbertConfig.from_pretrained(tmp_path / "config") == config
+
+
+def test_arguments_of_the_constructor(tmp_path: Path):
+    source = make("AlbertForMaskedLM")
+    AlbertForPreTraining(source.config).save_pretrained(tmp_path)
+    for load in (AlbertModel, auto.AutoModel):
+        model = load.from_pretrained(tmp_path, add_pooling_layer=False, output_hidden_states=True)
+        assert model.pooler is None
+        assert model.config.output_hidden_states
+        assert model(**batch()).pooler_output is None
+        full = load.from_pretrained(tmp_path)
+        assert torch.equal(model(**batch()).last_hidden_state, full(**batch()).last_hidden_state)
+    with pytest.raises(ConfigError, match="no argument 'add_pooling_layer'"):
+        AlbertForMaskedLM.from_pretrained(tmp_path, add_pooling_layer=False)
+
+
+def test_loading_options_that_make_no_difference(tmp_path: Path):
+    source = make("AlbertModel")
+    source.save_pretrained(tmp_path)
+    options = {"low_cpu_mem_usage": True, "trust_remote_code": True, "weights_only": True, "variant": None}
+    loaded = AlbertModel.from_pretrained(tmp_path, **options, use_safetensors=True, force_download=False)
+    assert torch.equal(loaded(**batch()).pooler_output, source(**batch()).pooler_output)
+    assert loaded.config.extra == {}
+    assert AlbertConfig.from_pretrained(tmp_path, trust_remote_code=True) == loaded.config
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(source.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(ConfigError, match="has no safetensors"):
+        AlbertModel.from_pretrained(tmp_path, use_safetensors=True)
+    loaded = AlbertModel.from_pretrained(tmp_path, use_safetensors=None)
+    assert torch.equal(loaded(**batch()).pooler_output, source(**batch()).pooler_output)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights_only": False}, "weights_only=False is not supported"),
+        ({"use_safetensors": False}, "use_safetensors=False is not supported"),
+        *(
+            ({name: value}, f"{name}: this loading option of transformers is not supported here")
+            for name, value in {
+                "force_download": True,
+                "proxies": {"http": "there"},
+                "subfolder": "encoder",
+                "variant": "fp16",
+                "max_memory": {0: "1GB"},
+                "offload_folder": "there",
+                "key_mapping": {"a": "b"},
+                "from_tf": True,
+            }.items()
+        ),
+    ],
+)
+def test_loading_options_that_are_not_supported(options, message, tmp_path: Path):
+    make("AlbertModel").save_pretrained(tmp_path)
+    for load in (AlbertModel, auto.AutoModel, AlbertConfig):
+        with pytest.raises(ConfigError, match=message):
+            load.from_pretrained(tmp_path, **options)
+
+
+class HeadOfOnesOwn(AlbertPreTrainedModel):
+    """As the documents of `transformers` write one."""
+
+    def __init__(self, config, scale=1.0):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.scale = scale
+        self.albert = AlbertModel(config)
+        self.scores = nn.Linear(config.hidden_size, self.num_labels)
+        self.init_weights()
+
+    def forward(self, **inputs):
+        return self.scale * self.scores(self.albert(**inputs).pooler_output)
+
+
+def test_a_head_of_ones_own(tmp_path: Path):
+    model = HeadOfOnesOwn(tiny(num_labels=3)).eval()
+    assert model.num_labels == AlbertModel(tiny(num_labels=3)).num_labels == 3
+    assert model.scores.bias.abs().max() == 0
+    assert 0.05 < model.scores.weight.std() < 0.3  # initializer_range is 0.2
+    model.save_pretrained(tmp_path)
+    loaded = HeadOfOnesOwn.from_pretrained(tmp_path, scale=2.0)
+    assert torch.equal(loaded(**batch()), 2 * model(**batch()))
 
 
 def test_two_names_of_one_argument_must_agree(tmp_path: Path):

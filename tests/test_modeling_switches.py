@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from modeling_twins import HEADS, TINY, batch, labels_for, largest_difference, make, tiny
+from modeling_twins import HEADS, TINY, batch, labels_for, largest_difference, make, make_twins, tiny
 from torch import nn
 
 from albertkit.errors import ConfigError
@@ -186,6 +186,27 @@ def test_resizing_below_the_padding_piece():
         make("AlbertModel").resize_token_embeddings(0)
     model = make("AlbertModel")
     assert model.resize_token_embeddings() is model.get_input_embeddings()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "multiple", "size"), [(70, 64, 128), (64, 64, 64), (None, 32, 64), (3, 2, 4)]
+)
+def test_resizing_to_a_multiple(wanted, multiple, size):
+    ours, theirs = make_twins("AlbertForMaskedLM", vocab_size=60)
+    theirs.resize_token_embeddings(wanted, pad_to_multiple_of=multiple, mean_resizing=False)
+    resized = ours.resize_token_embeddings(wanted, pad_to_multiple_of=multiple, mean_resizing=False)
+    assert resized.num_embeddings == ours.config.vocab_size == theirs.config.vocab_size == size
+    kept = min(60, size)
+    assert torch.equal(resized.weight[:kept], theirs.get_input_embeddings().weight[:kept])
+
+
+def test_resizing_refuses():
+    model = make("AlbertModel")
+    with pytest.raises(ConfigError, match="mean_resizing=True is not supported"):
+        model.resize_token_embeddings(70, mean_resizing=True)
+    with pytest.raises(ConfigError, match=r"pad_to_multiple_of.*at least 1, got 0"):
+        model.resize_token_embeddings(70, pad_to_multiple_of=0)
+    assert model.config.vocab_size == TINY["vocab_size"]
 
 
 def test_replacing_embeddings():

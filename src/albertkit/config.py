@@ -80,9 +80,12 @@ class AlbertConfig:
         dtype (alias torch_dtype): type in which the weights were saved, such as "float32".
         architectures: class names the checkpoint was saved from.
 
+    `AlbertConfig(**config.to_dict())` is the same config: with `model_type="albert"` the arguments are
+    the content of a `config.json`, whose foreign keys are kept unless one is a known name misspelt.
+
     Raises:
-        ConfigError: sizes that do not fit each other, values out of range, or an unknown keyword
-            (the message names the nearest known one).
+        ConfigError: sizes that do not fit each other, values out of range, another `model_type`, or an
+            unknown keyword (the message names the nearest known one).
     """
 
     model_type: ClassVar[str] = "albert"
@@ -123,8 +126,11 @@ class AlbertConfig:
         architectures: list[str] | None = None,
         attn_implementation: Literal["sdpa", "eager"] = "sdpa",
         pruned_heads: Mapping[int, list[int]] | Mapping[str, list[int]] | None = None,
-        **unknown: Any,
+        **foreign: Any,
     ) -> None:
+        _check_foreign(foreign)
+        misspelt = {name for name in foreign if name not in _OF_EVERY_FILE and _nearest(name, cutoff=0.9)}
+        unknown = misspelt if "model_type" in foreign else foreign.keys() - _OF_EVERY_FILE
         if unknown:
             raise ConfigError(_unknown_message(unknown))
         self.vocab_size = vocab_size
@@ -155,7 +161,9 @@ class AlbertConfig:
         self.architectures = architectures
         self.attn_implementation = attn_implementation
         self.pruned_heads = {int(layer): sorted(heads) for layer, heads in (pruned_heads or {}).items()}
-        self.extra: dict[str, Any] = {}
+        self.extra: dict[str, Any] = copy.deepcopy(
+            {key: value for key, value in foreign.items() if key != "model_type"}
+        )
         """Keys that mean nothing here, of a foreign JSON file or set as attributes; written to JSON."""
         self._set_labels(num_labels, id2label, label2id)
         self.validate()
@@ -309,16 +317,7 @@ class AlbertConfig:
             ConfigError: the file is of another model type, or describes no possible model; an
                 unknown name among the overrides.
         """
-        model_type = values.get("model_type", cls.model_type)
-        if model_type != cls.model_type:
-            raise ConfigError(
-                f"this config has model_type {model_type!r}; albertkit runs ALBERT only (model_type 'albert')"
-            )
-        if values.get("position_embedding_type", "absolute") != "absolute":
-            raise ConfigError(
-                f"position_embedding_type {values['position_embedding_type']!r} is not supported; "
-                "ALBERT's positions are 'absolute'"
-            )
+        _check_foreign(values)
         known = {key: value for key, value in values.items() if key in _PARAMETERS and value is not None}
         if "id2label" in known:
             known.pop("num_labels", None)  # older files carry both, and the names are what counts
@@ -385,7 +384,7 @@ class AlbertConfig:
     @classmethod
     def from_pretrained(
         cls,
-        name_or_folder: str | Path,
+        pretrained_model_name_or_path: str | Path,
         *,
         revision: str | None = None,
         cache_dir: str | Path | None = None,
@@ -395,14 +394,18 @@ class AlbertConfig:
     ) -> Self:
         """The config of a local folder, a config file, or a model on the hub; overrides win.
 
+        Loading options of `transformers` are taken as `take_loading_options` says.
+
         Raises:
             ModelNotFoundError: no such folder, file or hub model, or no config in it.
-            ConfigError: the config is of another model type or describes no possible model.
+            ConfigError: the config is of another model type or describes no possible model; a loading
+                option that is not supported.
         """
-        if Path(name_or_folder).is_file():
-            return cls.from_json_file(name_or_folder, **overrides)
+        overrides = take_loading_options(overrides)
+        if Path(pretrained_model_name_or_path).is_file():
+            return cls.from_json_file(pretrained_model_name_or_path, **overrides)
         folder = resolve(
-            name_or_folder,
+            pretrained_model_name_or_path,
             patterns=(CONFIG_FILE, GOOGLE_CONFIG_FILE),
             revision=revision,
             cache_dir=cache_dir,
@@ -441,11 +444,11 @@ class AlbertConfig:
         """`to_dict` as indented JSON, keys sorted, with a final newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
-    def save_pretrained(self, folder: str | Path) -> None:
+    def save_pretrained(self, save_directory: str | Path) -> None:
         """Write `config.json` into the folder, which is created where missing."""
         text = self.to_json_string()
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        with atomic_path(Path(folder) / CONFIG_FILE) as temporary:
+        Path(save_directory).mkdir(parents=True, exist_ok=True)
+        with atomic_path(Path(save_directory) / CONFIG_FILE) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
     # --- value semantics ------------------------------------------------------------------------
@@ -488,8 +491,22 @@ _WRITTEN_ALWAYS = (
 _PARAMETERS = {
     name: parameter
     for name, parameter in inspect.signature(AlbertConfig.__init__).parameters.items()
-    if name not in ("self", "unknown")
+    if name not in ("self", "foreign")
 }
+# Arguments that `to_dict`, here or in `transformers`, writes and that are no setting.
+_OF_EVERY_FILE = {"model_type", "transformers_version"}
+# Loading options of `transformers` that this package has nothing to do with.
+# fmt: off
+_UNSUPPORTED_LOADING_OPTIONS = frozenset((
+    "adapter_kwargs", "adapter_name", "allow_all_kernels", "code_revision", "device_mesh",
+    "disable_mmap", "distributed_config", "force_download", "from_flax", "from_tf", "fusion_config",
+    "generation_config", "gguf_file", "kernel_config", "key_mapping", "load_in_4bit",
+    "load_in_8bit", "max_memory", "mirror", "offload_buffers", "offload_folder",
+    "offload_state_dict", "proxies", "quantization_config", "resume_download",
+    "return_unused_kwargs", "subfolder", "tp_plan", "tp_size", "tqdm_class", "use_auth_token",
+    "use_kernels", "variant",
+))
+# fmt: on
 # Values as they stand after construction, where that differs from the signature's None.
 _DEFAULTS: dict[str, Any] = {
     **{name: parameter.default for name, parameter in _PARAMETERS.items()},
@@ -508,6 +525,40 @@ _WRITTEN_IF_CHANGED = (
 )
 
 
+def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What is left of these keyword arguments of `from_pretrained` without `transformers`' loading options.
+
+    Here `low_cpu_mem_usage` makes no difference (memory is always used sparingly), nor does
+    `trust_remote_code` (no code of a checkpoint is ever run); `weights_only` can only be True, and
+    `use_safetensors` only None or True. Other loading options may be given as None, False or "".
+
+    Raises:
+        ConfigError: an option that asks for what is not supported.
+    """
+    if not options.get("weights_only", True):
+        raise ConfigError("weights_only=False is not supported: no code of a checkpoint is ever run")
+    if options.get("use_safetensors") is False:
+        raise ConfigError(
+            "use_safetensors=False is not supported: safetensors are read where there are any; leave it out"
+        )
+    for name in sorted(_UNSUPPORTED_LOADING_OPTIONS & options.keys()):
+        if options[name] not in (None, False, "", {}):
+            raise ConfigError(
+                f"{name}: this loading option of transformers is not supported here; leave it out"
+            )
+    taken = {"low_cpu_mem_usage", "trust_remote_code", "use_safetensors", "weights_only"}
+    return {
+        name: value
+        for name, value in options.items()
+        if name not in taken and name not in _UNSUPPORTED_LOADING_OPTIONS
+    }
+
+
+def is_config_argument(name: str) -> bool:
+    """Whether `AlbertConfig` has an argument of this name."""
+    return name in _PARAMETERS
+
+
 def one_of(**alternatives: Any) -> Any:
     """The value of the one alternative that was given; None where none was."""
     given = {name: value for name, value in alternatives.items() if value is not None}
@@ -521,11 +572,28 @@ def _dtype_name(dtype: Any) -> str | None:
     return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
+def _check_foreign(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError where a file's other keys say that its model is none of ours."""
+    model_type = values.get("model_type", AlbertConfig.model_type)
+    if model_type != AlbertConfig.model_type:
+        raise ConfigError(
+            f"this config has model_type {model_type!r}; albertkit runs ALBERT only (model_type 'albert')"
+        )
+    if values.get("position_embedding_type", "absolute") != "absolute":
+        raise ConfigError(
+            f"position_embedding_type {values['position_embedding_type']!r} is not supported; "
+            "ALBERT's positions are 'absolute'"
+        )
+
+
+def _nearest(name: str, *, cutoff: float) -> list[str]:
+    return difflib.get_close_matches(name, _PARAMETERS, n=1, cutoff=cutoff)
+
+
 def _unknown_message(unknown: Iterable[str]) -> str:
     parts = []
     for name in sorted(unknown):
-        near = difflib.get_close_matches(name, _PARAMETERS, n=1, cutoff=0.0)[0]
-        parts.append(f"{name!r} (nearest: {near!r})")
+        parts.append(f"{name!r} (nearest: {_nearest(name, cutoff=0.0)[0]!r})")
     return f"AlbertConfig has no argument {', '.join(parts)}"
 
 

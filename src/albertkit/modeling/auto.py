@@ -19,16 +19,16 @@ class AutoConfig:
     """`AutoConfig.from_pretrained` is `AlbertConfig.from_pretrained`."""
 
     def __init__(self) -> NoReturn:
-        raise TypeError("AutoConfig is not instantiated; use AutoConfig.from_pretrained(name_or_folder)")
+        raise TypeError("AutoConfig is not instantiated; use AutoConfig.from_pretrained")
 
     @staticmethod
-    def from_pretrained(name_or_folder: str | Path, **options: Any) -> AlbertConfig:
+    def from_pretrained(pretrained_model_name_or_path: str | Path, **options: Any) -> AlbertConfig:
         """As `AlbertConfig.from_pretrained`.
 
         Raises:
             ConfigError: the checkpoint's model_type is not "albert".
         """
-        return AlbertConfig.from_pretrained(name_or_folder, **options)
+        return AlbertConfig.from_pretrained(pretrained_model_name_or_path, **options)
 
 
 class _AutoModel:
@@ -38,13 +38,13 @@ class _AutoModel:
         raise TypeError(f"{type(self).__name__} is not instantiated; use from_pretrained or from_config")
 
     @classmethod
-    def from_pretrained(cls, name_or_folder: str | Path, **options: Any) -> Any:
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Any:
         """As `AlbertPreTrainedModel.from_pretrained`, for the class this one stands for.
 
         Raises:
             ConfigError: the checkpoint's model_type is not "albert".
         """
-        return cls.model_class.from_pretrained(name_or_folder, **options)
+        return cls.model_class.from_pretrained(pretrained_model_name_or_path, **options)
 
     @classmethod
     def from_config(cls, config: AlbertConfig) -> Any:

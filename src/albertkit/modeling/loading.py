@@ -1,5 +1,6 @@
 """What `from_pretrained` settles before there is a model: config and tensors, their type, the device."""
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,18 @@ from torch import Tensor
 
 from albertkit.checkpoints.folder import locate, read_folder
 from albertkit.checkpoints.report import LoadReport
-from albertkit.config import AlbertConfig
+from albertkit.config import AlbertConfig, is_config_argument
 from albertkit.errors import ConfigError
+
+
+def split(model_class: type, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of the model's constructor that are none of the config's; and the rest, for the config."""
+    constructor = inspect.signature(model_class).parameters.keys() - {"config"}
+    own = {name for name in options if name in constructor and not is_config_argument(name)}
+    return (
+        {name: options[name] for name in own},
+        {name: value for name, value in options.items() if name not in own},
+    )
 
 
 def find(
@@ -18,12 +29,14 @@ def find(
     *,
     config: AlbertConfig | str | Path | None,
     state_dict: Mapping[str, Tensor] | None,
+    safetensors_only: bool = False,
     **hub: Any,
 ) -> tuple[AlbertConfig, Mapping[str, Tensor]]:
     """Config and tensors: those given, the rest from the checkpoint.
 
     Raises:
-        ConfigError: no checkpoint is named, and config or tensors are not given.
+        ConfigError: no checkpoint is named, and config or tensors are not given; or it has no
+            safetensors and `safetensors_only` asks for them.
     """
     if isinstance(config, str | Path):
         config = AlbertConfig.from_pretrained(config, **hub)
@@ -36,7 +49,12 @@ def find(
         raise ConfigError("without a model name or folder, give both config and state_dict")
     if state_dict is not None:
         return AlbertConfig.from_pretrained(name_or_folder, **hub), state_dict
-    values, tensors = read_folder(locate(name_or_folder, **hub))
+    folder = locate(name_or_folder, **hub)
+    if safetensors_only and not any(folder.glob("model*.safetensors*")):
+        raise ConfigError(
+            f"use_safetensors=True, but {folder} has no safetensors; leave it out to read others"
+        )
+    values, tensors = read_folder(folder)
     return AlbertConfig.from_dict(values) if config is None else config, tensors
 
 
@@ -66,21 +84,28 @@ def choose_device(
     """The one device for the whole model; "auto" is the best there is.
 
     Raises:
-        ConfigError: several devices (an ALBERT fits on one), or none that torch knows.
+        ConfigError: several devices (an ALBERT fits on one), one that torch does not know, that is not
+            there, or that holds no values ("meta").
     """
     if device_map is None:
         return torch.device("cpu")
     if isinstance(device_map, Mapping):
         if set(device_map) != {""}:
             raise ConfigError(f"device_map must name one device for the whole model, got {dict(device_map)}")
-        device_map = torch.device(device_map[""])
+        device_map = device_map[""]
     if device_map != "auto":
+        expected = "expected 'auto' or one device, such as 'cpu' or 'cuda:1'"
         try:
-            return torch.device(device_map)
-        except RuntimeError as error:
-            raise ConfigError(
-                f"device_map is {device_map!r}; expected 'auto' or one device, such as 'cpu' or 'cuda:1'"
-            ) from error
+            device = torch.device(device_map)
+        except RuntimeError:
+            raise ConfigError(f"device_map is {device_map!r}; {expected}") from None
+        try:
+            holds_values = torch.ones(1, device=device).item() == 1
+        except (RuntimeError, AssertionError):  # pages of torch's insides, for a device that is not there
+            holds_values = False
+        if not holds_values:
+            raise ConfigError(f"device_map is '{device}', which this machine cannot compute on; {expected}")
+        return device
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import TIED, UNTIED
 from albertkit.checkpoints.report import LoadReport, match
-from albertkit.config import AlbertConfig, one_of
+from albertkit.config import AlbertConfig, one_of, take_loading_options
 from albertkit.errors import ConfigError
 from albertkit.modeling import loading
 from albertkit.modeling.outputs import ModelOutput
@@ -37,6 +37,7 @@ class AlbertPreTrainedModel(nn.Module):
             raise ConfigError(f"{type(self).__name__} needs an AlbertConfig, got {type(config).__name__}")
         config.validate()
         self.config = config
+        self.num_labels = config.num_labels
 
     # --- initialisation -------------------------------------------------------------------------
 
@@ -50,6 +51,10 @@ class AlbertPreTrainedModel(nn.Module):
         encoder = f"{self.base_model_prefix}."
         self.initialise(name for name, _ in self.named_parameters() if not name.startswith(encoder))
         self.tie_weights()
+
+    def init_weights(self) -> None:
+        """The older name of `post_init`."""
+        self.post_init()
 
     @torch.no_grad()
     def initialise(self, names: Iterable[str]) -> None:
@@ -72,7 +77,7 @@ class AlbertPreTrainedModel(nn.Module):
     @classmethod
     def from_pretrained(
         cls,
-        name_or_folder: str | Path | None,
+        pretrained_model_name_or_path: str | Path | None,
         *,
         config: AlbertConfig | str | Path | None = None,
         state_dict: Mapping[str, Tensor] | None = None,
@@ -85,7 +90,7 @@ class AlbertPreTrainedModel(nn.Module):
         cache_dir: str | Path | None = None,
         token: str | bool | None = None,
         local_files_only: bool = False,
-        **config_overrides: Any,
+        **options: Any,
     ) -> Self:
         """The model of a folder or of a name on the hub, in evaluation mode.
 
@@ -93,7 +98,7 @@ class AlbertPreTrainedModel(nn.Module):
         are drawn anew, which a warning says, as it does of tensors that have no place here.
 
         Args:
-            name_or_folder: "bundled", a folder, or a hub name; None where both `config` and
+            pretrained_model_name_or_path: "bundled", a folder, or a hub name; None where both `config` and
                 `state_dict` are given.
             config: in place of the checkpoint's own: a config, or where to find one.
             state_dict: tensors in place of the checkpoint's own.
@@ -105,14 +110,16 @@ class AlbertPreTrainedModel(nn.Module):
             output_loading_info: return (model, info), where info has the lists `missing_keys`,
                 `unexpected_keys`, `mismatched_keys` and the whole `report`.
             revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
-            config_overrides: arguments of `AlbertConfig`, such as `num_labels=3`.
+            options: arguments of `AlbertConfig`, such as `num_labels=3`, or else of this class, such as
+                `add_pooling_layer=False`; and `transformers`' `low_cpu_mem_usage`, `use_safetensors`,
+                `trust_remote_code` and `weights_only`, as `take_loading_options` says.
 
         Returns:
             The model (of this class), or (model, info).
 
         Raises:
             ModelNotFoundError: the name or folder leads to no model.
-            ConfigError: the config is not ALBERT's, or an override is unknown or does not fit.
+            ConfigError: the config is not ALBERT's, or an option is unknown, unsupported or does not fit.
             CheckpointError: encoder tensors are missing, or of another shape, or a file is damaged.
         """
         hub = {
@@ -121,16 +128,23 @@ class AlbertPreTrainedModel(nn.Module):
             "token": token,
             "local_files_only": local_files_only,
         }
-        loaded_config, tensors = loading.find(name_or_folder, config=config, state_dict=state_dict, **hub)
+        constructor, overrides = loading.split(cls, take_loading_options(options))
+        loaded_config, tensors = loading.find(
+            pretrained_model_name_or_path,
+            config=config,
+            state_dict=state_dict,
+            safetensors_only=options.get("use_safetensors") is True,
+            **hub,
+        )
         wanted_dtype = loading.choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), tensors)
-        final_config = loaded_config.replace(**config_overrides, dtype=wanted_dtype)
+        final_config = loaded_config.replace(**overrides, dtype=wanted_dtype)
         # On the meta device nothing is allocated or drawn: there are shapes only, to be filled.
         with torch.device("meta"):
-            model = cls(final_config)
+            model = cls(final_config, **constructor)
         report = model._fill(tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
         model.to(device=loading.choose_device(device_map), dtype=wanted_dtype).eval()
         if not report.ok:
-            source = "the given tensors" if name_or_folder is None else name_or_folder
+            source = pretrained_model_name_or_path or "the given tensors"
             warnings.warn(f"{cls.__name__} from {source}: {report}", UserWarning, stacklevel=2)
         if output_loading_info:
             return cast(Self, (model, loading.describe(report)))  # typed for the usual call
@@ -149,7 +163,7 @@ class AlbertPreTrainedModel(nn.Module):
 
     def save_pretrained(
         self,
-        folder: str | Path,
+        save_directory: str | Path,
         *,
         state_dict: Mapping[str, Tensor] | None = None,
         safe_serialization: bool = True,
@@ -157,7 +171,7 @@ class AlbertPreTrainedModel(nn.Module):
         """Write `config.json` and `model.safetensors`, which `transformers` reads as well.
 
         Args:
-            folder: created where missing; a model in it is replaced, whole or not at all.
+            save_directory: created where missing; a model in it is replaced, whole or not at all.
             state_dict: tensors to write in place of the model's own.
             safe_serialization: must be True; pickled weights can run code when loaded.
 
@@ -168,7 +182,8 @@ class AlbertPreTrainedModel(nn.Module):
         if not safe_serialization:
             raise ConfigError("only safetensors are written; leave safe_serialization=True")
         config = self.config.replace(architectures=[type(self).__name__], dtype=self.dtype)
-        write_folder(folder, config.to_dict(), self.state_dict() if state_dict is None else state_dict)
+        tensors = self.state_dict() if state_dict is None else state_dict
+        write_folder(save_directory, config.to_dict(), tensors)
 
     # --- embeddings -----------------------------------------------------------------------------
 
@@ -203,15 +218,38 @@ class AlbertPreTrainedModel(nn.Module):
         if decoder is not None and self.config.tie_word_embeddings:
             decoder.weight = self.get_input_embeddings().weight
 
-    def resize_token_embeddings(self, new_num_tokens: int | None = None) -> nn.Embedding:
+    def resize_token_embeddings(
+        self,
+        new_num_tokens: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        mean_resizing: bool | None = None,
+    ) -> nn.Embedding:
         """Change the vocabulary to that many pieces: embedding, decoder, bias and config together.
 
         Rows of pieces that stay are kept; new rows are drawn as at initialisation.
 
+        Args:
+            new_num_tokens: pieces wanted; None for as many as there are.
+            pad_to_multiple_of: round that number up to a multiple of this one.
+            mean_resizing: None or False; new rows are not drawn around the mean of the old ones, which
+                is the default of `transformers`.
+
         Raises:
-            ConfigError: fewer pieces than the id of the padding piece needs.
+            ConfigError: fewer pieces than the id of the padding piece needs, a multiple below 1, or
+                `mean_resizing=True`.
         """
+        if mean_resizing:
+            raise ConfigError(
+                "mean_resizing=True is not supported: new rows are drawn as at initialisation; leave it out"
+            )
         old = self.get_input_embeddings()
+        if pad_to_multiple_of is not None:
+            if not isinstance(pad_to_multiple_of, int) or pad_to_multiple_of < 1:
+                raise ConfigError(
+                    f"pad_to_multiple_of must be a whole number of at least 1, got {pad_to_multiple_of!r}"
+                )
+            wanted = old.num_embeddings if new_num_tokens is None else new_num_tokens
+            new_num_tokens = -(-wanted // pad_to_multiple_of) * pad_to_multiple_of
         if new_num_tokens is None or new_num_tokens == old.num_embeddings:
             return old
         if new_num_tokens <= self.config.pad_token_id:
@@ -303,11 +341,6 @@ class AlbertPreTrainedModel(nn.Module):
     def dtype(self) -> torch.dtype:
         """The type of the parameters."""
         return next(self.parameters()).dtype
-
-    @property
-    def num_labels(self) -> int:
-        """Number of classes of the task heads."""
-        return self.config.num_labels
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
         """Number of parameters; shared and tied ones are counted once."""

@@ -47,8 +47,8 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         Args:
             labels: what `config.problem_type` says: class ids (B,) or (B, 1) for
                 "single_label_classification", numbers (B,) or (B, K) for "regression", 0 and 1 (B, K)
-                for "multi_label_classification". Where it says nothing: regression for one label,
-                else single label for whole numbers and multi-label for floats.
+                for "multi_label_classification". Where it says nothing it is set, from then on:
+                regression for one label, else single label for whole numbers, multi-label for floats.
 
         Returns:
             `SequenceClassifierOutput` with logits (B, K).
@@ -83,6 +83,8 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
                 f"{problem} with logits of shape {tuple(logits.shape)} needs {expected} labels, "
                 f"got shape {tuple(labels.shape)}"
             )
+        if self.config.problem_type is None:
+            self.config.problem_type = problem  # so that a saved model says what it was trained for
         if problem == "regression":
             return regression_loss(logits, labels)
         if problem == "single_label_classification":
