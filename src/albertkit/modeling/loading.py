@@ -92,13 +92,15 @@ def choose_device(
     if isinstance(device_map, Mapping):
         if set(device_map) != {""}:
             raise ConfigError(f"device_map must name one device for the whole model, got {dict(device_map)}")
-        device_map = device_map[""]
-    if device_map != "auto":
+        wanted = device_map[""]
+    else:
+        wanted = device_map
+    if wanted != "auto":
         expected = "expected 'auto' or one device, such as 'cpu' or 'cuda:1'"
         try:
-            device = torch.device(device_map)
+            device = torch.device(wanted)
         except RuntimeError:
-            raise ConfigError(f"device_map is {device_map!r}; {expected}") from None
+            raise ConfigError(f"device_map is {wanted!r}; {expected}") from None
         try:
             holds_values = torch.ones(1, device=device).item() == 1
         except (RuntimeError, AssertionError):  # pages of torch's insides, for a device that is not there
