@@ -46,7 +46,7 @@ and every verb without `--model` use it.
 {num_attention_heads} heads, intermediate {intermediate_size}, embedding {embedding_size} |
 | vocabulary | {vocab_size} SentencePiece pieces, uncased, trained on the same books |
 | parameters | {parameters:,}, stored in fp16 |
-| sequences | {max_seq_length} tokens in training; positions beyond are untrained |
+| sequences | up to {max_seq_length} tokens; fill-mask reads a window of longer texts |
 | data | 713 public-domain English books (318 MB, mostly of the 18th to early 20th century), \
 {training_tokens:,} tokens; every 40th book held out |
 | training | {tokens:,} tokens ({epochs:.2f} epochs) in {steps:,} steps, {hours:.1f} hours on two CPU cores |
@@ -81,6 +81,13 @@ def unigram_baseline(shards: ShardSet, batches: list[PretrainingBatch]) -> tuple
     return float(-np.log(frequencies[labels]).mean()), float((labels == frequencies.argmax()).mean())
 
 
+def keep_trained_positions(model: AlbertForPreTraining, positions: int) -> None:
+    """Cut off the position embeddings beyond the sequences trained on: they have learnt nothing."""
+    table = model.albert.embeddings.position_embeddings
+    table.weight = torch.nn.Parameter(table.weight[:positions].detach().clone())
+    table.num_embeddings = model.config.max_position_embeddings = positions
+
+
 def main() -> None:
     """Bundle a run."""
     parser = argparse.ArgumentParser(
@@ -96,13 +103,16 @@ def main() -> None:
     exact = AlbertForPreTraining.from_pretrained(arguments.run)
     output: Path = arguments.output
     shutil.rmtree(output, ignore_errors=True)
-    AlbertForPreTraining.from_pretrained(arguments.run, dtype=torch.float16).save_pretrained(output)
+    settings = build(PretrainingSettings, read_recipe(arguments.recipe), where=str(arguments.recipe)).examples
+    model = AlbertForPreTraining.from_pretrained(arguments.run, dtype=torch.float16)
+    keep_trained_positions(model, settings.max_seq_length)
+    model.save_pretrained(output)
+    tokenizer.model_max_length = settings.max_seq_length
     tokenizer.save_pretrained(output)
     rounded = AlbertForPreTraining.from_pretrained(output)
 
     train, held_out = ShardSet(arguments.shards / "train"), ShardSet(arguments.shards / "validation")
     words = WordTable(arguments.run / "spiece.model")
-    settings = build(PretrainingSettings, read_recipe(arguments.recipe), where=str(arguments.recipe)).examples
     batches = fixed_batches(held_out, words, settings, 64, limit=SEQUENCES)
     objective = PretrainingObjective(order_weight=1.0)
     with torch.no_grad():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -105,9 +106,8 @@ def test_flags_override_the_recipe_and_a_finished_run_stays(run_folder: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--batch-size", 4, "--steps", 1), "no finished shard folder"),
         (("--recipe", "none.toml"), "no recipe none.toml"),
-        (("--steps", 1), "batch_size must be given"),
+        (("--steps", 1), "batch_size, model must be given"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, arguments: tuple[object, ...], message: str) -> None:
@@ -134,3 +134,50 @@ def test_cased_tokenizers_stay_cased(corpus: Path, tmp_path: Path) -> None:
     )
     tokenizer = AlbertTokenizer.from_pretrained(tmp_path)
     assert "".join(tokenizer.tokenize("The café")).replace("▁", " ").strip() == "The café"
+
+
+def test_nothing_that_is_there_is_overwritten(run_folder: Path, corpus: Path) -> None:
+    work = run_folder.parent
+    again = ("--vocab-size", 400, "--output", work / "tokenizer")
+    assert "a tokenizer is here" in albertkit("train-tokenizer", corpus, *again, status=1).stderr
+    common = ("--recipe", work / "small.toml", "--data", work / "shards", "--tokenizer", work / "tokenizer")
+    result = albertkit("pretrain", *common, "--output", corpus, status=1)
+    assert "no checkpoint of a run: a new run would overwrite it" in result.stderr
+    assert not (corpus / "config.json").exists()
+
+
+def test_missing_places_and_devices_are_one_line(run_folder: Path, tmp_path: Path) -> None:
+    work = run_folder.parent
+    common = ("--recipe", work / "small.toml", "--output", tmp_path / "run")
+    shards, tokenizer = ("--data", work / "shards"), ("--tokenizer", work / "tokenizer")
+    for arguments, message in [
+        ((*tokenizer, "--data", tmp_path), "no finished shard folder"),
+        ((*shards, "--tokenizer", tmp_path / "none"), "none"),
+        ((*shards, *tokenizer, "--device", "cuda:7"), "cuda:7"),
+        ((*shards, *tokenizer, "--save-every", 0), "save_every must be 1 or more"),
+    ]:
+        result = albertkit("pretrain", *common, *arguments, status=1)
+        assert message in result.stderr
+        assert result.stderr.count("\n") == 1, result.stderr
+
+
+def test_a_signal_shows_in_the_exit_status(run_folder: Path, tmp_path: Path) -> None:
+    work = run_folder.parent
+    places = ("--data", work / "shards", "--tokenizer", work / "tokenizer", "--output", tmp_path / "run")
+    settings = ("--recipe", work / "small.toml", "--steps", 100_000, "--log-every", 1)
+    command = [sys.executable, "-m", "albertkit", "pretrain", *places, *settings]
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while not process.stderr.readline().startswith("step 2/"):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(timeout=60) == 128 + signal.SIGINT
+    assert "stopped (the same command goes on) at step" in rest
+
+
+def test_holding_out_everything_is_explained(corpus: Path, run_folder: Path, tmp_path: Path) -> None:
+    one = next(corpus.glob("*.txt"))
+    tokenizer = ("--tokenizer", run_folder.parent / "tokenizer")
+    result = albertkit("prepare", one, *tokenizer, "--holdout-every", 40, "--output", tmp_path, status=1)
+    assert "leaves nothing to train on" in result.stderr

@@ -28,6 +28,7 @@ LEVELS = {
     "training": 4,
     "pipelines": 4,
     "cli": 5,
+    "__main__": 6,
 }
 # Rooms of one level that may see each other, along these edges only.
 EDGES_WITHIN_A_LEVEL = {

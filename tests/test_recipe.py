@@ -12,6 +12,7 @@ from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.recipe import build, field_docs, merge, read_recipe, scalar_fields
 from albertkit.training.settings import TrainingSettings
 
+SHAPE = {"hidden_size": 32}
 RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
 
 
@@ -26,11 +27,17 @@ def test_recipes_are_settings(recipe: Path) -> None:
 
 
 def test_tables_become_dataclasses_and_flags_override_them() -> None:
-    recipe = {"batch_size": 8, "training": {"steps": 10, "learning_rate": 1}, "examples": {"max_ngram": 2}}
+    recipe = {
+        "batch_size": 8,
+        "model": SHAPE,
+        "training": {"steps": 10, "learning_rate": 1},
+        "examples": {"max_ngram": 2},
+    }
     flags = {"steps": 20, "max_seq_length": 64, "batch_size": 4, "seed": None}
     settings = build(PretrainingSettings, merge(recipe, flags, PretrainingSettings), where="test")
     assert settings == PretrainingSettings(
         batch_size=4,
+        model=SHAPE,
         training=TrainingSettings(steps=20, learning_rate=1.0),
         examples=ExampleSettings(max_ngram=2, max_seq_length=64),
     )
@@ -46,15 +53,25 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
             {"batch_size": 8, "training": {"stepz": 3}},
             r"r \[training\]: unknown setting 'stepz'; did you mean 'steps'",
         ),
-        ({"batch_size": 8}, "training must be given"),
-        ({"batch_size": "8", "training": {"steps": 1}}, "batch_size is '8', expected int"),
-        ({"batch_size": True, "training": {"steps": 1}}, "batch_size is True, expected int"),
+        ({"batch_size": 8}, "model, training must be given"),
+        ({"batch_size": "8", "model": SHAPE, "training": {"steps": 1}}, "batch_size is '8', expected int"),
+        ({"batch_size": True, "model": SHAPE, "training": {"steps": 1}}, "batch_size is True, expected int"),
         (
             {"batch_size": 8, "training": {"steps": 1, "optimizer": "sgd"}},
             "optimizer is 'sgd', expected 'lamb' or",
         ),
-        ({"batch_size": 8, "training": 3}, "training is 3, expected TrainingSettings"),
-        ({"batch_size": 0, "training": {"steps": 1}}, "batch_size must be 1 or more"),
+        ({"batch_size": 8, "model": SHAPE, "training": 3}, "training is 3, expected TrainingSettings"),
+        ({"batch_size": 0, "model": SHAPE, "training": {"steps": 1}}, "batch_size must be 1 or more"),
+        ({"batch_size": 1, "model": {}, "training": {"steps": 1}}, "no hidden_size; give the shape"),
+        (
+            {"batch_size": 1, "model": SHAPE | {"vocab_size": 9}, "training": {"steps": 1}},
+            "the tokenizer's; leave",
+        ),
+        ({"batch_size": 1, "model": SHAPE, "training": {"steps": 0}}, "steps must be 1 or more, not 0"),
+        ({"training": {"steps": 1, "learning_rate": -1.0}}, "learning_rate must be more than 0, not -1"),
+        ({"training": {"steps": 1, "learning_rate": math.nan}}, "learning_rate must be more than 0, not nan"),
+        ({"training": {"steps": 1, "save_every": 0}}, "save_every must be 1 or more"),
+        ({"examples": {"max_predictions": 0}}, "max_predictions must be 1 or more"),
     ],
 )
 def test_mistakes_are_named(table: dict[str, Any], message: str) -> None:

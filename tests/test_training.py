@@ -219,3 +219,18 @@ def test_metrics_are_averages_over_the_steps_between(tmp_path: Path) -> None:
         json.loads(line)["learning_rate"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
     ]
     assert rates[0] == pytest.approx(0.01 / 3)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    run(tmp_path, settings())
+    state = checkpoint_folder(tmp_path, 12) / "training_state.safetensors"
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(TrainingError, match=r"step-0000012 is damaged .* Delete it"):
+        run(tmp_path, settings())
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_text("precious")
+    with pytest.raises(TrainingError, match=r"holds model\.safetensors, and no checkpoint of a run"):
+        run(tmp_path, settings())
+    assert (tmp_path / "model.safetensors").read_text() == "precious"

@@ -52,7 +52,7 @@ def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Se
         if field.default is field.default_factory is dataclasses.MISSING and name not in arguments
     ]
     if missing:
-        raise ConfigError(f"{where}: {', '.join(missing)} must be given")
+        raise ConfigError(f"{where}: {', '.join(missing)} must be given (in a recipe file or by a flag)")
     return settings(**arguments)
 
 

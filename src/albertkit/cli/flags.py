@@ -1,5 +1,6 @@
 """Command-line flags made from the fields of a settings dataclass, so that neither exists alone."""
 
+import dataclasses
 import functools
 import inspect
 import typing
@@ -36,7 +37,11 @@ def settings_flags(settings: type, *, parameter: str) -> Callable[[Callable[...,
                 default=None,
                 annotation=Annotated[
                     hint | None,
-                    typer.Option(help=docs[field.name], rich_help_panel=f"Settings: {table or 'run'}"),
+                    typer.Option(
+                        help=docs[field.name],
+                        show_default="" if field.default is dataclasses.MISSING else str(field.default),
+                        rich_help_panel=f"Settings: {table or 'run'}",
+                    ),
                 ],
             )
             for table, field, hint in fields

@@ -43,10 +43,21 @@ app.command("pretrain", rich_help_panel="From raw text to a model")(pretraining.
 app.command("inspect", rich_help_panel="Checkpoints")(inspecting.inspect)
 
 
+def _in_words(error: Exception) -> str:
+    """Return the message of an error; the system's own name the file first and leave out their number."""
+    if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
 def run() -> None:
     """Run the command line; an expected error is one line on stderr and exit status 1."""
     try:
         app()
+    except KeyboardInterrupt:
+        sys.exit(130)
     except (AlbertKitError, OSError) as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error:[/] {escape(str(error))}")
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
+            f"[red]error:[/] {escape(_in_words(error))}"
+        )
         sys.exit(1)

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from albertkit.cli.flags import settings_flags
+from albertkit.errors import DataError
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, merge, read_recipe
 
@@ -42,6 +43,8 @@ def train_tokenizer(
     from albertkit.tokenization.tokenizer import AlbertTokenizer
     from albertkit.tokenization.vocabulary import train_vocabulary
 
+    if (output / "spiece.model").exists():
+        raise DataError(f"{output}: a tokenizer is here; delete it or choose another folder")
     corpus = Corpus.find(inputs, text_column=text_column)
     normalization = Normalization(do_lower_case=not cased, keep_accents=keep_accents)
     report = train_vocabulary(
@@ -70,7 +73,7 @@ def train_tokenizer(
 
 def prepare(
     inputs: _Inputs,
-    tokenizer: Annotated[Path, typer.Option(help="Folder of the tokenizer.")],
+    tokenizer: Annotated[str, typer.Option(help="Folder or name of the tokenizer.")],
     output: Annotated[Path, typer.Option(help="Folder of the shards.")],
     text_column: _TextColumn = "text",
     language: Annotated[str, typer.Option(help="ISO 639 code, for the sentence splitter.")] = "en",
@@ -81,9 +84,9 @@ def prepare(
         int, typer.Option(help="Cut longer documents into sections of about so many sentences (0: never).")
     ] = 64,
     holdout_every: Annotated[
-        int | None, typer.Option(help="Every so many source documents, one goes to the held-out set.")
+        int | None, typer.Option(min=1, help="Every so many source documents, one goes to the held-out set.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes [default: one per CPU].")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes (default: one per CPU).")] = None,
     json: _Json = False,
 ) -> None:
     """Cut raw text into shards of tokenized documents.
@@ -96,7 +99,8 @@ def prepare(
     from albertkit.pretraining.prepare import prepare as build_shards
 
     columns = (BarColumn(), TextColumn("{task.percentage:3.0f}% {task.fields[rate]}"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("prepare", total=1.0, rate="")
 
         def show(progress: PrepareProgress) -> None:
@@ -136,9 +140,11 @@ def prepare(
 @settings_flags(PretrainingSettings, parameter="flags")
 def pretrain(
     data: Annotated[Path, typer.Option(help="Folder of shards that `prepare` wrote.")],
-    tokenizer: Annotated[Path, typer.Option(help="Folder of the tokenizer of the shards.")],
+    tokenizer: Annotated[str, typer.Option(help="Folder or name of the tokenizer of the shards.")],
     output: Annotated[Path, typer.Option(help="Folder of the run; a run that is there goes on.")],
-    recipe: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="TOML file of settings, which flags override; it gives the shape.")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps ...")] = "cpu",
     flags: dict[str, Any] | None = None,
 ) -> None:
@@ -153,11 +159,14 @@ def pretrain(
     console = Console(stderr=True)
     result = run(settings, data, tokenizer, output, device=device, console=console)
     state = result.state
-    ending = "finished" if result.finished else "stopped; the same command goes on"
+    ending = "finished" if result.finished else "stopped (the same command goes on)"
     console.print(
         f"{ending} at step {state.step}, {state.tokens:,} tokens, {state.seconds / 60:.1f} minutes of "
-        f"training; model in {output}"
+        f"training; model in {output}",
+        soft_wrap=True,
     )
+    if result.signal is not None:
+        raise typer.Exit(128 + result.signal)  # as a shell counts: a script must not take this for finished
 
 
 def _print_report(values: dict[str, object], as_json: bool) -> None:

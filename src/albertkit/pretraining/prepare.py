@@ -226,6 +226,11 @@ def _check_content(
     records: dict[str, list[ShardRecord]], corpus: Corpus, source_documents: int, holdout_every: int | None
 ) -> None:
     names = ", ".join(str(path) for path in corpus.files[:3]) + (" ..." if len(corpus.files) > 3 else "")
+    if not records["train"] and records["validation"]:
+        raise DataError(
+            f"{names}: holding out every {holdout_every}th of {source_documents} source documents, from the "
+            "first on, leaves nothing to train on; give more documents or no holdout_every"
+        )
     if not records["train"]:
         raise DataError(f"{names}: no text to train on ({source_documents} source documents read)")
     documents = sum(record.documents for record in records["train"])

@@ -8,10 +8,12 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from rich.console import Console
-from torch import nn
+from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
+from albertkit.hub import resolve
+from albertkit.modeling.loading import choose_device
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.examples import ExampleStream, Position, PretrainingBatch, fixed_batches
 from albertkit.pretraining.settings import PretrainingSettings
@@ -50,9 +52,11 @@ class PretrainingObjective:
         )
         order_loss = F.cross_entropy(outputs.sop_logits.float(), order_labels, reduction="sum")
         sequences = len(order_labels)
-        right_words = (outputs.prediction_logits.detach().argmax(-1) == masked_labels).sum()
-        sums = {"masked_loss": (masked_loss, words), "masked_accuracy": (right_words, words)}
+        sums: dict[str, tuple[Tensor, int]] = {}
         loss = masked_loss / max(words, 1)
+        if words:
+            right_words = (outputs.prediction_logits.detach().argmax(-1) == masked_labels).sum()
+            sums |= {"masked_loss": (masked_loss, words), "masked_accuracy": (right_words, words)}
         if self.order_weight:
             right_orders = (outputs.sop_logits.detach().argmax(-1) == order_labels).sum()
             sums |= {"order_loss": (order_loss, sequences), "order_accuracy": (right_orders, sequences)}
@@ -63,7 +67,7 @@ class PretrainingObjective:
 def pretrain(
     settings: PretrainingSettings,
     data: Path,
-    tokenizer: Path,
+    tokenizer: str | Path,
     output: Path,
     *,
     device: str = "cpu",
@@ -74,7 +78,8 @@ def pretrain(
     Args:
         settings: of the model, the examples and the training.
         data: folder that `prepare` wrote, with `train/` and perhaps `validation/`.
-        tokenizer: folder of the tokenizer the shards were made with; it is saved with every checkpoint.
+        tokenizer: folder or name of the tokenizer the shards were made with; it is saved with every
+            checkpoint.
         output: folder of the run.
         device: where to train.
         console: where progress goes.
@@ -85,9 +90,10 @@ def pretrain(
         TrainingError: a resume with other settings or data, or a loss that is not a number.
     """
     train_shards = ShardSet(data / "train")
-    train_shards.check_tokenizer(tokenizer / "spiece.model")
+    vocabulary = resolve(tokenizer, patterns=("spiece.model",)) / "spiece.model"
+    train_shards.check_tokenizer(vocabulary)
     pieces = AlbertTokenizer.from_pretrained(tokenizer)
-    words = WordTable(tokenizer / "spiece.model")
+    words = WordTable(vocabulary)
     config = AlbertConfig(vocab_size=train_shards.manifest.vocabulary_size, **settings.model)
     if settings.examples.max_seq_length > config.max_position_embeddings:
         raise ConfigError(
@@ -95,7 +101,7 @@ def pretrain(
             f"{config.max_position_embeddings} positions (max_position_embeddings)"
         )
     torch.manual_seed(settings.training.seed)
-    model = AlbertForPreTraining(config).to(device)
+    model = AlbertForPreTraining(config).to(choose_device(device))
     if settings.frequency_bias:
         start_at_frequencies(model, train_shards)
     if settings.sinusoidal_positions:

@@ -22,11 +22,11 @@ class ExampleSettings:
     masked_lm_probability: float = 0.15
     """Share of the tokens that are predicted."""
     max_predictions: int | None = None
-    """Most tokens predicted in a sequence [default: 20 per 128 tokens]."""
+    """Most tokens predicted in a sequence (default: 20 for each 128 tokens)."""
     max_ngram: int = 3
     """Most consecutive whole words hidden together."""
     sentence_order: bool = True
-    """Swap the two segments half of the time and predict whether they are."""
+    """Swap the two segments half of the time and predict which order they are in."""
 
     def __post_init__(self) -> None:
         if self.max_seq_length < 16 or self.max_seq_length % LENGTH_MULTIPLE:
@@ -37,8 +37,9 @@ class ExampleSettings:
         for name in ("short_sequence_probability", "masked_lm_probability"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
-        if self.max_ngram < 1:
-            raise ConfigError(f"max_ngram must be 1 or more, not {self.max_ngram}")
+        for name in ("max_ngram", "max_predictions"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ConfigError(f"{name} must be 1 or more, not {value}")
         if not (self.masked_lm or self.sentence_order):
             raise ConfigError("masked_lm and sentence_order are both off: there is nothing to learn")
 
@@ -62,11 +63,18 @@ class PretrainingSettings:
     """Start the position embeddings as sinusoids, by which neighbours are found sooner, not at random."""
     evaluation_sequences: int = 1024
     """Held-out sequences per evaluation."""
-    model: dict[str, Any] = field(default_factory=dict)
-    """Arguments of `AlbertConfig`, besides `vocab_size`."""
+    model: dict[str, Any]
+    """Arguments of `AlbertConfig`, besides `vocab_size`, which is the tokenizer's."""
     examples: ExampleSettings = field(default_factory=ExampleSettings)
     training: TrainingSettings
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size must be 1 or more, not {self.batch_size}")
+        for name in ("batch_size", "evaluation_sequences"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        if not self.order_weight >= 0:
+            raise ConfigError(f"order_weight must be 0 or more, not {self.order_weight}")
+        if "vocab_size" in self.model:
+            raise ConfigError("[model] has vocab_size, but that is the tokenizer's; leave it out")
+        if "hidden_size" not in self.model:
+            raise ConfigError("[model] has no hidden_size; give the shape of the model, as recipes/ do")

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import DataError
+from albertkit.errors import DataError, MissingExtraError
 from albertkit.files import atomic_path
 from albertkit.pretraining.corpus import Corpus, SourceDocument
 from albertkit.pretraining.sentences import SentenceSettings, sections
@@ -160,6 +160,8 @@ def build(unit: Unit, job: Job, encoder: PieceEncoder) -> dict[str, ShardRecord]
                 sentences = [ids for ids in encoder.ids_batch(section, num_threads=1) if ids]
                 if sentences:
                     builder.add(sentences)
+        except MissingExtraError:
+            raise  # not the document's fault
         except Exception as error:
             raise DataError(f"{document.origin}: {error}") from error
     records: dict[str, ShardRecord] = {}

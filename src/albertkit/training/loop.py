@@ -19,6 +19,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from albertkit.errors import TrainingError
+from albertkit.files import contents
 from albertkit.training.curves import plot_curves
 from albertkit.training.optimizers import build_optimizer, clip_gradients
 from albertkit.training.schedules import learning_rate_factor
@@ -53,6 +54,8 @@ class RunResult:
     state: RunState
     finished: bool
     """False when time or a signal ended it; the same command goes on."""
+    signal: int | None
+    """Number of the signal that ended it."""
     metrics: dict[str, float]
     """Of the last evaluation."""
 
@@ -83,9 +86,11 @@ def train(
         console: where progress goes.
 
     Raises:
-        TrainingError: a resume with other settings, or a loss that is not a number.
+        TrainingError: a resume with other settings, a folder that holds something else than a run, or a loss
+            that is not a number.
     """
     console = console or Console(stderr=True)
+    _refuse_other_folders(output)
     output.mkdir(parents=True, exist_ok=True)
     optimizer = build_optimizer(
         model,
@@ -96,7 +101,25 @@ def train(
     run = _Run(model, optimizer, settings, output, save_model, fingerprint or {}, console)
     run.resume_or_start()
     run.steps(objective, batches, evaluate)
-    return RunResult(run.state, finished=run.state.step >= settings.steps, metrics=run.last_evaluation)
+    return RunResult(
+        run.state,
+        finished=run.state.step >= settings.steps,
+        signal=run.signal,
+        metrics=run.last_evaluation,
+    )
+
+
+def _refuse_other_folders(output: Path) -> None:
+    """Raise a TrainingError for a folder that holds files but no run: they would be overwritten."""
+    if not output.is_dir() or checkpoints(output):
+        return
+    # What a run leaves that was killed before its first checkpoint.
+    others = {file.name for file in output.iterdir()} - {"metrics.jsonl", "curves.png", "checkpoints"}
+    if others:
+        raise TrainingError(
+            f"{output} {contents(output)}, and no checkpoint of a run: a new run would overwrite it. "
+            "Choose another output folder."
+        )
 
 
 class _Run:
@@ -123,6 +146,7 @@ class _Run:
         self.last_evaluation: dict[str, float] = {}
         self.device = next(model.parameters()).device
         self.sums: dict[str, list[Any]] = {}
+        self.signal: int | None = None
         self._clock = time.perf_counter()
 
     def factor(self, step: int) -> float:
@@ -146,10 +170,15 @@ class _Run:
                     f"steps={self.settings.steps} and decay_steps={self.settings.decay_steps} it would be "
                     f"{expected:.4f} there: the decay had begun. Use the saved steps or a new output folder."
                 )
-            self.console.print(f"resuming from {saved[-1].name} ({self.state.tokens:,} tokens seen)")
+            self.say(f"resuming from {saved[-1].name} ({self.state.tokens:,} tokens seen)")
         else:
             torch.manual_seed(self.settings.seed)
         self._forget_metrics_after(self.state.step)
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self.say(
+            f"training {parameters:,} parameters on {self.device} to step {self.settings.steps}; "
+            f"a line every {self.settings.log_every} steps"
+        )
 
     def steps(
         self, objective: Objective, batches: BatchSource, evaluate: Callable[[], dict[str, float]] | None
@@ -159,7 +188,7 @@ class _Run:
         self.model.train()
         self._clock = time.perf_counter()
         logged_tokens, logged_seconds, saved_step = state.tokens, state.seconds, state.step
-        with _stop_signals() as stopping:
+        with _stop_signals(self.say) as stopping:
             stream = batches(state.position) if state.step < settings.steps else iter(())
             for batch, next_position in stream:
                 grad_norm = self.step(objective, batch)
@@ -178,6 +207,7 @@ class _Run:
                     self.save()
                     saved_step = state.step
                 if ending:
+                    self.signal = stopping[0] if stopping else None
                     break
         if state.step > saved_step:  # the stream of batches ended before the steps did
             self.save()
@@ -249,7 +279,11 @@ class _Run:
         with (self.output / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
         shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
-        self.console.print(f"step {state.step}/{self.settings.steps}  {shown}", highlight=False)
+        self.say(f"step {state.step}/{self.settings.steps}  {shown}")
+
+    def say(self, line: str) -> None:
+        # Never wrapped: logs are searched line by line.
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _tick(self) -> None:
         now = time.perf_counter()
@@ -266,14 +300,21 @@ class _Run:
 
 
 @contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT instead of dying: the loop ends after the step it is in."""
+def _stop_signals(say: Callable[[str], None]) -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT instead of dying: the loop ends after the step it is in.
+
+    A second one ends the process at once.
+    """
     received: list[int] = []
+
+    def receive(number: int, _frame: object) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+        say("stopping with a checkpoint after this step; once more stops at once, without one")
+
     try:
-        previous = {
-            number: signal.signal(number, lambda number, _frame: received.append(number))
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        previous = {number: signal.signal(number, receive) for number in (signal.SIGTERM, signal.SIGINT)}
     except ValueError:  # not the main thread, where signals do not arrive
         previous = {}
     try:

@@ -4,6 +4,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from albertkit.errors import ConfigError
+
 OptimizerName = Literal["lamb", "adamw", "adamw-corrected"]
 ScheduleName = Literal["linear", "trapezoid"]
 
@@ -43,6 +45,17 @@ class TrainingSettings:
     """Steps between lines of metrics.jsonl."""
     max_minutes: float = math.inf
     """End cleanly with a checkpoint after this time; the same command goes on from there."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "evaluate_every", "save_every", "keep_checkpoints", "log_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        for name in ("learning_rate", "max_grad_norm", "max_minutes"):
+            if not getattr(self, name) > 0:  # also refuses nan
+                raise ConfigError(f"{name} must be more than 0, not {getattr(self, name)}")
+        for name in ("warmup_steps", "decay_steps", "weight_decay", "seed"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}")
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings that change the numbers of a run.

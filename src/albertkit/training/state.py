@@ -22,6 +22,7 @@ from typing import Any
 
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from albertkit.checkpoints.folder import read_folder
@@ -71,7 +72,8 @@ def save_checkpoint(
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     save_model(temporary)
-    safetensors.torch.save_file(_optimizer_tensors(optimizer) | _random_states(), temporary / STATE_TENSORS)
+    tensors = _optimizer_tensors(optimizer) | _random_states()
+    (temporary / STATE_TENSORS).write_bytes(safetensors.torch.save(tensors))
     document = asdict(state) | {"fingerprint": fingerprint}
     (temporary / STATE_JSON).write_text(json.dumps(document, indent=2) + "\n")
     for file in temporary.iterdir():
@@ -94,11 +96,18 @@ def load_checkpoint(
     """Put a checkpoint's weights, optimizer and random states back, and return where the run stood.
 
     Raises:
-        TrainingError: the checkpoint belongs to a run with other settings; the message names them.
+        TrainingError: the checkpoint is damaged, or belongs to a run with other settings; the message names
+            them.
     """
-    document = json.loads((folder / STATE_JSON).read_text())
+    try:
+        document = json.loads((folder / STATE_JSON).read_text())
+        state_tensors = safetensors.torch.load_file(folder / STATE_TENSORS)
+        _, tensors = read_folder(folder)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise TrainingError(
+            f"{folder} is damaged ({error}). Delete it, and the run goes on from the checkpoint before it."
+        ) from error
     _require_same_run(folder, document.pop("fingerprint"), fingerprint)
-    _, tensors = read_folder(folder)
     missing, unexpected = model.load_state_dict(tensors, strict=False)
     tied = {name for name in missing if _is_tied(model, name)}
     if unexpected or set(missing) - tied:
@@ -106,7 +115,6 @@ def load_checkpoint(
             f"{folder} is not a checkpoint of this model: missing {sorted(set(missing) - tied)}, "
             f"unexpected {sorted(unexpected)}"
         )
-    state_tensors = safetensors.torch.load_file(folder / STATE_TENSORS)
     _restore_random_states(state_tensors)
     _restore_optimizer(optimizer, state_tensors)
     return RunState(**document)
