@@ -186,9 +186,11 @@ class TestFillMask:
         with pytest.raises(DataError, match=r"there is no \[MASK\] in the text 'the word'"):
             fill(["a [MASK]", "the word"])
 
-    @pytest.mark.parametrize("top_k", [0, -1, 10_000])
+    @pytest.mark.parametrize("top_k", [0, -1, 10_000, 2.5, "3", True])
     def test_impossible_top_k(self, fill, top_k):
-        with pytest.raises(ConfigError, match=f"top_k is {top_k}; expected 1 to {len(fill.tokenizer)}"):
+        with pytest.raises(
+            ConfigError, match=f"top_k is {top_k!r}; expected a whole number from 1 to {len(fill.tokenizer)}"
+        ):
             fill("[MASK]", top_k=top_k)
 
     def test_special_tokens_are_parsed_even_where_the_tokenizer_does_not(self, fill, folder):
@@ -299,6 +301,13 @@ class TestInputs:
         with pytest.raises(ConfigError, match="batch_size is -1"):
             pipeline("fill-mask", folder, batch_size=-1)
 
+    def test_a_mapping_is_no_list_of_texts(self, fill, encode):
+        for answer in (fill, encode):
+            with pytest.raises(DataError, match=r"received \{'text': .* \(dict\); expected a text"):
+                answer({"text": "the [MASK]"})
+            with pytest.raises(DataError, match=r"\(dict\) for a text"):
+                answer([{"text": "the [MASK]"}])
+
     def test_batches_by_length(self):
         rows = [[1] * length for length in (3, 9, 1, 5, 5)]
         assert list(batches_by_length(rows, 2)) == [[1, 3], [4, 0], [2]]
@@ -400,12 +409,39 @@ class TestLoading:
     def test_unknown_task_and_names(self, folder, tmp_path):
         with pytest.raises(ConfigError, match="the task is 'fill_mask'; expected one of fill-mask"):
             pipeline("fill_mask", folder)
-        with pytest.raises(ConfigError, match="the task is None"):
-            pipeline(model=folder)
+        with pytest.raises(ConfigError, match="the task is None and so is the model"):
+            pipeline()
         with pytest.raises(ModelNotFoundError, match="no folder"):
             pipeline("fill-mask", tmp_path / "missing")
         with pytest.raises(ModelNotFoundError, match="albert-base-v2"):
             pipeline("fill-mask", "albert-base-v2", local_files_only=True, cache_dir=tmp_path)
+
+    def test_task_of_the_model(self, fill, encode, folder, tokenizer, tmp_path):
+        by_name = pipeline(model=folder)  # saved by AlbertForPreTraining
+        assert by_name(TEXTS) == fill(TEXTS)
+        for model_class in (AlbertForMaskedLM, AlbertForPreTraining):
+            model = model_class.from_pretrained(folder)
+            assert_same_answers(pipeline(model=model, tokenizer=tokenizer)(TEXTS), fill(TEXTS))
+        encoder = AlbertModel.from_pretrained(folder)
+        assert pipeline(model=encoder, tokenizer=tokenizer)("the word") == encode("the word")
+        encoder.save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        assert pipeline(model=tmp_path)("the word") == encode("the word")
+        classifier = AlbertForSequenceClassification(encoder.config)
+        with pytest.raises(ConfigError, match="class AlbertForSequenceClassification does not say it"):
+            pipeline(model=classifier, tokenizer=tokenizer)
+
+    @pytest.mark.parametrize(
+        ("task", "name"),
+        [
+            ("text-classification", "AlbertForSequenceClassification"),
+            ("ner", "AlbertForTokenClassification"),
+            ("question-answering", "AlbertForQuestionAnswering"),
+        ],
+    )
+    def test_task_that_has_a_model_only(self, task, name, folder):
+        with pytest.raises(ConfigError, match=f"no pipeline for '{task}' yet.* {name}"):
+            pipeline(task, folder)
 
     def test_checkpoint_without_the_head_is_an_error(self, folder, tokenizer, tmp_path):
         AlbertModel.from_pretrained(folder).save_pretrained(tmp_path)

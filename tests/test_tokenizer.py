@@ -1,5 +1,6 @@
 """Both tokenizers: the original's ids, segments and pieces; calls as `transformers` users know them."""
 
+import copy
 import json
 import sys
 import types
@@ -327,7 +328,7 @@ def test_masks_and_segments_of_the_layout(tiny: TokenizerInterface) -> None:
     )
     assert encoded["special_tokens_mask"][0] == 1
     assert encoded["special_tokens_mask"][-1] == 1
-    assert encoded["length"] == 12
+    assert encoded["length"] == [12]
 
 
 def test_no_silent_cut_of_a_long_text(tiny: TokenizerInterface, tiny_vocabulary: Path, caplog) -> None:
@@ -398,6 +399,53 @@ def test_decoding(tokenizer: TokenizerInterface) -> None:
     assert cleaned == "it didn't. so"
     assert tokenizer.decode(14) == "the"
     assert tokenizer.convert_tokens_to_string(["▁the", "▁state", "-", "of"]) == "the state-of"
+
+
+def test_special_tokens_are_joined_as_in_transformers(tokenizer: TokenizerInterface, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer.save_pretrained(tmp_path)
+    theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
+    for text in ("the cat", "it's the well-kept secret (again), for 12 or 5.", "a", ""):
+        ids = [*tokenizer.encode(text), 0, 0]
+        assert tokenizer.decode(ids) == theirs.decode(ids)
+        assert tokenizer.decode(ids, skip_special_tokens=True) == theirs.decode(ids, skip_special_tokens=True)
+    assert tokenizer.decode([2, *tokenizer.encode("the cat")[1:], 0, 0]) == "[CLS] the cat[SEP]<pad><pad>"
+    assert tokenizer.decode([3, 0, 0]) == theirs.decode([3, 0, 0]) == "[SEP]<pad><pad>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[MASK] x",
+        "[MASK] (x), [MASK].",
+        "([MASK]) [MASK]!",
+        '[MASK]" he said',
+        '[MASK] "he said"',
+        "[MASK]-like",
+        "[MASK] - like",
+        "[MASK]'s [MASK]; [MASK]: [MASK]?",
+        "[MASK] £5",
+    ],
+)
+def test_spaces_beside_a_mask_come_back(text: str, tokenizer: TokenizerInterface) -> None:
+    assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
+
+
+def test_length_is_a_list_also_of_one_text(tiny: TokenizerInterface, theirs) -> None:
+    for texts in ("The captain", ["The captain"], ["The captain", "My sister lost"]):
+        ours = tiny(texts, return_length=True)["length"]
+        assert ours == theirs(texts, return_length=True)["length"]
+    assert tiny("", return_length=True)["length"] == [2]
+
+
+def test_a_deep_copy_knows_its_words(tiny: TokenizerInterface) -> None:
+    encoding = tiny("The captain lost", return_offsets_mapping=True)
+    words = encoding.word_ids()
+    copied = copy.deepcopy(encoding)
+    assert copied == encoding
+    assert copied.word_ids() == words
+    copied["input_ids"].append(0)
+    assert len(encoding["input_ids"]) == len(copied["input_ids"]) - 1
 
 
 def test_tokens_and_ids(tokenizer: TokenizerInterface) -> None:

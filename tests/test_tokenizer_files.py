@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+import transformers
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
+from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.fast import AlbertTokenizerFast
 from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import CONTROL, UNKNOWN, USER_DEFINED, read_piece_table
@@ -91,12 +93,81 @@ def test_only_tokenizer_json(tiny_vocabulary: Path, tmp_path: Path) -> None:
     (tmp_path / "spiece.model").unlink()
     fast = AlbertTokenizerFast.from_pretrained(tmp_path)
     assert fast(TEXT) == AlbertTokenizer(tiny_vocabulary, keep_accents=True)(TEXT)
-    with pytest.raises(ModelNotFoundError, match="AlbertTokenizerFast"):
-        AlbertTokenizer.from_pretrained(tmp_path)
+    assert isinstance(AlbertTokenizer.from_pretrained(tmp_path), AlbertTokenizerFast)
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(ModelNotFoundError, match=r"spiece\.model.* or tokenizer\.json in its place"):
+        AlbertTokenizer.from_pretrained(tmp_path / "none")
     alone = AlbertTokenizerFast(tokenizer_file=tmp_path / "tokenizer.json")
     assert alone.keep_accents
     assert alone(TEXT) == fast(TEXT)
     assert fast.save_vocabulary(tmp_path / "again") == (str(tmp_path / "again" / "tokenizer.json"),)
+
+
+def _as_transformers_saves(model: Path, folder: Path) -> None:
+    """Write the folder that `transformers` 5 makes of a spiece.model: user-defined symbols are added tokens
+    in its tokenizer.json, special ones in the settings, and keep SentencePiece's score of 0."""
+    table = read_piece_table(model.read_bytes())
+    symbols = [number for number, kind in enumerate(table.kinds) if kind == USER_DEFINED]
+    AlbertTokenizer(model).save_pretrained(folder / "ours")
+    theirs = transformers.AlbertTokenizer.from_pretrained(folder / "ours")
+    theirs.save_pretrained(folder)
+    assert not (folder / "spiece.model").exists()
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    for number in symbols:
+        content["model"]["vocab"][number][1] = 0.0
+        token = {**content["added_tokens"][0], "content": table.pieces[number], "id": number}
+        content["added_tokens"].append({**token, "special": False})
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    config["extra_special_tokens"] = ["<pad>", "[CLS]", "[SEP]", "[MASK]"] + [
+        table.pieces[number] for number in symbols
+    ]
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+@pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer])
+def test_a_folder_of_transformers_gives_the_originals_ids(cls, shared: Path, tmp_path: Path) -> None:
+    _as_transformers_saves(shared / "data" / "spiece.model", tmp_path)
+    tokenizer = cls.from_pretrained(tmp_path)
+    assert isinstance(tokenizer, AlbertTokenizerFast)
+    assert tokenizer.all_special_tokens == ["[CLS]", "[SEP]", "<unk>", "<pad>", "[MASK]"]
+    lines = [json.loads(line) for line in (shared / "fixtures" / "tokenizer.jsonl").open(encoding="utf-8")]
+    ids = tokenizer(
+        [line["text"] for line in lines],
+        add_special_tokens=False,
+        parse_special_tokens=False,
+        verbose=False,
+    )
+    assert ids["input_ids"] == [line["ids"] for line in lines]
+    # transformers itself cuts at the bracket and the hyphen, and begins a word after each.
+    text = "the cat (again) a-b."
+    expected = ["▁the", "▁cat", "▁", "(", "again", ")", "▁a", "-", "b", "."]
+    assert tokenizer.tokenize(text) == expected
+    theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path).tokenize(text)
+    assert theirs == ["▁the", "▁cat", "(", "▁again", ")", "▁a", "-", "▁b", "."]
+    assert tokenizer.decode(tokenizer.encode(text), skip_special_tokens=True) == text
+
+
+def test_a_tokenizer_json_without_the_table_of_characters_warns(
+    tiny_vocabulary: Path, tmp_path: Path
+) -> None:
+    _as_transformers_saves(tiny_vocabulary, tmp_path)
+    content = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    steps = content["normalizer"]["normalizers"]
+    content["normalizer"]["normalizers"] = [step for step in steps if step["type"] != "Precompiled"]
+    assert len(content["normalizer"]["normalizers"]) == len(steps) - 1
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.warns(UserWarning, match="without SentencePiece's table of characters"):
+        tokenizer = AlbertTokenizer.from_pretrained(tmp_path)
+    assert tokenizer(TEXT)["input_ids"] == AlbertTokenizer(tiny_vocabulary)(TEXT)["input_ids"]
+
+
+@pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer])
+def test_the_name_of_transformers_for_the_folder(cls, tiny_vocabulary: Path) -> None:
+    named = cls.from_pretrained(pretrained_model_name_or_path=tiny_vocabulary)
+    assert named(TEXT) == cls.from_pretrained(tiny_vocabulary)(TEXT)
+    assert named.name_or_path == str(tiny_vocabulary)
 
 
 def test_settings_as_older_folders_have_them(tiny_vocabulary: Path, tmp_path: Path) -> None:

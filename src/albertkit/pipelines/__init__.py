@@ -36,6 +36,23 @@ _PIPELINES: dict[str, type[Pipeline]] = {
 }
 
 
+_TASKS_BY_CLASS = {
+    "AlbertForMaskedLM": "fill-mask",
+    "AlbertForPreTraining": "fill-mask",
+    "AlbertModel": "feature-extraction",
+}
+"""What a model is for, where nobody names a task."""
+
+_MODELS_ONLY = {
+    "text-classification": "AlbertForSequenceClassification",
+    "sentiment-analysis": "AlbertForSequenceClassification",
+    "token-classification": "AlbertForTokenClassification",
+    "ner": "AlbertForTokenClassification",
+    "question-answering": "AlbertForQuestionAnswering",
+}
+"""Tasks of `transformers` that have a model here and no pipeline yet."""
+
+
 @overload
 def pipeline(task: Literal["fill-mask"], model: Any = None, **options: Any) -> FillMaskPipeline: ...
 @overload
@@ -64,7 +81,8 @@ def pipeline(
     """Make the pipeline for a task.
 
     Args:
-        task: "fill-mask" or "feature-extraction".
+        task: "fill-mask" or "feature-extraction"; None for what the model's class, or the `architectures` of
+            its config, is made for.
         model: a folder, a hub name, or a model; None for the bundled model.
         tokenizer: a folder, a hub name, or a tokenizer; None for the one beside the model. Must be given with
             a model that is loaded already.
@@ -83,9 +101,6 @@ def pipeline(
         ConfigError: an unknown task or device, or a model that does not fit the task.
         TokenizerError: the tokenizer is damaged, or is none of ALBERT's.
     """
-    chosen = _PIPELINES.get(task or "")
-    if chosen is None:
-        raise ConfigError(f"the task is {task!r}; expected one of {', '.join(_PIPELINES)}")
     if device is not None and device_map is not None:
         raise ConfigError("device and device_map are one argument; give device only")
     hub_options: dict[str, Any] = {
@@ -94,6 +109,7 @@ def pipeline(
         "token": token,
         "local_files_only": local_files_only,
     }
+    chosen = _choose(_infer_task(model, config, hub_options) if task is None else task)
     place = _read_device(one_of(device=device, device_map=device_map))
     dtype = one_of(dtype=dtype, torch_dtype=torch_dtype)
     if isinstance(model, AlbertPreTrainedModel):
@@ -110,6 +126,40 @@ def pipeline(
     if isinstance(tokenizer, str | Path):
         tokenizer = AutoTokenizer.from_pretrained(tokenizer, use_fast=use_fast, **hub_options)
     return chosen(model, tokenizer, **defaults)
+
+
+def _choose(task: str) -> type[Pipeline]:
+    if task in _MODELS_ONLY:
+        raise ConfigError(
+            f"there is no pipeline for {task!r} yet; its model is there: {_MODELS_ONLY[task]}.from_pretrained"
+        )
+    if task not in _PIPELINES:
+        raise ConfigError(f"the task is {task!r}; expected one of {', '.join(_PIPELINES)}")
+    return _PIPELINES[task]
+
+
+def _infer_task(
+    model: str | Path | AlbertPreTrainedModel | None,
+    config: AlbertConfig | str | Path | None,
+    hub_options: dict[str, Any],
+) -> str:
+    """Return the task that a model is made for; raise ConfigError where it does not say."""
+    known = ", ".join(_PIPELINES)
+    if model is None:
+        raise ConfigError(f"the task is None and so is the model; expected a task, one of {known}")
+    if isinstance(model, AlbertPreTrainedModel):
+        names = [one.__name__ for one in type(model).__mro__ if one.__name__.startswith("Albert")][:1]
+    else:
+        if not isinstance(config, AlbertConfig):
+            config = AlbertConfig.from_pretrained(model if config is None else config, **hub_options)
+        names = config.architectures or []
+    tasks = [_TASKS_BY_CLASS[name] for name in names if name in _TASKS_BY_CLASS]
+    if not tasks:
+        raise ConfigError(
+            f"the task is None, and a model of class {', '.join(names) or 'unknown'} does not say it; "
+            f"expected a task, one of {known}"
+        )
+    return tasks[0]
 
 
 def _load(

@@ -1,7 +1,7 @@
 """What every pipeline does alike: one text, lists and iterables; batches by length; answers in order."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
@@ -63,9 +63,10 @@ class Pipeline(ABC):
         batch_size: int | None,
     ) -> Any:
         """Give all texts to `answer(texts, batch_size=...)`, some batches of them at a time."""
-        if not isinstance(inputs, Iterable):
+        # Iterating over a mapping would give its keys: no texts that anybody meant.
+        if not isinstance(inputs, Iterable) or isinstance(inputs, Mapping):
             raise DataError(
-                f"received {inputs!r:.60} ({type(inputs).__name__}); expected a text or an iterable"
+                f"received {inputs!r:.60} ({type(inputs).__name__}); expected a text or an iterable of texts"
             )
         size = self.batch_size if batch_size is None else _check_batch_size(batch_size)
         if isinstance(inputs, str):

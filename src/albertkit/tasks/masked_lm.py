@@ -8,6 +8,7 @@ Shapes: P masked positions, V vocabulary, K candidates.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
@@ -144,8 +145,7 @@ class MaskedLM:
         """
         # A model may have rows for more pieces than the tokenizer spells: these are no words.
         size = min(len(self.tokenizer), logits.shape[-1])
-        if not 1 <= top_k <= size:
-            raise ConfigError(f"top_k is {top_k}; expected 1 to {size}, the size of the vocabulary")
+        check_top_k(top_k, size=size)
         scores = logits.float().softmax(dim=-1)[:, :size]  # (P, V)
         if target_ids is not None:
             chosen = torch.tensor(target_ids, device=scores.device)
@@ -196,6 +196,15 @@ class MaskedLM:
                 }
             )
         return answers
+
+
+def check_top_k(top_k: Any, *, size: int) -> None:
+    """Raise ConfigError unless it is a whole number from 1 to the size of the vocabulary."""
+    whole = isinstance(top_k, Integral) and not isinstance(top_k, bool)
+    if not whole or not 1 <= int(top_k) <= size:
+        raise ConfigError(
+            f"top_k is {top_k!r}; expected a whole number from 1 to {size}, the size of the vocabulary"
+        )
 
 
 def centred_window(position: int, *, first: int, last: int, size: int) -> tuple[int, int]:

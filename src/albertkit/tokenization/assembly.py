@@ -68,7 +68,8 @@ def assemble(
             _pad(row, width, padding_side, marks.padding)
     data = _columns(rows, samples, options)
     if not batched and options.return_tensors is None and not options.return_overflowing_tokens:
-        data = {name: column[0] for name, column in data.items()}
+        # The length of one text stays a list of one, as in `transformers`.
+        data = {name: column if name == "length" else column[0] for name, column in data.items()}
     return BatchEncoding(data, rows, tensor_type=options.return_tensors)
 
 

@@ -25,7 +25,7 @@ class AutoTokenizer:
 
     @staticmethod
     def from_pretrained(
-        name_or_folder: str | Path,
+        pretrained_model_name_or_path: str | Path,
         *,
         use_fast: bool | None = None,
         revision: str | None = None,
@@ -37,9 +37,9 @@ class AutoTokenizer:
         """Load the tokenizer of a model folder, a vocabulary file, the hub, or the bundled model.
 
         Args:
-            name_or_folder: as for the tokenizer classes.
-            use_fast: True for AlbertTokenizerFast, False for AlbertTokenizer. Their answers are the same;
-                None takes AlbertTokenizer, the quicker one, where there is a SentencePiece model for it.
+            pretrained_model_name_or_path: as for the tokenizer classes.
+            use_fast: True for AlbertTokenizerFast. Else AlbertTokenizer, the quicker one, where there is a
+                SentencePiece model for it; their answers are the same.
             revision, cache_dir, token, local_files_only: for hub names, as in `albertkit.hub.resolve`.
             overrides: arguments of the class that win over what the folder says.
 
@@ -47,10 +47,10 @@ class AutoTokenizer:
             ModelNotFoundError: nothing is found by that name.
             TokenizerError: the folder's tokenizer is damaged, or is none of ALBERT's.
         """
-        path = Path(name_or_folder).expanduser()
+        path = Path(pretrained_model_name_or_path).expanduser()
         if not path.is_file():
             path = hub.resolve(
-                name_or_folder,
+                pretrained_model_name_or_path,
                 patterns=(*folder.PATTERNS, _MODEL_CONFIG_FILE, _WORDPIECE_FILE),
                 revision=revision,
                 cache_dir=cache_dir,
@@ -66,7 +66,7 @@ class AutoTokenizer:
         else:
             from albertkit.tokenization.tokenizer import AlbertTokenizer as TokenizerClass
         tokenizer = TokenizerClass.from_pretrained(path, **overrides)
-        tokenizer.name_or_path = str(name_or_folder)
+        tokenizer.name_or_path = str(pretrained_model_name_or_path)
         return tokenizer
 
 

@@ -4,6 +4,7 @@ Shapes: B batch, T tokens. Offsets, words and tokens are worked out when somebod
 want ids only.
 """
 
+import copy
 from collections import UserDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -213,6 +214,10 @@ class BatchEncoding(UserDict[str, Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"data": self.data, "_encodings": None}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "BatchEncoding":
+        # The rows are shared: they say where tokens come from, which no copy changes.
+        return BatchEncoding(copy.deepcopy(self.data, memo), self._encodings)
 
     @property
     def encodings(self) -> list[Encoding] | None:

@@ -104,6 +104,10 @@ def read_settings(path: Path) -> dict[str, Any]:
         if token.get("special"):
             additional.append(token_text(token))
     known = {settings.get(role, default) for role, default in DEFAULT_ROLES.items()}
+    if "extra_special_tokens" in config:
+        symbols = _user_defined(folder / RUST_FILE)
+        known |= symbols
+        added = {token: number for token, number in added.items() if token not in symbols}
     settings["added_tokens"] = added
     settings["additional_special_tokens"] = [
         token for token in dict.fromkeys(additional) if token not in known
@@ -157,6 +161,21 @@ def describe(special_tokens: SpecialTokens) -> dict[str, Any]:
 def as_json(value: Mapping[str, Any]) -> bytes:
     """Return the bytes of a JSON file."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _user_defined(rust_file: Path) -> set[str]:
+    """Return the vocabulary's user-defined symbols in a tokenizer.json of `transformers` 5.
+
+    It lists them as added tokens and the settings beside it call them special, brackets and the full stop
+    included; the original does not cut a text at them. They are pieces with SentencePiece's score of 0.
+    """
+    content = read_json(rust_file)
+    vocabulary = (content.get("model") or {}).get("vocab") or ()
+    return {
+        token["content"]
+        for token in content.get("added_tokens", ())
+        if not token["special"] and [token["content"], 0] in vocabulary[token["id"] : token["id"] + 1]
+    }
 
 
 def _additional(value: Mapping[str, Any] | Iterable[Any]) -> list[str]:

@@ -303,7 +303,7 @@ class TokenizerInterface(TokenInterface, ABC):
     @classmethod
     def from_pretrained(
         cls,
-        name_or_folder: str | Path,
+        pretrained_model_name_or_path: str | Path,
         *,
         revision: str | None = None,
         cache_dir: str | Path | None = None,
@@ -319,14 +319,14 @@ class TokenizerInterface(TokenInterface, ABC):
         Raises ModelNotFoundError where nothing is found, TokenizerError where what is found is damaged.
         """
         path = folder.locate(
-            name_or_folder,
+            pretrained_model_name_or_path,
             revision=revision,
             cache_dir=cache_dir,
             token=token,
             local_files_only=local_files_only,
         )
         tokenizer = cls._from_path(path, {**folder.read_settings(path), **overrides})
-        tokenizer.name_or_path = str(name_or_folder)
+        tokenizer.name_or_path = str(pretrained_model_name_or_path)
         return tokenizer
 
     def save_pretrained(self, save_directory: str | Path) -> tuple[str, ...]:

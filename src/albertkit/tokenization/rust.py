@@ -19,6 +19,7 @@ they get other ids on 1 in about 2,000 paragraphs of books.
 import base64
 import sys
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -176,6 +177,19 @@ def read_tokenizer_file(path: Path) -> tuple[PieceTable, dict[str, Any]]:
     maps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
     kinds = [CONTROL if piece in special else NORMAL for piece, _ in vocabulary]
     kinds[model["unk_id"]] = UNKNOWN
+    # Learned scores are logarithms of probabilities below 1. `transformers` keeps SentencePiece's 0 for
+    # user-defined symbols, and lists these as added tokens, at which texts are not to be cut.
+    for piece_id, (_, score) in enumerate(vocabulary):
+        if score == 0 and kinds[piece_id] == NORMAL:
+            kinds[piece_id] = USER_DEFINED
+    if not maps and "WhitespaceSplit" in {step["type"] for step in _flatten(content.get("pre_tokenizer"))}:
+        warnings.warn(
+            f"{path}: transformers wrote it without SentencePiece's table of characters, so texts with "
+            "compatibility or control characters may get other ids than the original's; load the "
+            "spiece.model instead",
+            UserWarning,
+            stacklevel=2,
+        )
     table = PieceTable(
         pieces=tuple(piece for piece, _ in vocabulary),
         scores=tuple(score for _, score in vocabulary),
@@ -250,10 +264,10 @@ def _characters(belongs: Callable[[str], bool]) -> str:
 
 
 def _flatten(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """Yield the single steps of a normaliser as it stands in the file."""
+    """Yield the single steps of a normaliser or pre-tokenizer as it stands in the file."""
     if step is not None:
         if step["type"] == "Sequence":
-            for inner in step["normalizers"]:
+            for inner in step.get("normalizers") or step.get("pretokenizers") or ():
                 yield from _flatten(inner)
         else:
             yield step

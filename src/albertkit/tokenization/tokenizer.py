@@ -1,7 +1,7 @@
 """ALBERT's tokenizer on SentencePiece, with the answers of the original."""
 
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 import sentencepiece
 
@@ -18,6 +18,9 @@ class AlbertTokenizer(TokenizerInterface):
 
         tokenizer = AlbertTokenizer.from_pretrained("albert-base-v2")
         tokenizer("Plants create [MASK].", return_tensors="pt")
+
+    From a folder with a tokenizer.json and no SentencePiece model (`transformers` 5 saves such),
+    `from_pretrained` returns an `AlbertTokenizerFast`: its answers are the same.
 
     Args:
         vocab_file: the SentencePiece model (spiece.model, 30k-clean.model, .spm).
@@ -56,11 +59,17 @@ class AlbertTokenizer(TokenizerInterface):
     @classmethod
     def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
         vocab_file = folder.find_model_file(path)
-        if vocab_file is None:
+        if vocab_file is not None:
+            return cls(vocab_file, **settings)
+        if folder.find_rust_file(path) is None:
             raise folder.missing(
-                path, f"a SentencePiece model ({folder.MODEL_FILE}); AlbertTokenizerFast reads tokenizer.json"
+                path, f"a SentencePiece model ({folder.MODEL_FILE}), or {folder.RUST_FILE} in its place"
             )
-        return cls(vocab_file, **settings)
+        # Loading the Rust library takes time that only such a folder should cost. The type is not what
+        # `Self` promises; the interface is.
+        from albertkit.tokenization.fast import AlbertTokenizerFast
+
+        return cast(Self, AlbertTokenizerFast._from_path(path, settings))
 
     def _vocabulary_files(self) -> dict[str, bytes]:
         files = {folder.MODEL_FILE: self._cutter.model}

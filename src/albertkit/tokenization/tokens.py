@@ -216,9 +216,8 @@ class TokenInterface:
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         """Return the text that tokens spell."""
-        return join_tokens(
-            tokens, apart=set(self._special.ids) - {self.cls_token, self.sep_token, self.unk_token}
-        )
+        joined = {self.cls_token, self.sep_token, self.unk_token, self.pad_token}
+        return join_tokens(tokens, apart=set(self._special.ids) - joined)
 
     def decode(
         self,
