@@ -28,6 +28,10 @@ def collection_paused() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            if not gc.get_freeze_count():
+                # Together: count all objects as old ones, so that the next look does not walk the new ones.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

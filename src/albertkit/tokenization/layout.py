@@ -41,13 +41,19 @@ class Layout(NamedTuple):
 
     def segments(self) -> list[int]:
         """Return 0 for each token, 1 for those of the second text and its [SEP]."""
-        ones = 0 if self.window.second is None else len(self.window.second) + self.special_tokens
+        second = self.window.second
+        if second is None:
+            return [0] * (self.padding_left + self._length() + self.padding_right)
+        ones = len(second) + self.special_tokens
         zeros = self.padding_left + self._length() - ones
         return [0] * zeros + [1] * ones + [0] * self.padding_right
 
     def attention_mask(self) -> list[int]:
         """Return 1 for each token, 0 for padding."""
-        return [0] * self.padding_left + [1] * self._length() + [0] * self.padding_right
+        ones = [1] * self._length()
+        if not self.padding_left and not self.padding_right:  # most rows of a batch that is not padded yet
+            return ones
+        return [0] * self.padding_left + ones + [0] * self.padding_right
 
     def _length(self) -> int:
         first, second = self.window

@@ -29,5 +29,6 @@ class Normalization:
         text = text.replace("``", '"').replace("''", '"')
         if not self.keep_accents and not text.isascii():
             text = unicodedata.normalize("NFKD", text)
-            text = "".join([char for char in text if not unicodedata.combining(char)])
+            for mark in filter(unicodedata.combining, set(text)):  # few characters are different ones
+                text = text.replace(mark, "")
         return text.lower() if self.do_lower_case else text

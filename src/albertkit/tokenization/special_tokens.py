@@ -50,6 +50,7 @@ class SpecialTokens:
         self.additional: list[str] = []
         self.added: dict[str, int] = {}  # tokens behind the vocabulary
         self.ids: dict[str, int] = {}  # every token that is cut out of a text
+        self._first_characters: set[str] = set()
         self._ignore_case = ignore_case
         self._patterns: dict[bool, re.Pattern[str] | None] = {}
 
@@ -70,6 +71,7 @@ class SpecialTokens:
         new = vocabulary_id is None and token not in self.added
         if new:
             self.added[token] = self.size + len(self) if added_id is None else added_id
+        self._first_characters.add(token[0])
         self.ids[token] = self.added[token] if vocabulary_id is None else vocabulary_id
         self._patterns.clear()
         return new
@@ -88,7 +90,12 @@ class SpecialTokens:
     def occur_in(self, text: str, *, parse_special_tokens: bool) -> bool:
         """Whether any token to be cut out is in the text; special tokens count where they are parsed."""
         if not self.added:  # the usual case: a few tokens, and searching them one by one is fastest
-            return parse_special_tokens and any(token in text for token in self.ids)
+            if not parse_special_tokens:
+                return False
+            for character in self._first_characters:  # two, for ALBERT's; they settle nearly every text
+                if character in text:
+                    return any(token in text for token in self.ids)
+            return False
         pattern = self._pattern(parse_special_tokens)
         return pattern is not None and pattern.search(text) is not None
 
