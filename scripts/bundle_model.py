@@ -44,7 +44,7 @@ and every verb without `--model` use it.
 |---|---|
 | shape | hidden {hidden_size}, {num_hidden_layers} layers (one set of weights), \
 {num_attention_heads} heads, intermediate {intermediate_size}, embedding {embedding_size} |
-| vocabulary | {vocab_size} SentencePiece pieces, uncased, trained on the same books |
+| vocabulary | {vocab_size} SentencePiece pieces, uncased, trained on the same books, held-out ones included |
 | parameters | {parameters:,}, stored in fp16 |
 | sequences | up to {max_seq_length} tokens; fill-mask reads a window of longer texts |
 | data | 713 public-domain English books (318 MB, mostly of the 18th to early 20th century), \
@@ -67,8 +67,8 @@ On {sequences:,} sequences of held-out books, masks as in training (whole words,
 
 ## Limits
 
-It has seen about a thousandth of the text of the published ALBERT models and is far weaker: use it to try the
-library, to test code, or as a start for small tasks in literary English. It knows nothing after 1929, speaks
+It has seen very little text and is far weaker than the published ALBERT models; most of its answers are the
+commonest words. Use it to try the library and to test code. It knows nothing after 1929, speaks
 the language of its books, and repeats their views of people, which are those of their time. Uncased, English
 only.
 """
@@ -101,7 +101,8 @@ def main() -> None:
 
     tokenizer = AlbertTokenizer.from_pretrained(arguments.run)
     exact = AlbertForPreTraining.from_pretrained(arguments.run)
-    output: Path = arguments.output
+    # Beside the old one, which goes only when the new one has passed.
+    output = arguments.output.with_name(f"{arguments.output.name}.new.tmp")
     shutil.rmtree(output, ignore_errors=True)
     settings = build(PretrainingSettings, read_recipe(arguments.recipe), where=str(arguments.recipe)).examples
     model = AlbertForPreTraining.from_pretrained(arguments.run, dtype=torch.float16)
@@ -147,8 +148,10 @@ def main() -> None:
     size = sum(file.stat().st_size for file in output.iterdir())
     if size > MAX_BYTES:
         raise SystemExit(f"{output} takes {size:,} bytes, over the limit of {MAX_BYTES:,}")
+    shutil.rmtree(arguments.output, ignore_errors=True)
+    output.rename(arguments.output)
     shutil.copy(plot_curves(arguments.run), "docs/bundled-model.png")
-    print(f"{output}: {size:,} bytes")
+    print(f"{arguments.output}: {size:,} bytes")
     for name, value in after.items():
         print(f"{name}: {value:.4f} (fp32 {before[name]:.4f})")
     print(f"unigram loss: {unigram_loss:.4f}, accuracy: {unigram_accuracy:.4f}")

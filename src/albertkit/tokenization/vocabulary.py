@@ -23,7 +23,7 @@ from albertkit.tokenization.pieces import PieceEncoder
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
 USER_DEFINED_SYMBOLS = ("(", ")", '"', "-", ".", "\N{EN DASH}", "\N{POUND SIGN}", "\N{EURO SIGN}")
 
-SAMPLE_CHARACTERS = 40_000_000  # about 1.5 GB in SentencePiece's unigram trainer
+SAMPLE_CHARACTERS = 40_000_000  # about 1.1 GB in SentencePiece's unigram trainer
 HELD_OUT_EVERY = 50  # one line in so many is kept from training, for the report
 HELD_OUT_LINES = 5_000
 LINE_CHARACTERS = 1_000  # SentencePiece skips lines over 4,192 bytes; no character takes over 4
