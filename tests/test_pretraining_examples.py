@@ -13,16 +13,12 @@ import sentencepiece
 
 from albertkit.errors import ConfigError, DataError, TokenizerError
 from albertkit.pretraining import examples, masking
-from albertkit.pretraining.examples import (
-    ExampleSettings,
-    ExampleStream,
-    Position,
-    PretrainingBatch,
-    fixed_batches,
-)
+from albertkit.pretraining.batches import Position, PretrainingBatch
+from albertkit.pretraining.examples import ExampleStream, fixed_batches
 from albertkit.pretraining.masking import Masking
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.sentence_order import IN_ORDER, MIN_TOKENS, SWAPPED, plan
+from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
@@ -333,6 +329,26 @@ def test_layout_of_a_batch(shards: ShardSet, words: WordTable) -> None:
         assert row.tolist() == expected
         assert types.tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1) + [0] * (len(row) - real)
         assert mask.tolist() == [1] * real + [0] * (len(row) - real)
+
+
+def test_a_batch_splits_into_parts_that_hold_the_same_rows(shards: ShardSet, words: WordTable) -> None:
+    settings = replace(PLAIN, masked_lm=True, short_sequence_probability=0.5)
+    batch = next(ExampleStream(shards, words, settings, 10))
+    assert [len(part.input_ids) for part in batch.split(3)] == [3, 3, 4]
+    assert [len(part.input_ids) for part in batch.split(99)] == [1] * 10
+    for parts in (batch.split(1), batch.split(3), batch.split(99)):
+        assert [row for part in parts for row in rows_of(part)] == rows_of(batch)
+        assert sum(part.num_tokens for part in parts) == batch.num_tokens
+        for part in parts:
+            longest = part.attention_mask.sum(axis=1).max()
+            assert longest <= part.input_ids.shape[1] < longest + 8
+            assert part.input_ids.shape[1] % 8 == 0
+            assert part.num_tokens == part.attention_mask.sum()
+            assert part.position == batch.position
+            assert part.input_ids.shape == part.attention_mask.shape == part.token_type_ids.shape
+    assert len({part.input_ids.shape[1] for part in batch.split(99)}) > 1
+    with pytest.raises(ConfigError, match="1 part or more, not 0"):
+        batch.split(0)
 
 
 def test_without_sentence_order_there_is_one_segment(shards: ShardSet, words: WordTable) -> None:

@@ -14,9 +14,10 @@ import numpy as np
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.pretraining import masking
+from albertkit.pretraining.batches import Position, PretrainingBatch, padded_length
 from albertkit.pretraining.masking import Masking
 from albertkit.pretraining.sentence_order import Chunk, plan
-from albertkit.pretraining.settings import LENGTH_MULTIPLE, ExampleSettings
+from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
@@ -33,29 +34,6 @@ def masking_of(settings: ExampleSettings) -> Masking:
     return Masking(
         probability=settings.masked_lm_probability, max_predictions=most, max_ngram=settings.max_ngram
     )
-
-
-@dataclass(frozen=True, order=True)
-class Position:
-    """A place in the endless stream of batches."""
-
-    epoch: int = 0
-    block: int = 0
-    batch: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class PretrainingBatch:
-    """One batch (legend: B rows, T tokens, P masked tokens in all rows)."""
-
-    input_ids: np.ndarray  # [B, T] int64
-    attention_mask: np.ndarray  # [B, T] int64, 1 for real tokens
-    token_type_ids: np.ndarray  # [B, T] int64, 1 in segment B
-    masked_positions: np.ndarray  # [P] int64, ascending, into the flattened [B * T]
-    masked_labels: np.ndarray  # [P] int64, the original ids there
-    sentence_order_labels: np.ndarray  # [B] int64, 0 in order, 1 swapped (all 0 where the objective is off)
-    num_tokens: int  # real tokens, special ones included
-    position: Position  # where the stream goes on after this batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +156,7 @@ class ExampleStream(Iterator[PretrainingBatch]):
 
     def _collate(self, epoch: int, rows: list[_Example]) -> PretrainingBatch:
         special = self.settings.max_seq_length - self.settings.max_tokens
-        longest = max(len(row.chunk) for row in rows) + special
-        length = -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        length = padded_length(max(len(row.chunk) for row in rows) + special)
         input_ids = np.full((len(rows), length), self.words.pad, dtype=np.int64)
         attention_mask = np.zeros_like(input_ids)
         token_type_ids = np.zeros_like(input_ids)
