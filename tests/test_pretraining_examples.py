@@ -12,7 +12,7 @@ import pytest
 import sentencepiece
 
 from albertkit.errors import ConfigError, DataError, TokenizerError
-from albertkit.pretraining import examples, masking
+from albertkit.pretraining import batching, masking
 from albertkit.pretraining.batches import Position, PretrainingBatch
 from albertkit.pretraining.examples import ExampleStream, fixed_batches
 from albertkit.pretraining.masking import Masking
@@ -50,7 +50,7 @@ def shards(
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examples, "BLOCK_DOCUMENTS", 32)
+    monkeypatch.setattr(batching, "BLOCK_DOCUMENTS", 32)
 
 
 def one_epoch(stream: ExampleStream) -> Iterator[PretrainingBatch]:

@@ -27,10 +27,11 @@ class Masking:
         """Return how many of `num_tokens` tokens (special ones counted, as in the original) are hidden."""
         return min(self.max_predictions, max(1, round(num_tokens * self.probability)))
 
-    def ngram_probabilities(self) -> np.ndarray:
-        """Return p(n) for n = 1 ... max_ngram."""
+    def ngram_lengths(self, count: int, rng: np.random.Generator) -> list[int]:
+        """Draw `count` lengths in words with p(n) = (1/n) / sum(1/k)."""
         weights = 1 / np.arange(1, self.max_ngram + 1)
-        return weights / weights.sum()
+        edges = np.cumsum(weights / weights.sum())[:-1]
+        return (np.searchsorted(edges, rng.random(count), side="right") + 1).tolist()
 
 
 def choose(
@@ -53,10 +54,7 @@ def choose(
     remaining = masking.budget(len(ids))
 
     # All random numbers of a row in two calls: an attempt takes one place, an n-gram one length.
-    lengths: list[int] = (
-        np.searchsorted(np.cumsum(masking.ngram_probabilities())[:-1], rng.random(remaining), side="right")
-        + 1
-    ).tolist()
+    lengths = masking.ngram_lengths(remaining, rng)
     places = iter(rng.integers(len(candidates), size=remaining * _TRIES * masking.max_ngram).tolist())
 
     spans: list[tuple[int, int]] = []
@@ -86,19 +84,36 @@ def choose(
 
 
 def hide(
-    ids: np.ndarray, positions: np.ndarray, words: WordTable, rng: np.random.Generator
+    ids: np.ndarray,
+    positions: np.ndarray,
+    words: WordTable,
+    rng: np.random.Generator,
+    *,
+    replace_with_any: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Hide the chosen positions [P] of a row of ids.
+
+    Args:
+        ids: [tokens] of the row.
+        positions: what to hide [P].
+        words: of the vocabulary.
+        rng: source of all choices.
+        replace_with_any: draw random tokens from the whole vocabulary, special ones and the original
+            included, as the original does.
 
     Returns:
         The row as the model sees it (a copy), and the original ids at the positions [P].
     """
     labels = ids[positions]
     draw = rng.random(len(positions))
-    # One of the other ordinary ids, each equally likely: skip over the rank of the original.
-    rank = rng.integers(len(words.ordinary_ids) - 1, size=len(positions))
-    rank += rank >= words.ordinary_rank[labels]
-    replaced = np.where(draw < MASK_SHARE, words.mask, words.ordinary_ids[rank])
+    if replace_with_any:
+        random_ids = rng.integers(words.size, size=len(positions))
+    else:
+        # One of the other ordinary ids, each equally likely: skip over the rank of the original.
+        rank = rng.integers(len(words.ordinary_ids) - 1, size=len(positions))
+        rank += rank >= words.ordinary_rank[labels]
+        random_ids = words.ordinary_ids[rank]
+    replaced = np.where(draw < MASK_SHARE, words.mask, random_ids)
     seen = ids.copy()
     seen[positions] = np.where(draw < MASK_SHARE + RANDOM_SHARE, replaced, labels)
     return seen, labels

@@ -22,6 +22,7 @@ class Chunk:
     first: tuple[int, int]  # segment A; the whole chunk where sentence order is off
     second: tuple[int, int] | None  # segment B
     label: int
+    second_document: int | None = None  # where B is from, if not from the same: only in `original_quirks`
 
     def __len__(self) -> int:
         """Return the number of tokens, without special ones."""
@@ -71,7 +72,7 @@ def plan(
             else:
                 middle = _middle(ids, ends[sentence:last], begin, end, words, cut)
                 if middle is not None:
-                    first, second = _fit((begin, middle), (middle, end), max_tokens, rng)
+                    first, second = fit((begin, middle), (middle, end), max_tokens, rng)
                     swapped = swap < 0.5
                     chunks.append(
                         Chunk(second, first, SWAPPED) if swapped else Chunk(first, second, IN_ORDER)
@@ -90,10 +91,17 @@ def _middle(
     return begin + int(places[int(cut * len(places))]) if len(places) else None
 
 
-def _fit(
+def fit(
     first: tuple[int, int], second: tuple[int, int], max_tokens: int, rng: np.random.Generator
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Shorten the longer segment, then both in turn, as the original does one token at a time."""
+    """Shorten the longer segment, then both in turn, as the original does one token at a time.
+
+    Args:
+        first: range of segment A.
+        second: range of segment B.
+        max_tokens: for both together.
+        rng: decides for each token whether it goes from the front or the back.
+    """
     a, b = first[1] - first[0], second[1] - second[0]
     excess = a + b - max_tokens
     if excess <= 0:

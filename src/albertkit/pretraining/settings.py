@@ -27,6 +27,8 @@ class ExampleSettings:
     """Most consecutive whole words hidden together."""
     sentence_order: bool = True
     """Swap the two segments half of the time and predict which order they are in."""
+    original_quirks: bool = False
+    """Draw examples by the original's rules, leaks and all; pretraining/original_quirks.py lists them."""
 
     def __post_init__(self) -> None:
         if self.max_seq_length < 16 or self.max_seq_length % LENGTH_MULTIPLE:
@@ -42,6 +44,8 @@ class ExampleSettings:
                 raise ConfigError(f"{name} must be 1 or more, not {value}")
         if not (self.masked_lm or self.sentence_order):
             raise ConfigError("masked_lm and sentence_order are both off: there is nothing to learn")
+        if self.original_quirks and not self.sentence_order:
+            raise ConfigError("original_quirks needs sentence_order, which the original cannot do without")
 
     @property
     def max_tokens(self) -> int:

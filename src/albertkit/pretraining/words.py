@@ -6,6 +6,7 @@ also takes each piece for a word. Apostrophes stay inside their word ("don't" is
 belongs to what follows it. A special token is a word of its own.
 """
 
+import string
 import unicodedata
 from pathlib import Path
 
@@ -17,6 +18,11 @@ from albertkit.tokenization.model_file import WORD_START
 
 _APOSTROPHES = {"'", "\N{RIGHT SINGLE QUOTATION MARK}"}
 _UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+
+# The original: a piece begins a word if it is one of these symbols, or has any character that is neither one
+# of them nor an English letter (the word-start mark, a digit, an apostrophe, an accented letter).
+_ORIGINAL_SYMBOLS = frozenset(string.punctuation) - frozenset("'<=>")
+_ORIGINAL_INSIDE = _ORIGINAL_SYMBOLS | frozenset(string.ascii_lowercase)
 
 
 class WordTable:
@@ -40,6 +46,7 @@ class WordTable:
         self._begins = np.array([_begins_word(piece) for piece in pieces]) | self.is_special
         self._next_begins = np.array([_is_symbol(piece) for piece in pieces]) | self.is_special
         self._next_continues = np.array([piece == WORD_START for piece in pieces])
+        self._original_begins = np.array([_begins_word_in_the_original(piece) for piece in pieces])
         # For drawing a random ordinary id that differs from a given one.
         self.ordinary_ids = np.flatnonzero(~self.is_special)
         self.ordinary_rank = np.cumsum(~self.is_special) - 1
@@ -59,11 +66,19 @@ class WordTable:
         result[:1] = True
         return result
 
+    def original_starts(self, ids: np.ndarray) -> np.ndarray:
+        """Return the same [tokens] by the rule of the original, which looks at each piece alone."""
+        return self._original_begins[ids]
+
 
 def _begins_word(piece: str) -> bool:
     if piece.startswith(WORD_START) or _is_symbol(piece):
         return True
     return unicodedata.name(piece[0], "").startswith(_UNSPACED_SCRIPTS)
+
+
+def _begins_word_in_the_original(piece: str) -> bool:
+    return piece in _ORIGINAL_SYMBOLS or any(char.lower() not in _ORIGINAL_INSIDE for char in piece)
 
 
 def _is_symbol(piece: str) -> bool:
