@@ -1,20 +1,18 @@
-"""What a model sees in pretraining: words, masks, sentence order, batches. Rates over 100,000 tokens."""
+"""What a model sees in pretraining: words, masks, sentence order. Rates over 100,000 tokens."""
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 import sentencepiece
+from pretraining_rows import PLAIN, make_shards, segments
 
-from albertkit.errors import ConfigError, DataError, TokenizerError
-from albertkit.pretraining import batching, masking
-from albertkit.pretraining.batches import Position, PretrainingBatch
-from albertkit.pretraining.examples import ExampleStream, fixed_batches
+from albertkit.errors import TokenizerError
+from albertkit.pretraining import masking
+from albertkit.pretraining.examples import ExampleStream
 from albertkit.pretraining.masking import Masking
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.sentence_order import IN_ORDER, MIN_TOKENS, SWAPPED, plan
@@ -22,7 +20,6 @@ from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
-PLAIN = ExampleSettings(max_seq_length=64, masked_lm=False)  # ids as they stand in the text
 WORD = "▁morning"  # a piece of the tiny vocabulary
 
 
@@ -41,44 +38,7 @@ def pieces(tiny_vocabulary: Path) -> list[str]:
 def shards(
     tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path
 ) -> ShardSet:
-    folder = tmp_path_factory.mktemp("shards")
-    file = folder / "corpus.jsonl"
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
-    prepare([file], tiny_vocabulary, folder / "out", workers=1, unit_characters=30_000)
-    return ShardSet(folder / "out/train")
-
-
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "BLOCK_DOCUMENTS", 32)
-
-
-def one_epoch(stream: ExampleStream) -> Iterator[PretrainingBatch]:
-    epoch = stream.position.epoch
-    while stream.position.epoch == epoch:
-        yield next(stream)
-
-
-def rows_of(batch: PretrainingBatch) -> list[bytes]:
-    """Return all that the model gets of each row, without padding."""
-    length = batch.input_ids.shape[1]
-    rows = []
-    for index, (ids, mask, types) in enumerate(
-        zip(batch.input_ids, batch.attention_mask, batch.token_type_ids, strict=True)
-    ):
-        here = batch.masked_positions // length == index
-        parts = (
-            *(ids[mask == 1], types[mask == 1], batch.sentence_order_labels[index : index + 1]),
-            *(batch.masked_positions[here] % length, batch.masked_labels[here]),
-        )
-        rows.append(b"|".join(part.tobytes() for part in parts))
-    return rows
-
-
-def segments(row: np.ndarray, types: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    real = int(mask.sum())
-    second = int(np.argmax(types)) if types.any() else real
-    return row[1 : second - 1], row[second : real - 1]
+    return make_shards(tmp_path_factory.mktemp("shards"), tiny_texts, tiny_vocabulary)
 
 
 # Words
@@ -256,6 +216,22 @@ def test_chunks_tile_the_document(words: WordTable) -> None:
     assert np.mean(np.array(lengths) < 105) == pytest.approx(0.1, abs=0.05)
 
 
+def test_one_chunk_in_ten_is_short(words: WordTable) -> None:
+    # With sentences of one token a chunk has exactly the length that was drawn for it.
+    ids = np.full(400_000, words.ordinary_ids[0], dtype=np.uint16)
+    ends = np.arange(1, len(ids) + 1)
+    rng = np.random.default_rng(0)
+    chunks = plan(ids, ends, words, rng, max_tokens=125, short_probability=0.1)
+    lengths = np.array([len(chunk) for chunk in chunks[:-1]])
+    short = lengths[lengths < 125]
+    drawn_too_short = 6 / 124  # 2 ... 7 of 2 ... 125: skipped
+    assert len(short) / len(lengths) == pytest.approx(0.1 * (1 - drawn_too_short), abs=0.015)
+    assert short.min() == MIN_TOKENS
+    assert short.mean() == pytest.approx((MIN_TOKENS + 124) / 2, abs=5)
+    assert np.mean([chunk.label for chunk in chunks]) == pytest.approx(0.5, abs=0.025)
+    assert len(plan(ids, ends, words, rng, max_tokens=125, short_probability=0.0)) == 3_200
+
+
 def test_too_long_pairs_lose_the_longer_one_first(words: WordTable) -> None:
     rng = np.random.default_rng(0)
     ids = rng.choice(words.ordinary_ids, size=150).astype(np.uint16)
@@ -291,183 +267,7 @@ def test_a_single_sentence_is_cut_at_a_word_or_skipped(words: WordTable, pieces:
     assert plan(ids[:7], np.array([3, 7]), words, rng, max_tokens=125, short_probability=0.0) == []
 
 
-# Batches
-
-
-def test_masked_batches_restore_the_plain_ones(shards: ShardSet, words: WordTable) -> None:
-    settings = replace(PLAIN, masked_lm=True)
-    hidden = total = 0
-    both = zip(
-        ExampleStream(shards, words, settings, 16), ExampleStream(shards, words, PLAIN, 16), strict=True
-    )
-    for masked, plain in islice(both, 150):
-        assert masked.input_ids.shape == plain.input_ids.shape
-        flat = masked.input_ids.reshape(-1).copy()
-        flat[masked.masked_positions] = masked.masked_labels
-        assert np.array_equal(flat, plain.input_ids.reshape(-1))
-        assert np.array_equal(masked.token_type_ids, plain.token_type_ids)
-        assert not words.is_special[masked.masked_labels].any()
-        assert np.all(np.diff(masked.masked_positions) > 0)
-        assert len(plain.masked_positions) == 0
-        per_row = np.bincount(masked.masked_positions // masked.input_ids.shape[1], minlength=16)
-        assert per_row.max() <= 10  # 20 per 128
-        hidden, total = hidden + len(masked.masked_labels), total + masked.num_tokens
-    assert total > 100_000
-    assert hidden / total == pytest.approx(0.15, abs=0.005)
-
-
-def test_layout_of_a_batch(shards: ShardSet, words: WordTable) -> None:
-    batch = next(ExampleStream(shards, words, PLAIN, 16))
-    assert batch.input_ids.dtype == batch.masked_positions.dtype == np.int64
-    assert batch.input_ids.shape[1] % 8 == 0
-    assert batch.input_ids.shape[1] <= 64
-    assert batch.num_tokens == batch.attention_mask.sum()
-    for row, types, mask in zip(batch.input_ids, batch.token_type_ids, batch.attention_mask, strict=True):
-        real = int(mask.sum())
-        first, second = segments(row, types, mask)
-        expected = [words.cls, *first, words.sep, *second, words.sep, *[words.pad] * (len(row) - real)]
-        assert row.tolist() == expected
-        assert types.tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1) + [0] * (len(row) - real)
-        assert mask.tolist() == [1] * real + [0] * (len(row) - real)
-
-
-def test_a_batch_splits_into_parts_that_hold_the_same_rows(shards: ShardSet, words: WordTable) -> None:
-    settings = replace(PLAIN, masked_lm=True, short_sequence_probability=0.5)
-    batch = next(ExampleStream(shards, words, settings, 10))
-    assert [len(part.input_ids) for part in batch.split(3)] == [3, 3, 4]
-    assert [len(part.input_ids) for part in batch.split(99)] == [1] * 10
-    for parts in (batch.split(1), batch.split(3), batch.split(99)):
-        assert [row for part in parts for row in rows_of(part)] == rows_of(batch)
-        assert sum(part.num_tokens for part in parts) == batch.num_tokens
-        for part in parts:
-            longest = part.attention_mask.sum(axis=1).max()
-            assert longest <= part.input_ids.shape[1] < longest + 8
-            assert part.input_ids.shape[1] % 8 == 0
-            assert part.num_tokens == part.attention_mask.sum()
-            assert part.position == batch.position
-            assert part.input_ids.shape == part.attention_mask.shape == part.token_type_ids.shape
-    assert len({part.input_ids.shape[1] for part in batch.split(99)}) > 1
-    with pytest.raises(ConfigError, match="1 part or more, not 0"):
-        batch.split(0)
-
-
-def test_without_sentence_order_there_is_one_segment(shards: ShardSet, words: WordTable) -> None:
-    settings = replace(PLAIN, masked_lm=True, sentence_order=False)
-    batch = next(ExampleStream(shards, words, settings, 16))
-    assert not batch.token_type_ids.any()
-    assert not batch.sentence_order_labels.any()
-    assert np.array_equal((batch.input_ids == words.sep).sum(1), np.ones(16))
-    assert batch.attention_mask.sum(1).max() == 64
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_every_document_is_seen_once_per_epoch(shards: ShardSet, words: WordTable) -> None:
-    whole = replace(PLAIN, max_seq_length=2048, short_sequence_probability=0.0)
-    stream = ExampleStream(shards, words, whole, 16)
-    expected = sorted(sorted(shards.tokens(index)[0].tolist()) for index in range(len(shards)))
-    orders = []
-    for _ in range(2):
-        found = [
-            sorted(np.concatenate(segments(*row)).tolist())
-            for batch in one_epoch(stream)
-            for row in zip(batch.input_ids, batch.token_type_ids, batch.attention_mask, strict=True)
-        ]
-        assert sorted(found) == expected
-        orders.append(found)
-    assert orders[0] != orders[1]
-
-
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize(("world_size", "batch_size"), [(1, 7), (2, 16), (3, 16), (5, 32)])
-def test_every_example_once_whatever_the_world(
-    shards: ShardSet, words: WordTable, world_size: int, batch_size: int
-) -> None:
-    settings = replace(PLAIN, masked_lm=True)
-    expected = [
-        row for batch in one_epoch(ExampleStream(shards, words, settings, 16)) for row in rows_of(batch)
-    ]
-    ranks = [
-        list(one_epoch(ExampleStream(shards, words, settings, batch_size, rank=rank, world_size=world_size)))
-        for rank in range(world_size)
-    ]
-    found = [row for batches in ranks for batch in batches for row in rows_of(batch)]
-    assert Counter(found) == Counter(expected)
-    single = list(one_epoch(ExampleStream(shards, words, settings, batch_size)))
-    for whole, *parts in zip(single, *ranks, strict=True):
-        assert len(whole.input_ids) <= batch_size
-        assert all(part.position == whole.position for part in parts)
-        assert all(len(part.input_ids) > 0 for part in parts)
-        for rank, part in enumerate(parts):
-            assert rows_of(part) == rows_of(whole)[rank::world_size]
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_a_stream_continues_from_any_position(shards: ShardSet, words: WordTable) -> None:
-    settings = replace(PLAIN, masked_lm=True)
-    stream = ExampleStream(shards, words, settings, 16)
-    batches = [next(stream)]
-    while batches[-1].position < Position(epoch=1, block=2):
-        batches.append(next(stream))
-    assert any(batch.position == Position(epoch=1) for batch in batches)
-    for index in (0, 1, len(batches) // 3, len(batches) - 5):
-        resumed = ExampleStream(shards, words, settings, 16, start=batches[index].position)
-        for batch in batches[index + 1 : index + 5]:
-            again = next(resumed)
-            assert again.position == batch.position
-            assert rows_of(again) == rows_of(batch)
-
-
-def test_seed_and_epoch_change_the_masks(shards: ShardSet, words: WordTable) -> None:
-    settings = replace(PLAIN, masked_lm=True)
-
-    def rows(seed: int, epoch: int) -> set[bytes]:
-        stream = ExampleStream(shards, words, settings, 64, seed=seed, start=Position(epoch=epoch))
-        return {row for batch in one_epoch(stream) for row in rows_of(batch)}
-
-    first = rows(0, 0)
-    assert first == rows(0, 0)
-    # Two rows of a few words can be hidden alike by chance.
-    assert len(first & rows(1, 0)) < 0.05 * len(first)
-    assert len(first & rows(0, 1)) < 0.05 * len(first)
-
-
-def test_held_out_batches_are_fixed(shards: ShardSet, words: WordTable) -> None:
-    settings = replace(PLAIN, masked_lm=True, short_sequence_probability=0.9)
-    one = fixed_batches(shards, words, settings, 16, limit=100)
-    two = fixed_batches(shards, words, settings, 16, limit=100)
-    assert [rows_of(batch) for batch in one] == [rows_of(batch) for batch in two]
-    assert 100 <= sum(len(batch.input_ids) for batch in one) < 116
-    assert np.mean(np.concatenate([batch.attention_mask.sum(1) for batch in one]) > 56) > 0.8  # none short
-    every = fixed_batches(shards, words, settings, 16, limit=10**9)
-    assert {batch.position.epoch for batch in every[:-1]} == {0}
-
-
-def test_settings_and_positions_that_make_no_sense(shards: ShardSet, words: WordTable) -> None:
-    for wrong in (
-        {"max_seq_length": 100}, {"masked_lm_probability": 1.5}, {"max_ngram": 0},
-        {"masked_lm": False, "sentence_order": False},
-    ):  # fmt: skip
-        with pytest.raises(ConfigError):
-            ExampleSettings(**wrong)
-    with pytest.raises(ConfigError, match="every process needs a row"):
-        ExampleStream(shards, words, PLAIN, 2, world_size=3)
-    with pytest.raises(DataError, match="no batch at Position"):
-        ExampleStream(shards, words, PLAIN, 16, start=Position(block=7))
-    with pytest.raises(DataError, match="no batch at Position"):
-        next(ExampleStream(shards, words, PLAIN, 16, start=Position(batch=10_000)))
-
-
-def test_shards_with_too_little_text(tmp_path: Path, words: WordTable, tiny_vocabulary: Path) -> None:
-    def stream_of(text: str, **world: int) -> ExampleStream:
-        file = tmp_path / f"{len(text)}.txt"
-        file.write_text(text, encoding="utf-8")
-        prepare([file], tiny_vocabulary, tmp_path / file.stem, workers=1, sentence_per_line=True)
-        return ExampleStream(ShardSet(tmp_path / file.stem / "train"), words, PLAIN, 16, **world)
-
-    with pytest.raises(DataError, match="no document is long enough"):
-        next(stream_of("a\nb\n"))
-    with pytest.raises(DataError, match="only 1 examples, too few for 2 processes"):
-        next(stream_of("The sister found the river.\nThe child lost the key.\n", rank=1, world_size=2))
+# Rates
 
 
 def test_rates_on_real_text(shared: Path, tmp_path: Path) -> None:

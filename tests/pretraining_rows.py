@@ -1,0 +1,51 @@
+"""What the tests of pretraining data share: small shards, and batches taken apart into rows."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from albertkit.pretraining.batches import PretrainingBatch
+from albertkit.pretraining.examples import ExampleStream
+from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.settings import ExampleSettings
+from albertkit.pretraining.shards import ShardSet
+
+PLAIN = ExampleSettings(max_seq_length=64, masked_lm=False)  # ids as they stand in the text
+
+
+def make_shards(folder: Path, texts: list[str], vocabulary: Path) -> ShardSet:
+    """Return shards of one document for each text."""
+    file = folder / "corpus.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    prepare([file], vocabulary, folder / "out", workers=1, unit_characters=30_000)
+    return ShardSet(folder / "out/train")
+
+
+def one_epoch(stream: ExampleStream) -> Iterator[PretrainingBatch]:
+    epoch = stream.position.epoch
+    while stream.position.epoch == epoch:
+        yield next(stream)
+
+
+def rows_of(batch: PretrainingBatch) -> list[bytes]:
+    """Return all that the model gets of each row, without padding."""
+    length = batch.input_ids.shape[1]
+    rows = []
+    for index, (ids, mask, types) in enumerate(
+        zip(batch.input_ids, batch.attention_mask, batch.token_type_ids, strict=True)
+    ):
+        here = batch.masked_positions // length == index
+        parts = (
+            *(ids[mask == 1], types[mask == 1], batch.sentence_order_labels[index : index + 1]),
+            *(batch.masked_positions[here] % length, batch.masked_labels[here]),
+        )
+        rows.append(b"|".join(part.tobytes() for part in parts))
+    return rows
+
+
+def segments(row: np.ndarray, types: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    real = int(mask.sum())
+    second = int(np.argmax(types)) if types.any() else real
+    return row[1 : second - 1], row[second : real - 1]

@@ -1,0 +1,305 @@
+"""Batches of pretraining examples: their layout, every example once, resuming, processes, token budgets."""
+
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pretraining_rows import PLAIN, make_shards, one_epoch, rows_of, segments
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.pretraining import batching
+from albertkit.pretraining.batches import Position, PretrainingBatch
+from albertkit.pretraining.batching import ByTokens
+from albertkit.pretraining.examples import ExampleStream, fixed_batches
+from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.settings import ExampleSettings
+from albertkit.pretraining.shards import ShardSet
+from albertkit.pretraining.words import WordTable
+
+
+@pytest.fixture(scope="module")
+def words(tiny_vocabulary: Path) -> WordTable:
+    return WordTable(tiny_vocabulary)
+
+
+@pytest.fixture(scope="module")
+def shards(
+    tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path
+) -> ShardSet:
+    return make_shards(tmp_path_factory.mktemp("shards"), tiny_texts, tiny_vocabulary)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "BLOCK_DOCUMENTS", 32)
+
+
+def test_masked_batches_restore_the_plain_ones(shards: ShardSet, words: WordTable) -> None:
+    settings = replace(PLAIN, masked_lm=True)
+    hidden = total = 0
+    both = zip(
+        ExampleStream(shards, words, settings, 16), ExampleStream(shards, words, PLAIN, 16), strict=True
+    )
+    for masked, plain in islice(both, 150):
+        assert masked.input_ids.shape == plain.input_ids.shape
+        flat = masked.input_ids.reshape(-1).copy()
+        flat[masked.masked_positions] = masked.masked_labels
+        assert np.array_equal(flat, plain.input_ids.reshape(-1))
+        assert np.array_equal(masked.token_type_ids, plain.token_type_ids)
+        assert not words.is_special[masked.masked_labels].any()
+        assert np.all(np.diff(masked.masked_positions) > 0)
+        assert len(plain.masked_positions) == 0
+        per_row = np.bincount(masked.masked_positions // masked.input_ids.shape[1], minlength=16)
+        assert per_row.max() <= 10  # 20 per 128
+        hidden, total = hidden + len(masked.masked_labels), total + masked.num_tokens
+    assert total > 100_000
+    assert hidden / total == pytest.approx(0.15, abs=0.005)
+
+
+def test_layout_of_a_batch(shards: ShardSet, words: WordTable) -> None:
+    batch = next(ExampleStream(shards, words, PLAIN, 16))
+    assert batch.input_ids.dtype == batch.masked_positions.dtype == np.int64
+    assert batch.input_ids.shape[1] % 8 == 0
+    assert batch.input_ids.shape[1] <= 64
+    assert batch.num_tokens == batch.attention_mask.sum()
+    for row, types, mask in zip(batch.input_ids, batch.token_type_ids, batch.attention_mask, strict=True):
+        real = int(mask.sum())
+        first, second = segments(row, types, mask)
+        expected = [words.cls, *first, words.sep, *second, words.sep, *[words.pad] * (len(row) - real)]
+        assert row.tolist() == expected
+        assert types.tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1) + [0] * (len(row) - real)
+        assert mask.tolist() == [1] * real + [0] * (len(row) - real)
+
+
+def test_a_batch_splits_into_parts_that_hold_the_same_rows(shards: ShardSet, words: WordTable) -> None:
+    settings = replace(PLAIN, masked_lm=True, short_sequence_probability=0.5)
+    batch = next(ExampleStream(shards, words, settings, 10))
+    assert [len(part.input_ids) for part in batch.split(3)] == [3, 3, 4]
+    assert [len(part.input_ids) for part in batch.split(99)] == [1] * 10
+    for parts in (batch.split(1), batch.split(3), batch.split(99)):
+        assert [row for part in parts for row in rows_of(part)] == rows_of(batch)
+        assert sum(part.num_tokens for part in parts) == batch.num_tokens
+        for part in parts:
+            longest = part.attention_mask.sum(axis=1).max()
+            assert longest <= part.input_ids.shape[1] < longest + 8
+            assert part.input_ids.shape[1] % 8 == 0
+            assert part.num_tokens == part.attention_mask.sum()
+            assert part.position == batch.position
+            assert part.input_ids.shape == part.attention_mask.shape == part.token_type_ids.shape
+    assert len({part.input_ids.shape[1] for part in batch.split(99)}) > 1
+    with pytest.raises(ConfigError, match="1 part or more, not 0"):
+        batch.split(0)
+
+
+def test_without_sentence_order_there_is_one_segment(shards: ShardSet, words: WordTable) -> None:
+    settings = replace(PLAIN, masked_lm=True, sentence_order=False)
+    batch = next(ExampleStream(shards, words, settings, 16))
+    assert not batch.token_type_ids.any()
+    assert not batch.sentence_order_labels.any()
+    assert np.array_equal((batch.input_ids == words.sep).sum(1), np.ones(16))
+    assert batch.attention_mask.sum(1).max() == 64
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_every_document_is_seen_once_per_epoch(shards: ShardSet, words: WordTable) -> None:
+    whole = replace(PLAIN, max_seq_length=2048, short_sequence_probability=0.0)
+    stream = ExampleStream(shards, words, whole, 16)
+    expected = sorted(sorted(shards.tokens(index)[0].tolist()) for index in range(len(shards)))
+    orders = []
+    for _ in range(2):
+        found = [
+            sorted(np.concatenate(segments(*row)).tolist())
+            for batch in one_epoch(stream)
+            for row in zip(batch.input_ids, batch.token_type_ids, batch.attention_mask, strict=True)
+        ]
+        assert sorted(found) == expected
+        orders.append(found)
+    assert orders[0] != orders[1]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    ("world_size", "size"),
+    [
+        *[(1, {"batch_size": 7}), (2, {"batch_size": 16}), (3, {"batch_size": 5}), (5, {"batch_size": 32})],
+        *[(1, {"batch_tokens": 64}), (2, {"batch_tokens": 192}), (3, {"batch_tokens": 1000})],
+    ],
+)
+def test_every_example_once_whatever_the_world(
+    shards: ShardSet, words: WordTable, world_size: int, size: dict[str, int]
+) -> None:
+    settings = replace(PLAIN, masked_lm=True, short_sequence_probability=0.3)
+    expected = [
+        row for batch in one_epoch(ExampleStream(shards, words, settings, 16)) for row in rows_of(batch)
+    ]
+    ranks = [
+        list(one_epoch(ExampleStream(shards, words, settings, rank=rank, world_size=world_size, **size)))
+        for rank in range(world_size)
+    ]
+    found = [row for batches in ranks for batch in batches for row in rows_of(batch)]
+    assert Counter(found) == Counter(expected)
+    single = list(one_epoch(ExampleStream(shards, words, settings, **size)))
+    for whole, *parts in zip(single, *ranks, strict=True):
+        assert len(whole.input_ids) <= size.get("batch_size", 10**9)
+        assert whole.input_ids.size <= size.get("batch_tokens", 10**9)
+        assert all(part.position == whole.position for part in parts)
+        assert all(len(part.input_ids) > 0 for part in parts)
+        for rank, part in enumerate(parts):
+            assert rows_of(part) == rows_of(whole)[rank::world_size]
+
+
+def draw(folder: Path, vocabulary: Path, size: dict[str, int], part: tuple[int, int]) -> list[list[bytes]]:
+    """Return the rows of the first 24 batches that are this part's, in a process of its own."""
+    rank, world_size = part
+    stream = ExampleStream(
+        *(ShardSet(folder), WordTable(vocabulary), replace(PLAIN, masked_lm=True)),
+        **(size | {"seed": 7, "rank": rank, "world_size": world_size}),
+    )
+    return [rows_of(batch) for batch in islice(stream, 24)]
+
+
+def test_two_processes_draw_what_one_does(shards: ShardSet, words: WordTable) -> None:
+    sizes: list[dict[str, int]] = [{"batch_size": 12}, {"batch_tokens": 640}]
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        runs = {
+            (index, rank): pool.submit(draw, shards.folder, words.model_file, size, (rank, 2))
+            for index, size in enumerate(sizes)
+            for rank in range(2)
+        }
+        for index, size in enumerate(sizes):
+            whole = draw(shards.folder, words.model_file, size, (0, 1))
+            even, odd = (runs[index, rank].result(timeout=60) for rank in range(2))
+            assert even == [rows[0::2] for rows in whole]
+            assert odd == [rows[1::2] for rows in whole]
+
+
+def test_a_token_budget_is_used_up(shards: ShardSet, words: WordTable) -> None:
+    settings = ExampleSettings(max_seq_length=64, short_sequence_probability=0.5)
+    by_rows = list(one_epoch(ExampleStream(shards, words, settings, 16)))
+    by_tokens = list(one_epoch(ExampleStream(shards, words, settings, batch_tokens=1024)))
+
+    def real_share(batches: list[PretrainingBatch]) -> float:
+        return sum(batch.num_tokens for batch in batches) / sum(batch.input_ids.size for batch in batches)
+
+    assert real_share(by_rows) < 0.84
+    assert real_share(by_tokens) > 0.93
+    slots = [batch.input_ids.size for batch in by_tokens]
+    assert max(slots) <= 1024
+    assert np.mean([slot > 900 for slot in slots]) > 0.9
+    assert {40, 56, 64} <= {batch.input_ids.shape[1] for batch in by_tokens} <= set(range(8, 65, 8))
+    # Long and short batches come in any order.
+    lengths = [batch.input_ids.shape[1] for batch in by_tokens]
+    assert lengths != sorted(lengths)
+    assert lengths != sorted(lengths, reverse=True)
+
+
+def test_cutting_by_tokens() -> None:
+    rng = np.random.default_rng(0)
+    rule = ByTokens(4096, 512)
+    for count in (0, 1, 5, 9, 100, 3000):
+        lengths = rng.integers(11, 513, size=count)
+        batches = rule.cut(lengths, rng)
+        assert sorted(index for batch in batches for index in batch.tolist()) == list(range(count))
+        for batch in batches:
+            padded = rule.padded_length(int(lengths[batch].max()))
+            assert padded in range(64, 513, 64)
+            assert lengths[batch].max() <= padded
+            assert len(batch) * padded <= 4096
+            # Half of 8 rows at least, where there are so many: enough for 4 processes.
+            assert len(batch) >= min(count, 4)
+    # No length beyond the model's positions, where the buckets do not divide it.
+    assert ByTokens(4096, 120).padded_length(117) == 120
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("size", [{"batch_size": 16}, {"batch_tokens": 640}])
+def test_a_stream_continues_from_any_position(
+    shards: ShardSet, words: WordTable, size: dict[str, int]
+) -> None:
+    settings = replace(PLAIN, masked_lm=True)
+    stream = ExampleStream(shards, words, settings, **size)
+    batches = [next(stream)]
+    while batches[-1].position < Position(epoch=1, block=2):
+        batches.append(next(stream))
+    assert any(batch.position == Position(epoch=1) for batch in batches)
+    for index in (0, 1, len(batches) // 3, len(batches) - 5):
+        resumed = ExampleStream(shards, words, settings, start=batches[index].position, **size)
+        for batch in batches[index + 1 : index + 5]:
+            again = next(resumed)
+            assert again.position == batch.position
+            assert rows_of(again) == rows_of(batch)
+
+
+def test_seed_and_epoch_change_the_masks(shards: ShardSet, words: WordTable) -> None:
+    settings = replace(PLAIN, masked_lm=True)
+
+    def rows(seed: int, epoch: int) -> set[bytes]:
+        stream = ExampleStream(shards, words, settings, 64, seed=seed, start=Position(epoch=epoch))
+        return {row for batch in one_epoch(stream) for row in rows_of(batch)}
+
+    first = rows(0, 0)
+    assert first == rows(0, 0)
+    # Two rows of a few words can be hidden alike by chance.
+    assert len(first & rows(1, 0)) < 0.05 * len(first)
+    assert len(first & rows(0, 1)) < 0.05 * len(first)
+
+
+def test_held_out_batches_are_fixed(shards: ShardSet, words: WordTable) -> None:
+    settings = replace(PLAIN, masked_lm=True, short_sequence_probability=0.9)
+    one = fixed_batches(shards, words, settings, 16, limit=100)
+    two = fixed_batches(shards, words, settings, 16, limit=100)
+    assert [rows_of(batch) for batch in one] == [rows_of(batch) for batch in two]
+    assert sum(len(batch.input_ids) for batch in one) == 100
+    assert np.mean(np.concatenate([batch.attention_mask.sum(1) for batch in one]) > 56) > 0.8  # none short
+    rows = Counter(row for batch in one for row in rows_of(batch))
+    for other in ({"batch_size": 7}, {"batch_size": 300}, {"batch_tokens": 512}):
+        batches = fixed_batches(shards, words, settings, limit=100, **other)
+        assert Counter(row for batch in batches for row in rows_of(batch)) == rows
+    assert all(batch.input_ids.size <= 512 for batch in batches)
+    every = fixed_batches(shards, words, settings, 16, limit=10**9)
+    full = replace(settings, short_sequence_probability=0.0)
+    epoch = list(one_epoch(ExampleStream(shards, words, full, 16)))
+    assert Counter(row for batch in every for row in rows_of(batch)) == Counter(
+        row for batch in epoch for row in rows_of(batch)
+    )
+
+
+def test_settings_and_positions_that_make_no_sense(shards: ShardSet, words: WordTable) -> None:
+    for wrong in (
+        {"max_seq_length": 100}, {"masked_lm_probability": 1.5}, {"max_ngram": 0},
+        {"masked_lm": False, "sentence_order": False},
+        {"original_quirks": True, "sentence_order": False},
+    ):  # fmt: skip
+        with pytest.raises(ConfigError):
+            ExampleSettings(**wrong)
+    with pytest.raises(ConfigError, match="every process needs a row"):
+        ExampleStream(shards, words, PLAIN, 2, world_size=3)
+    with pytest.raises(ConfigError, match="batch_tokens 100 gives 1 rows of 64 tokens"):
+        ExampleStream(shards, words, PLAIN, batch_tokens=100, world_size=2)
+    with pytest.raises(ConfigError, match="rank must be between"):
+        ExampleStream(shards, words, PLAIN, 16, rank=2, world_size=2)
+    for both in ({}, {"batch_size": 16, "batch_tokens": 1024}):
+        with pytest.raises(ConfigError, match="either batch_size or batch_tokens"):
+            ExampleStream(shards, words, PLAIN, **both)
+    with pytest.raises(DataError, match="no batch at Position"):
+        ExampleStream(shards, words, PLAIN, 16, start=Position(block=7))
+    with pytest.raises(DataError, match="no batch at Position"):
+        next(ExampleStream(shards, words, PLAIN, 16, start=Position(batch=10_000)))
+
+
+def test_shards_with_too_little_text(tmp_path: Path, words: WordTable, tiny_vocabulary: Path) -> None:
+    def stream_of(text: str, **world: int) -> ExampleStream:
+        file = tmp_path / f"{len(text)}.txt"
+        file.write_text(text, encoding="utf-8")
+        prepare([file], tiny_vocabulary, tmp_path / file.stem, workers=1, sentence_per_line=True)
+        return ExampleStream(ShardSet(tmp_path / file.stem / "train"), words, PLAIN, 16, **world)
+
+    with pytest.raises(DataError, match="no document is long enough"):
+        next(stream_of("a\nb\n"))
+    with pytest.raises(DataError, match="only 1 examples, too few for 2 processes"):
+        next(stream_of("The sister found the river.\nThe child lost the key.\n", rank=1, world_size=2))
