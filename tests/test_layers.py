@@ -108,7 +108,7 @@ def test_no_cycle() -> None:
 
 
 # None of these is a base dependency.
-EXTRAS = {"pyarrow", "sentencex", "matplotlib", "transformers", "pytest", "hypothesis"}
+EXTRAS = {"pyarrow", "ray", "sentencex", "matplotlib", "transformers", "pytest", "hypothesis"}
 
 IMPORT_ALL = """
 import importlib, sys

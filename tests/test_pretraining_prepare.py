@@ -1,9 +1,12 @@
 """Raw text to token shards: readers, sentences, sections, determinism, restart, errors."""
 
+import errno
 import gzip
 import json
 import os
+import secrets
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from albertkit import files
 from albertkit.errors import ConfigError, DataError, ModelNotFoundError
 from albertkit.pretraining import corpus as corpus_module
+from albertkit.pretraining import engines
 from albertkit.pretraining import prepare as prepare_module
 from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.sentences import SentenceSettings, sections
 from albertkit.pretraining.shards import ShardBuilder, ShardSet
+from albertkit.pretraining.units import Done, Unit, Work
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.pieces import PieceEncoder
 
@@ -39,14 +45,32 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "a.parquet")
     lines = "".join(json.dumps({"body": text, "year": 1}) + "\n" for text in texts)
     (tmp_path / "b.jsonl").write_text(lines, encoding="utf-8")
-    with gzip.open(tmp_path / "c.jsonl.gz", "wt", encoding="utf-8") as file:
-        file.write(lines)
-    with pa.CompressedOutputStream(str(tmp_path / "d.jsonl.zst"), "zstd") as file:
-        file.write(lines.encode())
-    for name in ("a.parquet", "b.jsonl", "c.jsonl.gz", "d.jsonl.zst"):
+    for name, plain in (("a.parquet", "c"), ("b.jsonl", "d")):
+        content = (tmp_path / name).read_bytes()
+        half = len(content) // 2  # as some tools write them: several compressed streams, one after another
+        (tmp_path / f"{plain}.{name[2:]}.gz").write_bytes(
+            gzip.compress(content[:half]) + gzip.compress(content[half:])
+        )
+        with pa.CompressedOutputStream(str(tmp_path / f"{plain}.{name[2:]}.zst"), "zstd") as file:
+            file.write(content)
+    names = ["a.parquet", "b.jsonl", "c.parquet.gz", "c.parquet.zst", "d.jsonl.gz", "d.jsonl.zst"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == names
+    for name in names:
         assert read(tmp_path / name, text_column="body") == texts
-    assert read(tmp_path, text_column="body") == texts * 4
+    assert read(tmp_path, text_column="body") == texts * 6
     assert read(tmp_path / "*.jsonl*", text_column="body") == texts * 3
+
+
+@pytest.mark.parametrize("sentence_per_line", [False, True])
+def test_text_files_may_be_compressed(tmp_path: Path, sentence_per_line: bool) -> None:
+    content = b"One.\nTwo.\n\nThree.\n"
+    (tmp_path / "a.txt").write_bytes(content)
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(content))
+    with pa.CompressedOutputStream(str(tmp_path / "c.txt.zst"), "zstd") as file:
+        file.write(content)
+    expected = read(tmp_path / "a.txt", sentence_per_line=sentence_per_line)
+    assert len(expected) == 1 + sentence_per_line
+    assert read(tmp_path, sentence_per_line=sentence_per_line) == expected * 3
 
 
 def test_sentence_per_line_has_a_document_between_blank_lines(tmp_path: Path) -> None:
@@ -78,6 +102,28 @@ def test_long_text_comes_in_parts(
     assert shares[-1] == 1
 
 
+def test_long_records_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_module, "PART_CHARACTERS", 40)
+    text = "word " * 30 + "\n\n" + "line\n" * 30 + "x" * 200
+    parquet.write_table(pa.table({"text": [text, "short"]}), tmp_path / "long.parquet")
+    *parts, last = Corpus.find([tmp_path])
+    assert "".join(part.text for part in parts) == text
+    assert [part.continues for part in parts] == [False] + [True] * (len(parts) - 1)
+    assert max(len(part.text) for part in parts) <= 80
+    assert all(part.text.endswith((" ", "\n", "x")) for part in parts)
+    assert (last.text, last.continues) == ("short", False)
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_module, "LINE_BYTES", 3 << 20)
+    file = tmp_path / "one.txt"
+    file.write_bytes(b"fine\n" + b"word " * 500_000 + b"\n")
+    assert len(read(file)) == 1
+    file.write_bytes(b"fine\n" + b"word " * 1_000_000)
+    with pytest.raises(DataError, match=r"one.txt, line 2: over 3 MB without an end"):
+        read(file)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -85,6 +131,17 @@ def test_long_text_comes_in_parts(
         ("bad.jsonl", b'{"text": "a"}\n{"text": \n', "bad.jsonl, line 2: not JSON"),
         ("bad.jsonl", b'{"body": "a"}\n', "bad.jsonl, line 1: expected an object with text in 'text'.*body"),
         ("bad.jsonl", b'{"text": 3}\n', "bad.jsonl, line 1: expected an object with text"),
+        (
+            "bad.jsonl",
+            b'{"text": "a"}\n{"text": "\\ud800"}\n',
+            r"bad.jsonl, line 2: \\ud800 is half of a char",
+        ),
+        ("cut.txt.gz", gzip.compress(b"text\n" * 1000)[:-9], "cut.txt.gz, after line .*Truncated"),
+        ("empty.txt", b"", "empty.txt: the file is empty"),
+        ("blank.txt", b" \n\n", "blank.txt: no text in these 3 bytes"),
+        ("blank.jsonl", b'{"text": " "}\n', "blank.jsonl: no text"),
+        ("empty.txt.gz", gzip.compress(b""), "empty.txt.gz: no text"),
+        ("empty.parquet", b"", "empty.parquet: not a readable Parquet file"),
         ("bad.txt.gz", b"no gzip", "bad.txt.gz, after line 0: cannot be read"),
         ("bad.parquet", b"no parquet", "bad.parquet: not a readable Parquet file"),
         ("bad.doc", b"", "bad.doc: unknown kind of file"),
@@ -106,6 +163,13 @@ def test_inputs_that_lead_nowhere(tmp_path: Path) -> None:
         read(tmp_path)
     parquet.write_table(pa.table({"a": ["x"], "b": ["y"]}), tmp_path / "t.parquet")
     with pytest.raises(DataError, match="no column 'text'; it has a, b"):
+        read(tmp_path)
+    parquet.write_table(pa.table({"text": ["x", None]}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"t.parquet, row 2: expected text, found None"):
+        read(tmp_path)
+    latin = pa.Array.from_buffers(pa.string(), 1, pa.array([b"f\xfcr"]).buffers())
+    parquet.write_table(pa.table({"text": latin}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"t.parquet, in the rows after row 0: not UTF-8"):
         read(tmp_path)
 
 
@@ -163,7 +227,7 @@ def test_shards_hold_exactly_the_encoded_sentences(
     assert report.train.sentences == sum(len(document) for document in expected)
     assert report.train.tokens == sum(len(s) for document in expected for s in document)
     assert report.source_documents == len(tiny_texts)
-    assert report.characters == sum(map(len, tiny_texts))
+    assert report.text_bytes == sum(len(text.encode()) for text in tiny_texts)
     assert report.validation is None
     assert not (tmp_path / "out/validation").exists()
     assert not (tmp_path / "out/.progress").exists()
@@ -172,17 +236,56 @@ def test_shards_hold_exactly_the_encoded_sentences(
         shards.document(len(shards))
 
 
-def test_a_large_vocabulary_takes_wider_integers(tmp_path: Path) -> None:
+def test_a_large_vocabulary_takes_wider_integers() -> None:
     builder = ShardBuilder(70_000)
     builder.add([[69_999, 1], [2]])
-    builder.write(tmp_path / "a.arrow")
-    batch = pa.ipc.open_file(str(tmp_path / "a.arrow")).get_batch(0)
+    batch = pa.ipc.open_file(builder.finish("a.arrow").content).get_batch(0)
     assert batch.to_pydict() == {"sentences": [[[69_999, 1], [2]]]}
     assert batch.schema.field("sentences").type == pa.list_(pa.list_(pa.uint32()))
 
 
 def folder_bytes(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def two_cpu_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Ray of two CPUs on this machine."""
+    ray = pytest.importorskip("ray", reason="needs Ray: pip install 'albertkit[ray]'")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray writes one to the home folder
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    ray.init(
+        address="local",
+        num_cpus=2,
+        object_store_memory=100 << 20,
+        include_dashboard=False,
+        log_to_driver=False,
+    )
+    yield
+    ray.shutdown()
+
+
+def test_ray_makes_the_same_shards(
+    tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, two_cpu_ray: None
+) -> None:
+    def run(engine: str):
+        return prepare(
+            [corpus_file], tiny_vocabulary, tmp_path / engine,
+            engine=engine, workers=1 + (engine == "ray"), unit_characters=20_000, holdout_every=10,
+        )  # fmt: skip
+
+    report = run("local")
+    content = corpus_file.read_bytes()
+    corpus_file.write_bytes(content + b"no JSON\n")
+    with pytest.raises(DataError, match=r"corpus.jsonl, line 201: not JSON"):
+        run("ray")
+    corpus_file.write_bytes(content)
+    again = run("ray")
+    assert again.kept_units > 3
+    assert (again.train, again.validation, again.text_bytes, again.source_documents) == (
+        report.train, report.validation, report.text_bytes, report.source_documents
+    )  # fmt: skip
+    assert folder_bytes(tmp_path / "ray") == folder_bytes(tmp_path / "local")
 
 
 def test_same_bytes_for_any_number_of_workers(
@@ -226,15 +329,15 @@ def test_restart_keeps_finished_units(
     run(tmp_path / "whole")
     expected = folder_bytes(tmp_path / "whole")
 
-    build, built = prepare_module.build, []
+    work, worked = Work.__call__, []
 
-    def interrupted(unit, job, encoder):
-        if len(built) == 3:
+    def interrupted(self: Work, unit: Unit) -> Done:
+        if len(worked) == 3:
             raise KeyboardInterrupt
-        built.append(unit.number)
-        return build(unit, job, encoder)
+        worked.append(unit.number)
+        return work(self, unit)
 
-    monkeypatch.setattr(prepare_module, "build", interrupted)
+    monkeypatch.setattr(Work, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "cut")
     with pytest.raises(DataError, match=r"no manifest\.json, so this is no finished shard folder"):
@@ -243,19 +346,77 @@ def test_restart_keeps_finished_units(
     damaged = tmp_path / "cut/train/shard-00001.arrow"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
     shutil.copy(damaged, tmp_path / "cut/train/shard-09999.arrow")
-    monkeypatch.setattr(prepare_module, "build", build)
+    monkeypatch.setattr(Work, "__call__", work)
     assert run(tmp_path / "cut").kept_units == 2
     assert folder_bytes(tmp_path / "cut") == expected
     with pytest.raises(DataError, match="holds finished shards"):
         run(tmp_path / "cut")
 
 
-def test_a_failing_worker_fails_the_job(tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path) -> None:
+class FailingEncoder(PieceEncoder):
+    """Cannot encode one of the texts."""
+
+    def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:
+        if any("poison" in text for text in texts):
+            raise MemoryError("too much")
+        return super().ids_batch(texts, num_threads)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_failing_worker_fails_the_job(
+    tmp_path: Path,
+    corpus_file: Path,
+    tiny_vocabulary: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    workers: int,
+) -> None:
     with corpus_file.open("a", encoding="utf-8") as file:
-        file.write('{"text": "a lone surrogate \\ud800 is no text"}\n')
-    with pytest.raises(DataError, match=r"corpus.jsonl, line 201: .*surrogate"):
-        prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=2, unit_characters=20_000)
+        file.write('{"text": "This is poison. Beware."}\n')
+    monkeypatch.setattr(prepare_module, "PieceEncoder", FailingEncoder)
+    with pytest.raises(DataError, match=r"corpus.jsonl, line 201: MemoryError: too much"):
+        prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=workers, unit_characters=20_000)
     assert not (tmp_path / "out/train/manifest.json").exists()
+
+
+@pytest.mark.parametrize("full_at", ["shard-00002.arrow", "00002.json", "manifest.json"])
+def test_a_full_disk_stops_the_work_and_keeps_what_is_done(
+    tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch, full_at: str
+) -> None:
+    def run(output: Path):
+        return prepare(
+            [corpus_file], tiny_vocabulary, output, workers=1, unit_characters=20_000, holdout_every=10
+        )
+
+    whole = run(tmp_path / "whole")
+    flush = files._flush_to_disk
+
+    def full(path: Path, flags: int) -> None:
+        if full_at in path.name:
+            path.write_bytes(path.read_bytes()[:10])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        flush(path, flags)
+
+    monkeypatch.setattr(files, "_flush_to_disk", full)
+    with pytest.raises(DataError, match=r"out: cannot be written \(No space left on device\).*make room"):
+        run(tmp_path / "out")
+    for split in ("train", "validation"):
+        with pytest.raises(DataError, match="no finished shard folder"):
+            ShardSet(tmp_path / "out" / split)
+    monkeypatch.setattr(files, "_flush_to_disk", flush)
+    kept = run(tmp_path / "out").kept_units
+    assert kept == (len(whole.train.shards) if full_at == "manifest.json" else 2)
+    assert folder_bytes(tmp_path / "out") == folder_bytes(tmp_path / "whole")
+
+
+def test_only_own_files_are_removed(tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path) -> None:
+    for name in ("train/data.arrow", "validation/notes.txt", "train/.shard-00001.arrow.0a1b.tmp"):
+        (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "out" / name).write_text("mine")
+    (tmp_path / "out/validation/manifest.json").write_text("of a run that was cut at the very end")
+    prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1)
+    assert sorted(folder_bytes(tmp_path / "out")) == [
+        "train/data.arrow", "train/manifest.json", "train/shard-00000.arrow", "validation/notes.txt"
+    ]  # fmt: skip
 
 
 def die(unit: object) -> None:
@@ -265,14 +426,14 @@ def die(unit: object) -> None:
 def test_a_killed_worker_fails_the_job(
     tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepare_module, "_build_in_worker", die)
+    monkeypatch.setattr(engines, "_work_in_worker", die)
     with pytest.raises(DataError, match=r"a worker process was killed after .*corpus.jsonl, line 1,"):
         prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=2, unit_characters=20_000)
 
 
 def test_corpora_without_anything_to_learn(tmp_path: Path, tiny_vocabulary: Path) -> None:
     file = tmp_path / "corpus.txt"
-    file.write_text("\n \n", encoding="utf-8")
+    file.write_text("\ufeff\u200b\n", encoding="utf-8")  # of which normalisation leaves nothing
     with pytest.raises(DataError, match="no text to train on"):
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1)
     file.write_text("One line\n\nAnother\n", encoding="utf-8")
@@ -283,6 +444,10 @@ def test_corpora_without_anything_to_learn(tmp_path: Path, tiny_vocabulary: Path
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=5, seed=1)
     with pytest.raises(ConfigError, match="holdout_every must be 2 or more"):
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=1)
+    with pytest.raises(ConfigError, match=r"language must be an ISO 639 code .* not 'english'"):
+        prepare([file], tiny_vocabulary, tmp_path / "out", language="english")
+    with pytest.raises(ConfigError, match="no engine 'rya'; did you mean 'ray'"):
+        prepare([file], tiny_vocabulary, tmp_path / "out", engine="rya")
     with pytest.raises(ModelNotFoundError, match=r"\*\.model"):
         prepare([file], tmp_path, tmp_path / "out")
 
@@ -300,6 +465,9 @@ def test_normalisation_comes_from_the_tokenizer_folder(tmp_path: Path, tiny_voca
     expected = [cased.ids("The Captain left."), cased.ids("Queen Anne stayed.")]
     assert [sentence.tolist() for sentence in shards.document(0)] == expected
     assert shards.manifest.settings["normalization"]["do_lower_case"] is False
+    shards.check_tokenizer(folder / "spiece.model")
+    with pytest.raises(DataError, match=r"made with do_lower_case=False; the tokenizer_config.json beside"):
+        shards.check_tokenizer(tiny_vocabulary)
 
 
 def test_a_shard_set_checks_what_it_opens(tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path) -> None:
@@ -341,4 +509,4 @@ def test_progress_counts_all_text(tmp_path: Path, corpus_file: Path, tiny_vocabu
     fractions = [progress.fraction for progress in seen]
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1
-    assert seen[-1].characters == report.characters
+    assert seen[-1].text_bytes == report.text_bytes

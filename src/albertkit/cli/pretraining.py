@@ -1,6 +1,8 @@
 """The verbs from raw text to a pretrained model: train-tokenizer, prepare, pretrain."""
 
-from dataclasses import asdict
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +16,9 @@ from albertkit.recipe import build, merge, read_recipe
 
 _Inputs = Annotated[
     list[str],
-    typer.Argument(help="Files, folders or globs: .txt, .jsonl, .parquet (.gz too).", metavar="FILES..."),
+    typer.Argument(
+        help="Files, folders or globs: .txt, .jsonl, .parquet, each also .gz or .zst.", metavar="FILES..."
+    ),
 ]
 _TextColumn = Annotated[str, typer.Option(help="Where the text is in .jsonl and .parquet files.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the report as one JSON line.")]
@@ -25,9 +29,12 @@ def train_tokenizer(
     output: Annotated[Path, typer.Option(help="Folder of the new tokenizer.")],
     vocab_size: Annotated[int, typer.Option(help="Number of pieces, special tokens included.")] = 30_000,
     cased: Annotated[bool, typer.Option("--cased", help="Keep upper and lower case apart.")] = False,
-    keep_accents: Annotated[bool, typer.Option("--keep-accents", help="Keep accents.")] = False,
+    keep_accents: Annotated[
+        bool, typer.Option("--keep-accents", help="Keep accents; nearly all languages but English need it.")
+    ] = False,
     coverage: Annotated[
-        float, typer.Option(help="Share of all characters that must be pieces of their own.")
+        float,
+        typer.Option(help="Share of all characters that must be pieces of their own; Chinese: 0.9995."),
     ] = 0.99995,
     text_column: _TextColumn = "text",
     threads: Annotated[int, typer.Option(help="Threads of SentencePiece.")] = 2,
@@ -40,7 +47,6 @@ def train_tokenizer(
     """
     from albertkit.pretraining.corpus import Corpus
     from albertkit.tokenization.normalization import Normalization
-    from albertkit.tokenization.tokenizer import AlbertTokenizer
     from albertkit.tokenization.vocabulary import train_vocabulary
 
     if (output / "spiece.model").exists():
@@ -56,11 +62,11 @@ def train_tokenizer(
         num_threads=threads,
         seed=seed,
     )
-    AlbertTokenizer(output / "spiece.model", **asdict(normalization)).save_pretrained(output)
     _print_report(
         {
             "pieces": report.size,
             "pieces_per_word": round(report.pieces_per_word, 4),
+            "characters_per_piece": round(report.characters_per_piece, 4),
             "unknown_characters": round(report.unknown_characters, 8),
             "lines": report.total_lines,
             "lines_sampled": report.sampled_lines,
@@ -86,7 +92,12 @@ def prepare(
     holdout_every: Annotated[
         int | None, typer.Option(min=1, help="Every so many source documents, one goes to the held-out set.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes (default: one per CPU).")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes (default: one per CPU, with Ray all there are).")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local (this machine), or ray: the same shards from a Ray cluster.")
+    ] = "local",
     json: _Json = False,
 ) -> None:
     """Cut raw text into shards of tokenized documents.
@@ -98,13 +109,17 @@ def prepare(
     from albertkit.pretraining.prepare import PrepareProgress
     from albertkit.pretraining.prepare import prepare as build_shards
 
-    columns = (BarColumn(), TextColumn("{task.percentage:3.0f}% {task.fields[rate]}"), TimeRemainingColumn())
+    rate_column = TextColumn("{task.percentage:3.0f}% {task.fields[rate]} ETA")
+    columns = (BarColumn(), rate_column, TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with (
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
+        _plain_warnings(console),
+    ):
         task = bar.add_task("prepare", total=1.0, rate="")
 
         def show(progress: PrepareProgress) -> None:
-            rate = progress.characters / 1e6 / max(progress.seconds, 1e-9)
+            rate = progress.text_bytes / 1e6 / max(progress.seconds, 1e-9)
             bar.update(task, completed=progress.fraction, rate=f"{rate:.1f} MB/s")
 
         report = build_shards(
@@ -117,20 +132,21 @@ def prepare(
             section_sentences=section_sentences,
             holdout_every=holdout_every,
             workers=workers,
+            engine=engine,
             progress=show,
         )
     held_out = report.validation
     _print_report(
         {
             "source_documents": report.source_documents,
-            "characters": report.characters,
+            "text_bytes": report.text_bytes,
             "documents": report.train.documents,
             "sentences": report.train.sentences,
             "tokens": report.train.tokens,
             "held_out_documents": held_out.documents if held_out else 0,
             "held_out_tokens": held_out.tokens if held_out else 0,
             "seconds": round(report.seconds, 1),
-            "characters_per_second": round(report.characters / report.seconds),
+            "megabytes_per_second": round(report.text_bytes / 1e6 / report.seconds, 2),
             "output": str(report.output),
         },
         json,
@@ -167,6 +183,19 @@ def pretrain(
     )
     if result.signal is not None:
         raise typer.Exit(128 + result.signal)  # as a shell counts: a script must not take this for finished
+
+
+@contextmanager
+def _plain_warnings(console: Console) -> Iterator[None]:
+    """Print warnings as lines for readers of text, not of code."""
+
+    def show(message: Warning | str, *_: object) -> None:
+        console.print(f"warning: {message}", highlight=False, markup=False, soft_wrap=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _print_report(values: dict[str, object], as_json: bool) -> None:

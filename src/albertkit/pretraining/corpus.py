@@ -7,14 +7,19 @@
 | `.jsonl` | a line: a JSON object with the text in one of its fields |
 | `.parquet` | a row, with the text in one of its columns |
 
-`.txt` and `.jsonl` may be compressed (`.gz`, `.zst`, `.bz2`). Inputs are files, folders (searched to any
-depth) and glob patterns. Every error names the file and the line or row.
+Each may be compressed (`.gz`, `.zst`, `.bz2`). Inputs are files, folders (searched to any depth) and glob
+patterns. Every error names the file and the line or row; a file without any text is one, since it is more
+often a failed download than meant.
 """
 
 import json
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, Any
 
 from albertkit.errors import DataError
 from albertkit.extras import optional
@@ -25,8 +30,10 @@ parquet = optional("pyarrow.parquet", extra="train")
 FORMATS = (".txt", ".jsonl", ".parquet")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
-# A text file is handed on in parts of this many characters, so that one file can be larger than memory.
+# Long texts are handed on in parts of about this many characters, so that a file can be larger than memory.
 PART_CHARACTERS = 4_000_000
+LINE_BYTES = 128 << 20  # no longer line is read: a line is the least that must fit into memory
+ROWS_BYTES = 16 << 20  # of a Parquet file, decompressed, at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,39 +72,51 @@ class Corpus:
         return cls(files=tuple(unique), text_column=text_column, sentence_per_line=sentence_per_line)
 
     def __iter__(self) -> Iterator[SourceDocument]:
-        """Yield the documents of all files in order."""
+        """Yield the documents of all files in order.
+
+        Raises:
+            DataError: a file is empty, damaged, not UTF-8 or has no such column; it is named with the line.
+        """
         sizes = [path.stat().st_size for path in self.files]
         total = max(1, sum(sizes))
         before = 0
         for path, size in zip(self.files, sizes, strict=True):
+            has_text = False
             for document, share in self._read(path):
-                yield replace(document, consumed=(before + share * size) / total)
+                has_text = has_text or bool(document.text.strip())
+                yield from _cut(replace(document, consumed=(before + share * size) / total))
+            if not has_text:
+                raise DataError(f"{path}: {_no_text(size)}; leave it out, or put its text in place")
             before += size
 
     def _read(self, path: Path) -> Iterator[tuple[SourceDocument, float]]:
         """Yield the documents of one file, each with the share of the file read so far."""
-        kind = _format(path)
+        kind, compression = _format(path)
         if kind == ".parquet":
-            return self._read_parquet(path)
-        lines = _lines(path)
+            return self._read_parquet(path, compression)
+        lines = _lines(path, compression)
         if kind == ".jsonl":
             return self._read_jsonl(path, lines)
         return _read_text(path, lines, blocks=self.sentence_per_line)
 
-    def _read_parquet(self, path: Path) -> Iterator[tuple[SourceDocument, float]]:
+    def _read_parquet(self, path: Path, compression: str | None) -> Iterator[tuple[SourceDocument, float]]:
+        row = 0
         try:
-            with parquet.ParquetFile(path) as file:
+            with ExitStack() as stack:
+                source = stack.enter_context(_decompressed(path, compression)) if compression else path
+                file = stack.enter_context(parquet.ParquetFile(source))
                 names = file.schema_arrow.names
                 if self.text_column not in names:
                     raise DataError(f"{path}: no column {self.text_column!r}; it has {', '.join(names)}")
                 rows = max(1, file.metadata.num_rows)
-                row = 0
-                for batch in file.iter_batches(batch_size=16, columns=[self.text_column]):
+                for batch in file.iter_batches(batch_size=_rows_at_once(file), columns=[self.text_column]):
                     for text in batch.column(0).to_pylist():
                         row += 1
                         if not isinstance(text, str):
-                            raise DataError(f"{path}, row {row}: expected text, found {text!r}")
+                            raise DataError(f"{path}, row {row}: expected text, found {text!r:.80}")
                         yield SourceDocument(text=text, origin=f"{path}, row {row}"), row / rows
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}, in the rows after row {row}: not UTF-8 ({error})") from error
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path}: not a readable Parquet file ({error})") from error
 
@@ -116,6 +135,8 @@ class Corpus:
                 raise DataError(
                     f"{origin}: expected an object with text in {self.text_column!r}, found {found}"
                 )
+            if "\\u" in line and (lone := _lone_surrogate(text)):
+                raise DataError(f"{origin}: {lone} is half of a character, which no text can hold")
             yield SourceDocument(text=text, origin=origin), share
 
 
@@ -148,15 +169,48 @@ def _part(path: Path, lines: list[str], first: int, continues: bool) -> SourceDo
     return SourceDocument(text="".join(lines), origin=f"{path}, line {first}", continues=continues)
 
 
-def _lines(path: Path) -> _Lines:
+def _rows_at_once(file: Any) -> int:
+    groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
+    row_bytes = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0)
+    return min(1024, max(1, int(ROWS_BYTES / max(1, row_bytes))))
+
+
+def _cut(document: SourceDocument) -> Iterator[SourceDocument]:
+    """Yield a document, in parts where it is too long for one: at a blank line, a line's end or a space."""
+    text, start = document.text, 0
+    while len(text) - start > 2 * PART_CHARACTERS:
+        first, last = start + PART_CHARACTERS, start + 2 * PART_CHARACTERS
+        ends = (text.find(mark, first, last) + len(mark) for mark in ("\n\n", "\n", " "))
+        end = next((end for end in ends if end > first), last)
+        yield replace(document, text=text[start:end], continues=document.continues or start > 0)
+        start = end
+    yield replace(document, text=text[start:], continues=document.continues or start > 0)
+
+
+def _lone_surrogate(text: str) -> str | None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"\\u{ord(text[error.start]):04x}"
+    return None
+
+
+def _no_text(size: int) -> str:
+    return "the file is empty" if size == 0 else f"no text in these {size:,} bytes"
+
+
+def _lines(path: Path, compression: str | None) -> _Lines:
     """Yield the lines of a possibly compressed UTF-8 file."""
     size = max(1, path.stat().st_size)
     number = 0
     try:
         with path.open("rb") as raw:
-            compression = COMPRESSIONS.get(path.suffix)
             stream = pa.CompressedInputStream(raw, compression) if compression else raw
             for number, line in enumerate(_byte_lines(stream), start=1):
+                if len(line) > LINE_BYTES:
+                    raise DataError(
+                        f"{path}, line {number}: over {LINE_BYTES >> 20} MB without an end; cut it into lines"
+                    )
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8"), raw.tell() / size
     except UnicodeDecodeError as error:
         raise DataError(
@@ -167,21 +221,42 @@ def _lines(path: Path) -> _Lines:
         raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
 
 
-def _byte_lines(stream) -> Iterator[bytes]:
-    rest = b""
+def _byte_lines(stream: Any) -> Iterator[bytes]:
+    """Yield lines with their ends; of one over LINE_BYTES no more than is needed to see that it is."""
+    begun: list[bytes] = []
+    length = 0
     while block := stream.read(1 << 20):
-        lines = (rest + block).split(b"\n")
-        rest = lines.pop()
-        for line in lines:
-            yield line + b"\n"
-    if rest:
+        first, *others = block.split(b"\n")
+        begun.append(first)
+        length += len(first)
+        if others:
+            *whole, last = others
+            yield b"".join(begun) + b"\n"
+            yield from (line + b"\n" for line in whole)
+            begun, length = [last], len(last)
+        elif length > LINE_BYTES:
+            break
+    if rest := b"".join(begun):
         yield rest
+
+
+@contextmanager
+def _decompressed(path: Path, compression: str) -> Iterator[IO[bytes]]:
+    """Yield a whole file unpacked, on disk: a Parquet file is read from its end."""
+    with (
+        tempfile.TemporaryFile() as whole,
+        path.open("rb") as raw,
+        pa.CompressedInputStream(raw, compression) as stream,
+    ):
+        shutil.copyfileobj(stream, whole, 1 << 20)
+        whole.seek(0)
+        yield whole
 
 
 def _files_of(name: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file() and _format(file) in FORMATS)
+        files = sorted(file for file in path.rglob("*") if file.is_file() and _format(file)[0] in FORMATS)
         if not files:
             raise DataError(f"{path}: no {', '.join(FORMATS)} file in this folder")
         return files
@@ -193,17 +268,15 @@ def _files_of(name: str) -> list[Path]:
         if not files:
             raise DataError(f"{name}: no such file or folder, and nothing matches it as a pattern")
     for file in files:
-        if _format(file) not in FORMATS:
+        if _format(file)[0] not in FORMATS:
             raise DataError(
                 f"{file}: unknown kind of file; expected {', '.join(FORMATS)}, "
-                f"the first two also with {', '.join(COMPRESSIONS)}"
+                f"perhaps with {', '.join(COMPRESSIONS)} after it"
             )
     return files
 
 
-def _format(path: Path) -> str:
-    """Return `.txt`, `.jsonl` or `.parquet`, or another suffix that no reader knows."""
-    if path.suffix not in COMPRESSIONS:
-        return path.suffix
-    inner = Path(path.stem).suffix
-    return inner if inner != ".parquet" else ".parquet" + path.suffix
+def _format(path: Path) -> tuple[str, str | None]:
+    """Return the suffix of the kind of file, one of FORMATS where a reader knows it, and the compression."""
+    compression = COMPRESSIONS.get(path.suffix)
+    return (Path(path.stem).suffix if compression else path.suffix), compression

@@ -1,38 +1,36 @@
 """Raw text -> token shards, in parallel, in bounded memory, the same bytes every time.
 
-    OUTPUT/train/       a shard folder (see shards.py)
-    OUTPUT/validation/  another, with the source documents held out
-    OUTPUT/.progress/   which shards are done, while the work is unfinished
-
-The corpus is read in order and dealt out in units of about `unit_characters` characters. A unit becomes one
-shard of each split, whoever works on it, so the number of workers changes nothing in the result. A unit that
-an earlier, interrupted run has finished with the same text and settings is kept.
+The corpus is read in order and dealt out in units of about `unit_characters` characters (units.py). A unit
+becomes one shard of each split, whoever works on it (engines.py), so neither the number of workers nor the
+engine changes anything in the result. A unit that an earlier, interrupted run has finished with the same text
+and settings is kept (prepared_folder.py).
 """
 
-import multiprocessing
-import os
-import shutil
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.pretraining.corpus import Corpus
+from albertkit.pretraining.engines import ENGINES
+from albertkit.pretraining.prepared_folder import PreparedFolder
 from albertkit.pretraining.sentences import SentenceSettings
-from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord
-from albertkit.pretraining.units import SPLITS, Job, Unit, build, deal_units
+from albertkit.pretraining.shards import Manifest, ShardRecord, file_sha256
+from albertkit.pretraining.units import SPLITS, Units, Work
+from albertkit.tokenization import folder
+from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.pieces import PieceEncoder
+from albertkit.tokenization.reachable import unreachable_warning
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareProgress:
     """How far the work is, told after every unit."""
 
-    characters: int
+    text_bytes: int  # of text in UTF-8, compression and markup of the files left out
     fraction: float  # of the corpus's bytes
     units: int
     kept: int  # units taken over from an interrupted run
@@ -47,7 +45,7 @@ class PrepareReport:
     train: Manifest
     validation: Manifest | None
     source_documents: int
-    characters: int
+    text_bytes: int
     kept_units: int
     seconds: float
 
@@ -64,6 +62,7 @@ def prepare(
     holdout_every: int | None = None,
     seed: int = 0,
     workers: int | None = None,
+    engine: str = "local",
     unit_characters: int = 8_000_000,
     progress: Callable[[PrepareProgress], None] | None = None,
 ) -> PrepareReport:
@@ -81,14 +80,21 @@ def prepare(
         section_sentences: cut longer documents into sections of about this many sentences (0: never).
         holdout_every: every such source document (a book, say) goes to `validation/`; which ones depends on
             `seed`.
-        workers: processes; by default one for each CPU this process may use.
+        workers: processes; by default one for each CPU this process may use, or all that a Ray cluster has.
+        engine: "local" (processes of this machine) or "ray" (Ray Data); the shards are the same.
         unit_characters: text per shard, which also bounds the memory: about 0.4 GB here and 0.2 GB a worker.
+            Texts of over 8 million characters are read in parts for the same reason.
         progress: called after every unit.
 
     Raises:
-        ConfigError: a setting out of range.
+        ConfigError: a setting out of range, or an unknown engine.
         ModelNotFoundError, TokenizerError: no tokenizer, or a damaged one.
-        DataError: no text, a file that cannot be read (named with its line), or finished shards in `output`.
+        DataError: no text, a file that cannot be read (named with its line), finished shards in `output`, or
+            no room for them.
+        MissingExtraError: the engine is Ray and it is not installed.
+
+    Warns:
+        UserWarning: the vocabulary has pieces that its normalisation can never reach.
     """
     start = time.monotonic()
     output = Path(output)
@@ -96,130 +102,79 @@ def prepare(
         raise ConfigError(
             f"holdout_every must be 2 or more, or None to hold nothing out, not {holdout_every}"
         )
-    if (output / "train" / MANIFEST).exists():
-        raise DataError(f"{output}: holds finished shards; delete them or choose another folder")
+    if engine not in ENGINES:
+        raise ConfigError(f"no engine {engine!r}; {suggestion(engine, ENGINES)}")
     corpus = Corpus.find(inputs, text_column=text_column, sentence_per_line=sentence_per_line)
     settings = SentenceSettings(
         language=language, sentence_per_line=sentence_per_line, section_sentences=section_sentences
     )
-    job = Job.start(tokenizer, output, settings)
+    encoder, tokenizer_sha256 = _open_tokenizer(tokenizer)
+    if message := unreachable_warning(encoder):
+        warnings.warn(f"{tokenizer}: {message}", UserWarning, stacklevel=2)
     identity = {
-        "tokenizer": job.tokenizer_sha256,
-        "normalization": asdict(job.normalization),
+        "tokenizer": tokenizer_sha256,
+        "normalization": asdict(encoder.normalization),
         "sentences": asdict(settings),
         "holdout_every": holdout_every,
         "unit_characters": unit_characters,
         "text_column": text_column,
     }
-    units = deal_units(corpus, identity, unit_characters, holdout_every, seed)
+    units = Units(
+        corpus=corpus,
+        identity=identity,
+        unit_characters=unit_characters,
+        holdout_every=holdout_every,
+        seed=seed,
+    )
+    prepared = PreparedFolder(output)
+    prepared.open()
+    finished = prepared.finished()
+    fingerprints = {number: fingerprint for number, (fingerprint, _) in finished.items()}
+    work = Work(encoder=encoder, settings=settings, finished=fingerprints)
 
     records: dict[str, list[ShardRecord]] = {split: [] for split in SPLITS}
-    characters, kept, source_documents = 0, 0, 0
-    for unit, made, was_kept in _work(units, job, workers or _usable_cpus()):
+    text_bytes, kept, source_documents = 0, 0, 0
+    for done in ENGINES[engine](units, work, workers):
+        was_kept = done.shards is None
+        made = finished[done.number][1] if was_kept else prepared.keep(done)
         for split, record in made.items():
             records[split].append(record)
-        characters += unit.characters
+        text_bytes += done.text_bytes
         kept += was_kept
-        source_documents += sum(not document.continues for document in unit.documents)
+        source_documents += done.source_documents
         if progress:
             progress(
                 PrepareProgress(
-                    characters=characters,
-                    fraction=unit.documents[-1].consumed,
-                    units=unit.number + 1,
+                    text_bytes=text_bytes,
+                    fraction=done.consumed,
+                    units=done.number + 1,
                     kept=kept,
                     seconds=time.monotonic() - start,
                 )
             )
     _check_content(records, corpus, source_documents, holdout_every)
-    manifests = {split: _manifest(job, records[split], identity, seed) for split in SPLITS if records[split]}
-    for split in SPLITS:
-        listed = {record.file for record in records[split]}
-        for file in (output / split).glob("*.arrow"):
-            if file.name not in listed:  # left by an interrupted run over other text
-                file.unlink()
-        if not listed:
-            shutil.rmtree(output / split, ignore_errors=True)
-    for split in reversed(manifests):  # train/ last: where it is finished, all is
-        manifests[split].write(output / split)
-    shutil.rmtree(job.progress_folder)
+    manifests = {
+        split: _manifest(identity, encoder.size, records[split], seed) for split in SPLITS if records[split]
+    }
+    prepared.close(manifests)
     return PrepareReport(
         output=output,
         train=manifests["train"],
         validation=manifests.get("validation"),
         source_documents=source_documents,
-        characters=characters,
+        text_bytes=text_bytes,
         kept_units=kept,
         seconds=time.monotonic() - start,
     )
 
 
-def _usable_cpus() -> int:
-    # A container or `taskset` may leave this process fewer than the machine has.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _work(
-    units: Iterator[Unit], job: Job, workers: int
-) -> Iterator[tuple[Unit, dict[str, ShardRecord], bool]]:
-    """Yield (unit, its records, whether it was kept from an earlier run), in the order of the units."""
-    if workers == 1:
-        encoder = PieceEncoder(job.vocabulary_file, job.normalization)
-        for unit in units:
-            records = job.finished(unit)
-            kept = records is not None
-            if records is None:
-                records = build(unit, job, encoder)
-                job.remember(unit, records)
-            yield unit, records, kept
-        return
-
-    # A fresh interpreter for each worker: forking a process that has threads (Arrow's, torch's) can hang.
-    pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(job,)
-    )
-    waiting: deque[tuple[Unit, Future | dict[str, ShardRecord]]] = deque()
-    try:
-        for unit in units:
-            waiting.append((unit, job.finished(unit) or pool.submit(_build_in_worker, unit)))
-            if len(waiting) > workers + 1:  # a unit ready for the next free worker, and no more in memory
-                yield _result(job, *waiting[0])
-                waiting.popleft()
-        while waiting:
-            yield _result(job, *waiting[0])
-            waiting.popleft()
-    except BrokenProcessPool as error:
-        where = f"after {waiting[0][0].documents[0].origin}" if waiting else "at its start"
-        raise DataError(
-            f"a worker process was killed {where}, perhaps for lack of memory; try fewer workers or a "
-            "smaller unit_characters (finished shards are kept)"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _result(
-    job: Job, unit: Unit, made: Future | dict[str, ShardRecord]
-) -> tuple[Unit, dict[str, ShardRecord], bool]:
-    if isinstance(made, dict):
-        return unit, made, True
-    records = made.result()
-    job.remember(unit, records)
-    return unit, records, False
-
-
-_worker: tuple[Job, PieceEncoder] | None = None  # one per worker process, set when it starts
-
-
-def _start_worker(job: Job) -> None:
-    global _worker
-    _worker = job, PieceEncoder(job.vocabulary_file, job.normalization)
-
-
-def _build_in_worker(unit: Unit) -> dict[str, ShardRecord]:
-    assert _worker is not None
-    job, encoder = _worker
-    return build(unit, job, encoder)
+def _open_tokenizer(name_or_path: str | Path) -> tuple[PieceEncoder, str]:
+    """Return the tokenizer's encoder, and the hash of its vocabulary."""
+    path = folder.locate(name_or_path)
+    file = folder.find_model_file(path)
+    if file is None:
+        raise folder.missing(path, folder.MODEL_FILE)
+    return PieceEncoder(file, Normalization.of(folder.read_settings(path))), file_sha256(file)
 
 
 def _check_content(
@@ -246,10 +201,12 @@ def _check_content(
         )
 
 
-def _manifest(job: Job, records: list[ShardRecord], identity: dict, seed: int) -> Manifest:
+def _manifest(
+    identity: dict[str, Any], vocabulary_size: int, records: list[ShardRecord], seed: int
+) -> Manifest:
     return Manifest(
-        tokenizer_sha256=job.tokenizer_sha256,
-        vocabulary_size=job.vocabulary_size,
+        tokenizer_sha256=identity["tokenizer"],
+        vocabulary_size=vocabulary_size,
         documents=sum(record.documents for record in records),
         sentences=sum(record.sentences for record in records),
         tokens=sum(record.tokens for record in records),

@@ -19,6 +19,7 @@ from albertkit.extras import optional
 sentencex = optional("sentencex", extra="train")
 
 _PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
 _HEADING = re.compile(r"#{1,6}\s+(?=\S)")
 
 
@@ -31,6 +32,12 @@ class SentenceSettings:
     section_sentences: int = 64  # 0: a source document stays whole
 
     def __post_init__(self) -> None:
+        # sentencex takes any string and cuts by English rules where it knows no others.
+        if not _LANGUAGE.fullmatch(self.language):
+            raise ConfigError(
+                f"language must be an ISO 639 code such as en, de or zh (perhaps with a region: de-at), "
+                f"not {self.language!r}"
+            )
         if self.section_sentences < 0:
             raise ConfigError(
                 f"section_sentences must be 0 (whole documents) or more, not {self.section_sentences}"

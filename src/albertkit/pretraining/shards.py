@@ -21,6 +21,8 @@ import numpy as np
 from albertkit.errors import DataError
 from albertkit.extras import optional
 from albertkit.files import atomic_path
+from albertkit.tokenization.folder import read_settings
+from albertkit.tokenization.normalization import Normalization
 
 pa = optional("pyarrow", extra="train")
 
@@ -38,6 +40,14 @@ class ShardRecord:
     documents: int
     sentences: int
     tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """A shard as it will lie on the disk."""
+
+    record: ShardRecord
+    content: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,12 +142,22 @@ class ShardSet:
         return chunk
 
     def check_tokenizer(self, file: str | Path) -> None:
-        """Raise a DataError unless `file` is the vocabulary that these shards were made with."""
+        """Raise a DataError unless `file` is the vocabulary that these shards were made with.
+
+        So must the normalisation in the `tokenizer_config.json` beside it be.
+        """
         found = file_sha256(Path(file))
         if found != self.manifest.tokenizer_sha256:
             raise DataError(
                 f"{self.folder}: made with another vocabulary (sha256 {self.manifest.tokenizer_sha256[:12]}) "
                 f"than {file} (sha256 {found[:12]}); prepare the corpus again or use the right one"
+            )
+        normalization = asdict(Normalization.of(read_settings(Path(file))))
+        made_with = self.manifest.settings.get("normalization", normalization)
+        if different := [name for name, value in made_with.items() if normalization.get(name) != value]:
+            raise DataError(
+                f"{self.folder}: made with {', '.join(f'{name}={made_with[name]}' for name in different)}; "
+                f"the tokenizer_config.json beside {file} says otherwise. Prepare again or correct it"
             )
 
     def check_files(self) -> None:
@@ -182,7 +202,7 @@ class _Chunk:
 
 
 class ShardBuilder:
-    """Collects documents and writes them as one shard."""
+    """Collects the documents of one shard."""
 
     def __init__(self, vocabulary_size: int) -> None:
         # Half the disk and memory traffic of uint32 for nearly every vocabulary.
@@ -202,25 +222,24 @@ class ShardBuilder:
         """Return the number of documents."""
         return len(self._document_lengths)
 
-    def write(self, target: Path) -> ShardRecord:
-        """Write the shard; the same documents give the same bytes."""
+    def finish(self, file: str) -> Shard:
+        """Return the shard, to be written under the name `file`; the same documents give the same bytes."""
         ids = pa.array(np.concatenate(self._ids))
         sentences = pa.ListArray.from_arrays(_offsets(self._sentence_lengths), ids)
         documents = pa.ListArray.from_arrays(_offsets(self._document_lengths), sentences)
         batch = pa.record_batch([documents], names=["sentences"])
-        with (
-            atomic_path(target) as path,
-            pa.OSFile(str(path), "wb") as sink,
-            pa.ipc.new_file(sink, batch.schema) as file,
-        ):
-            file.write_batch(batch)
-        return ShardRecord(
-            file=target.name,
-            sha256=file_sha256(target),
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        content = sink.getvalue().to_pybytes()
+        record = ShardRecord(
+            file=file,
+            sha256=hashlib.sha256(content).hexdigest(),
             documents=len(documents),
             sentences=len(sentences),
             tokens=len(ids),
         )
+        return Shard(record=record, content=content)
 
 
 def _offsets(lengths: list[int]) -> Any:

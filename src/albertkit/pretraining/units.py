@@ -1,23 +1,19 @@
 """The unit of work of `prepare`: some source documents that become one shard of each split.
 
-Nothing in a unit depends on who works on it or what was done before it, so units can be made in any process,
-and kept from an interrupted run.
+Nothing in a unit depends on who works on it or what was done before it, and the work on it touches no disk.
+So units can be made in any process on any machine, and kept from an interrupted run.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 from albertkit.errors import DataError, MissingExtraError
-from albertkit.files import atomic_path
 from albertkit.pretraining.corpus import Corpus, SourceDocument
 from albertkit.pretraining.sentences import SentenceSettings, sections
-from albertkit.pretraining.shards import ShardBuilder, ShardRecord, file_sha256
-from albertkit.tokenization import folder
-from albertkit.tokenization.normalization import Normalization
+from albertkit.pretraining.shards import Shard, ShardBuilder
 from albertkit.tokenization.pieces import PieceEncoder
 
 SPLITS = ("train", "validation")
@@ -31,142 +27,108 @@ class Unit:
     documents: tuple[SourceDocument, ...]
     held_out: tuple[bool, ...]
     fingerprint: str  # of the text and of all settings that matter
+    text_bytes: int  # length of the text in UTF-8
 
     @classmethod
     def of(
         cls, number: int, documents: list[SourceDocument], held_out: list[bool], identity: dict[str, Any]
-    ) -> "Unit":
+    ) -> Self:
         """Make a unit with its fingerprint; `identity` are the settings."""
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
+        text_bytes = 0
         for document, out in zip(documents, held_out, strict=True):
+            content = document.text.encode()
+            text_bytes += len(content)
             digest.update(f"\0{out}\0".encode())
-            digest.update(document.text.encode("utf-8", "surrogatepass"))
+            digest.update(content)
         return cls(
             number=number,
             documents=tuple(documents),
             held_out=tuple(held_out),
             fingerprint=digest.hexdigest(),
+            text_bytes=text_bytes,
         )
-
-    @property
-    def characters(self) -> int:
-        """Length of its text."""
-        return sum(len(document.text) for document in self.documents)
-
-    @property
-    def file(self) -> str:
-        """Name of its shard in each split."""
-        return f"shard-{self.number:05d}.arrow"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """What every worker needs to know."""
+class Units:
+    """A corpus, dealt out in order in units of `unit_characters` characters or more (the last may be less).
 
-    vocabulary_file: Path
-    tokenizer_sha256: str
-    vocabulary_size: int
-    normalization: Normalization
+    Each iteration reads the corpus from its beginning.
+    """
+
+    corpus: Corpus
+    identity: dict[str, Any]  # all settings that a shard depends on
+    unit_characters: int
+    holdout_every: int | None
+    seed: int
+
+    def __iter__(self) -> Iterator[Unit]:
+        """Yield the units in the order of the text."""
+        number, source, characters = 0, -1, 0
+        documents: list[SourceDocument] = []
+        held_out: list[bool] = []
+        every = self.holdout_every
+        for document in self.corpus:
+            source += not document.continues
+            documents.append(document)
+            held_out.append(every is not None and source % every == self.seed % every)
+            characters += len(document.text)
+            if characters >= self.unit_characters:
+                yield Unit.of(number, documents, held_out, self.identity)
+                number, characters, documents, held_out = number + 1, 0, [], []
+        if documents:
+            yield Unit.of(number, documents, held_out, self.identity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """A unit after the work on it."""
+
+    number: int
+    fingerprint: str
+    text_bytes: int
+    source_documents: int  # that begin in this unit
+    consumed: float  # share of the corpus's bytes read so far
+    shards: dict[str, Shard] | None  # by split; None where an interrupted run has them on the disk already
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The work on a unit: sentences, sections, ids, shards."""
+
+    encoder: PieceEncoder
     settings: SentenceSettings
-    output: Path
+    finished: Mapping[int, str]  # fingerprints of the units that an interrupted run has finished, by number
 
-    @classmethod
-    def start(cls, tokenizer: str | Path, output: Path, settings: SentenceSettings) -> "Job":
-        """Read the tokenizer and make the output folder.
+    def __call__(self, unit: Unit) -> Done:
+        """Make the shards of one unit.
 
         Raises:
-            ModelNotFoundError, TokenizerError: no tokenizer is there, or its files are damaged.
+            DataError: a document that cannot be worked on, named with file and line.
         """
-        file, normalization = _find_tokenizer(tokenizer)
-        job = cls(
-            vocabulary_file=file,
-            tokenizer_sha256=file_sha256(file),
-            vocabulary_size=PieceEncoder(file, normalization).size,
-            normalization=normalization,
-            settings=settings,
-            output=output,
+        kept = self.finished.get(unit.number) == unit.fingerprint
+        return Done(
+            number=unit.number,
+            fingerprint=unit.fingerprint,
+            text_bytes=unit.text_bytes,
+            source_documents=sum(not document.continues for document in unit.documents),
+            consumed=unit.documents[-1].consumed,
+            shards=None if kept else self._shards(unit),
         )
-        job.progress_folder.mkdir(parents=True, exist_ok=True)
-        return job
 
-    @property
-    def progress_folder(self) -> Path:
-        """Where finished units are noted until all are."""
-        return self.output / ".progress"
-
-    def finished(self, unit: Unit) -> dict[str, ShardRecord] | None:
-        """Return the records of a unit that an interrupted run has finished, if its files are still right."""
-        try:
-            values = json.loads(self._note(unit).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        records = {split: ShardRecord(**record) for split, record in values["records"].items()}
-        files = {self.output / split / record.file: record for split, record in records.items()}
-        right = values["fingerprint"] == unit.fingerprint and all(
-            file.is_file() and file_sha256(file) == record.sha256 for file, record in files.items()
-        )
-        return records if right else None
-
-    def remember(self, unit: Unit, records: dict[str, ShardRecord]) -> None:
-        """Note that a unit is finished."""
-        values = {
-            "fingerprint": unit.fingerprint,
-            "records": {split: asdict(record) for split, record in records.items()},
-        }
-        with atomic_path(self._note(unit)) as path:
-            path.write_text(json.dumps(values), encoding="utf-8")
-
-    def _note(self, unit: Unit) -> Path:
-        return self.progress_folder / f"{unit.number:05d}.json"
-
-
-def _find_tokenizer(name_or_path: str | Path) -> tuple[Path, Normalization]:
-    path = folder.locate(name_or_path)
-    file = folder.find_model_file(path)
-    if file is None:
-        raise folder.missing(path, folder.MODEL_FILE)
-    settings = folder.read_settings(path)
-    known = [field.name for field in fields(Normalization)]
-    return file, Normalization(**{name: settings[name] for name in known if name in settings})
-
-
-def deal_units(
-    corpus: Corpus, identity: dict[str, Any], unit_characters: int, holdout_every: int | None, seed: int
-) -> Iterator[Unit]:
-    """Deal the corpus out in units of at least `unit_characters` characters (the last one may be smaller)."""
-    number, source, characters = 0, -1, 0
-    documents: list[SourceDocument] = []
-    held_out: list[bool] = []
-
-    for document in corpus:
-        source += not document.continues
-        documents.append(document)
-        held_out.append(holdout_every is not None and source % holdout_every == seed % holdout_every)
-        characters += len(document.text)
-        if characters >= unit_characters:
-            yield Unit.of(number, documents, held_out, identity)
-            number, characters, documents, held_out = number + 1, 0, [], []
-    if documents:
-        yield Unit.of(number, documents, held_out, identity)
-
-
-def build(unit: Unit, job: Job, encoder: PieceEncoder) -> dict[str, ShardRecord]:
-    """Make the shards of one unit."""
-    builders = {split: ShardBuilder(job.vocabulary_size) for split in SPLITS}
-    for document, held_out in zip(unit.documents, unit.held_out, strict=True):
-        builder = builders["validation" if held_out else "train"]
-        try:
-            for section in sections(document.text, job.settings):
-                sentences = [ids for ids in encoder.ids_batch(section, num_threads=1) if ids]
-                if sentences:
-                    builder.add(sentences)
-        except MissingExtraError:
-            raise  # not the document's fault
-        except Exception as error:
-            raise DataError(f"{document.origin}: {error}") from error
-    records: dict[str, ShardRecord] = {}
-    for split, builder in builders.items():
-        if len(builder):
-            (job.output / split).mkdir(exist_ok=True)
-            records[split] = builder.write(job.output / split / unit.file)
-    return records
+    def _shards(self, unit: Unit) -> dict[str, Shard]:
+        builders = {split: ShardBuilder(self.encoder.size) for split in SPLITS}
+        for document, held_out in zip(unit.documents, unit.held_out, strict=True):
+            builder = builders["validation" if held_out else "train"]
+            try:
+                for section in sections(document.text, self.settings):
+                    sentences = [ids for ids in self.encoder.ids_batch(section, num_threads=1) if ids]
+                    if sentences:
+                        builder.add(sentences)
+            except MissingExtraError:
+                raise  # not the document's fault
+            except Exception as error:
+                raise DataError(f"{document.origin}: {type(error).__name__}: {error}") from error
+        file = f"shard-{unit.number:05d}.arrow"
+        return {split: builder.finish(file) for split, builder in builders.items() if len(builder)}

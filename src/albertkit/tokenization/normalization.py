@@ -11,7 +11,9 @@ All of step 3 is the identity on ASCII, which the fast path uses.
 """
 
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +23,11 @@ class Normalization:
     do_lower_case: bool = True
     remove_space: bool = True
     keep_accents: bool = False
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the normalisation among a tokenizer's settings."""
+        return cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
 
     def __call__(self, text: str) -> str:
         """Return the normalised text."""

@@ -9,6 +9,7 @@ bound on its characters: any corpus is read once, as a stream, in bounded memory
 import io
 import random
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,9 +17,9 @@ from pathlib import Path
 import sentencepiece
 
 from albertkit.errors import DataError
-from albertkit.files import atomic_path
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.pieces import PieceEncoder
+from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
 USER_DEFINED_SYMBOLS = ("(", ")", '"', "-", ".", "\N{EN DASH}", "\N{POUND SIGN}", "\N{EURO SIGN}")
@@ -39,6 +40,8 @@ class VocabularyReport:
     total_lines: int
     held_out_lines: int
     pieces_per_word: float
+    """Of the words between spaces: of no use for Chinese, Japanese, Thai ..., which have none."""
+    characters_per_piece: float
     unknown_characters: float
     """Share of the non-space characters of the held-out lines that only `<unk>` covers, 0 to 1."""
 
@@ -58,20 +61,24 @@ def train_vocabulary(
     num_threads: int = 2,
     seed: int = 0,
 ) -> VocabularyReport:
-    """Train a vocabulary and write it to `output`/spiece.model.
+    """Train a vocabulary and write the tokenizer's files, `spiece.model` first among them, to `output`.
+
+    All of them appear at once, so no vocabulary is ever found without the normalisation it was trained for.
 
     Args:
         texts: documents, paragraphs or lines; read once.
         output: folder of the vocabulary, made if need be.
         vocab_size: number of pieces, special tokens included.
-        normalization: what the tokenizer will do to a text first; the vocabulary is trained on that.
+        normalization: what the tokenizer will do to a text first; the vocabulary is trained on that, and
+            `tokenizer_config.json` keeps it.
         character_coverage: share of the characters of the sample that must be pieces of their own.
         sample_characters: bound on the sample, in characters.
         num_threads: threads of SentencePiece.
         seed: of the sample. The same texts, settings and seed give the same file.
 
     Raises:
-        DataError: no text at all, or too little for so many pieces.
+        DataError: no text at all, or too little for so many pieces; too many different characters for so few.
+        OSError: `output` cannot be written; then nothing new is in it.
     """
     normalization = normalization or Normalization()
     sample = _Sample(sample_characters, seed)
@@ -104,14 +111,14 @@ def train_vocabulary(
     except (RuntimeError, OSError) as error:
         raise DataError(
             f"SentencePiece could not train {vocab_size} pieces on {len(sample.lines)} lines "
-            f"({sample.characters} characters): {_first_sentence(str(error))}"
+            f"({sample.characters} characters): {_first_sentence(str(error))}{_advice(str(error))}"
         ) from error
 
-    output.mkdir(parents=True, exist_ok=True)
-    model_file = output / "spiece.model"
-    with atomic_path(model_file) as temporary:
-        temporary.write_bytes(model.getvalue())
-    return _report(PieceEncoder(model_file, normalization), sample, held_out)
+    with tempfile.TemporaryDirectory() as folder:
+        model_file = Path(folder) / "spiece.model"
+        model_file.write_bytes(model.getvalue())
+        AlbertTokenizer(model_file, **asdict(normalization)).save_pretrained(output)
+        return _report(PieceEncoder(model_file, normalization), sample, held_out)
 
 
 def _lines(texts: Iterable[str], normalization: Normalization) -> Iterator[str]:
@@ -175,8 +182,16 @@ def _report(encoder: PieceEncoder, sample: _Sample, held_out: _Sample) -> Vocabu
         total_lines=sample.seen + held_out.seen,
         held_out_lines=len(held_out.lines),
         pieces_per_word=pieces / max(words, 1),
+        characters_per_piece=characters / max(pieces, 1),
         unknown_characters=unknown / max(characters, 1),
     )
+
+
+def _advice(message: str) -> str:
+    """Say what to do about SentencePiece's commonest refusal, which needs its internals to be understood."""
+    if "required_chars" not in message and "Vocabulary size is smaller" not in message:
+        return ""
+    return ". There are more different characters than pieces: take more pieces or a lower coverage"
 
 
 def _first_sentence(message: str) -> str:

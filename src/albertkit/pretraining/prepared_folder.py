@@ -1,0 +1,105 @@
+"""The folder that `prepare` writes: finished shards, notes of which they are, and manifests at the very end.
+
+    OUTPUT/train/       a shard folder (see shards.py)
+    OUTPUT/validation/  another, with the source documents held out
+    OUTPUT/.progress/   a note for each finished unit, while the work is unfinished
+
+Whatever is there under its final name is complete: files get their names when they are on the disk, a unit's
+note comes after its shards, the manifests after all of them. Only this file writes.
+"""
+
+import errno
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from albertkit.errors import DataError
+from albertkit.files import atomic_path
+from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord, file_sha256
+from albertkit.pretraining.units import SPLITS, Done
+
+Records = dict[str, ShardRecord]  # of one unit, by split
+
+
+@dataclass(frozen=True)
+class PreparedFolder:
+    """Where shards go, and what an interrupted run has left there."""
+
+    path: Path
+
+    def open(self) -> None:
+        """Make the folder ready for work.
+
+        Raises:
+            DataError: it holds finished shards, or cannot be written.
+        """
+        if (self.path / "train" / MANIFEST).exists():
+            raise DataError(f"{self.path}: holds finished shards; delete them or choose another folder")
+        with self._writing():
+            self._notes.mkdir(parents=True, exist_ok=True)
+            for split in SPLITS:  # of a run that was cut between its manifests
+                (self.path / split / MANIFEST).unlink(missing_ok=True)
+
+    def finished(self) -> dict[int, tuple[str, Records]]:
+        """Return fingerprint and records of each finished unit whose files are still right, by its number."""
+        units: dict[int, tuple[str, Records]] = {}
+        for note in self._notes.glob("*.json"):
+            values = json.loads(note.read_text(encoding="utf-8"))
+            records = {split: ShardRecord(**record) for split, record in values["records"].items()}
+            files = {self.path / split / record.file: record for split, record in records.items()}
+            if all(file.is_file() and file_sha256(file) == record.sha256 for file, record in files.items()):
+                units[int(note.stem)] = values["fingerprint"], records
+        return units
+
+    def keep(self, done: Done) -> Records:
+        """Write the shards of a unit, then the note that it is finished."""
+        assert done.shards is not None
+        records = {split: shard.record for split, shard in done.shards.items()}
+        note = {
+            "fingerprint": done.fingerprint,
+            "records": {split: asdict(record) for split, record in records.items()},
+        }
+        with self._writing():
+            for split, shard in done.shards.items():
+                (self.path / split).mkdir(exist_ok=True)
+                with atomic_path(self.path / split / shard.record.file) as path:
+                    path.write_bytes(shard.content)
+            with atomic_path(self._notes / f"{done.number:05d}.json") as path:
+                path.write_text(json.dumps(note), encoding="utf-8")
+        return records
+
+    def close(self, manifests: Mapping[str, Manifest]) -> None:
+        """Write the manifests and remove what interrupted runs have left."""
+        with self._writing():
+            for split in SPLITS:
+                folder = self.path / split
+                manifest = manifests.get(split)
+                listed = {record.file for record in manifest.shards} if manifest else set()
+                for file in [*folder.glob("shard-*.arrow"), *folder.glob(".shard-*.tmp")]:
+                    if file.name not in listed:
+                        file.unlink()
+                if folder.is_dir() and not any(folder.iterdir()):
+                    folder.rmdir()
+            for split in reversed(SPLITS):  # train/ last: where it is finished, all is
+                if split in manifests:
+                    manifests[split].write(self.path / split)
+            shutil.rmtree(self._notes)
+
+    @property
+    def _notes(self) -> Path:
+        return self.path / ".progress"
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise DataError(
+                f"{self.path}: cannot be written ({error.strerror or error}). What is finished is kept and "
+                f"nothing counts as finished that is not: {'make room' if full else 'put that right'} and "
+                "give the same command again"
+            ) from error
