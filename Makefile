@@ -43,6 +43,7 @@ format: .venv/installed-test ## Put the code into the project's format.
 bench: .venv/installed-test ## Measure against transformers, side by side.
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/tokenizer.py
+	$(BIN)/python benchmarks/examples.py
 
 clean: ## Remove the environment and what tools left behind.
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist build

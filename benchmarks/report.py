@@ -40,13 +40,13 @@ def alternate(runs: int, *measure: Callable[[], list[float]]) -> list[list[float
     return [[statistics.median(column) for column in zip(*rows, strict=True)] for rows in results]
 
 
-def show(title: str, figures: list[Figure], *, as_json: bool) -> None:
-    """Print the figures."""
+def show(title: str, figures: list[Figure], *, as_json: bool, against: str = "transformers") -> None:
+    """Print the figures; `against` names the other side."""
     if as_json:
         for figure in figures:
             print(json.dumps(asdict(figure)))
         return
-    table = Table("figure", "albertkit", "transformers", "ratio", "target", "met", title=title)
+    table = Table("figure", "albertkit", against, "ratio", "target", "met", title=title)
     for figure in figures:
         table.add_row(
             figure.name,

@@ -1,0 +1,84 @@
+"""Drawing examples: tokens per second and core against the target, and how full the batches are.
+
+    python benchmarks/examples.py [--shards FOLDER --tokenizer FOLDER] [--length 128] [--runs 5] [--json]
+
+Without --shards the text is the prose of Python's own language reference, which every Python carries.
+Counted are the processor seconds of one process, planning included.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from pydoc_data.topics import topics
+
+from report import alternate, compare, show
+
+from albertkit.hub import resolve
+from albertkit.pretraining.examples import ExampleStream
+from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.settings import ExampleSettings
+from albertkit.pretraining.shards import ShardSet
+from albertkit.pretraining.words import WordTable
+
+TARGET = 200_000  # real tokens per second and core
+TOKENS = 1_000_000  # drawn in each run
+
+
+def shards_of(folder: Path, vocabulary: Path) -> ShardSet:
+    """Write and open shards of Python's language reference."""
+    corpus = folder / "topics.jsonl"
+    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in topics.values()))
+    prepare([corpus], vocabulary, folder / "shards", workers=1)
+    return ShardSet(folder / "shards/train")
+
+
+def timed(stream: Callable[[], ExampleStream]) -> Callable[[], list[float]]:
+    """Return a measurement of a stream: real tokens per second, and their share in the slots."""
+
+    def measure() -> list[float]:
+        batches = stream()
+        tokens = slots = 0
+        begin = time.process_time()
+        while tokens < TOKENS:
+            batch = next(batches)
+            tokens += batch.num_tokens
+            slots += batch.input_ids.size
+        return [tokens / (time.process_time() - begin), tokens / slots]
+
+    return measure
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shards", type=Path, help="folder of `albertkit prepare`: its train split")
+    parser.add_argument("--tokenizer", default="bundled", help="folder of the tokenizer of the shards")
+    parser.add_argument("--length", type=int, default=128, help="tokens of a sequence")
+    parser.add_argument("--runs", type=int, default=5, help="counted runs of each side")
+    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    arguments = parser.parse_args()
+    vocabulary = resolve(arguments.tokenizer, patterns=("spiece.model",)) / "spiece.model"
+    words, settings = WordTable(vocabulary), ExampleSettings(max_seq_length=arguments.length)
+    with tempfile.TemporaryDirectory() as name:
+        shards = ShardSet(arguments.shards) if arguments.shards else shards_of(Path(name), vocabulary)
+        by_tokens, by_rows = alternate(
+            arguments.runs,
+            timed(lambda: ExampleStream(shards, words, settings, batch_tokens=32 * arguments.length)),
+            timed(lambda: ExampleStream(shards, words, settings, batch_size=32)),
+        )
+    speed = [
+        compare("batches by tokens (tokens/s)", by_tokens[0], TARGET, at_least=1.0),
+        compare("batches by rows (tokens/s)", by_rows[0], TARGET, at_least=1.0),
+    ]
+    show("drawing examples on one core", speed, against="needed", as_json=arguments.json)
+    padding = [compare("real tokens in the slots", by_tokens[1], by_rows[1], at_least=1.0)]
+    show("batches by tokens", padding, against="by rows", as_json=arguments.json)
+
+
+if __name__ == "__main__":
+    main()
