@@ -135,6 +135,16 @@ def test_cased_tokenizers_stay_cased(corpus: Path, tmp_path: Path) -> None:
     tokenizer = AlbertTokenizer.from_pretrained(tmp_path)
     assert "".join(tokenizer.tokenize("The café")).replace("▁", " ").strip() == "The café"
 
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(config.read_text().replace('"do_lower_case": false', '"do_lower_case": true'))
+    result = albertkit(
+        "prepare", corpus, "--tokenizer", tmp_path, "--workers", 1, "--output", tmp_path / "shards"
+    )
+    assert result.stderr.startswith("warning: ")
+    assert "pieces of the vocabulary can never occur" in result.stderr
+    assert "do_lower_case=true: ▁" in result.stderr
+    assert result.stderr.count("\n") == 1
+
 
 def test_nothing_that_is_there_is_overwritten(run_folder: Path, corpus: Path) -> None:
     work = run_folder.parent

@@ -1,8 +1,9 @@
 """Where whole words begin in a row of ids, and which ids are no text; read once from a vocabulary.
 
 A new word begins at a piece with SentencePiece's word-start mark, at punctuation and symbols, after them, and
-at every piece of a script that is written without spaces (Chinese, Japanese, Thai ...), where the original
-also takes each piece for a word. Apostrophes stay inside their word ("don't" is one). A lone word-start mark
+at and after every piece of a script that is written without spaces (Chinese, Japanese, Thai ...), where the
+original also takes each piece for a word: there the pieces of a unigram vocabulary are the words that are
+commonest in the text. Apostrophes stay inside their word ("don't" is one). A lone word-start mark
 belongs to what follows it. A special token is a word of its own.
 """
 
@@ -44,7 +45,7 @@ class WordTable:
         )
         self.is_special[[self.cls, self.sep, self.mask, self.pad]] = True
         self._begins = np.array([_begins_word(piece) for piece in pieces]) | self.is_special
-        self._next_begins = np.array([_is_symbol(piece) for piece in pieces]) | self.is_special
+        self._next_begins = np.array([_ends_word(piece) for piece in pieces]) | self.is_special
         self._next_continues = np.array([piece == WORD_START for piece in pieces])
         self._original_begins = np.array([_begins_word_in_the_original(piece) for piece in pieces])
         # For drawing a random ordinary id that differs from a given one.
@@ -74,11 +75,19 @@ class WordTable:
 def _begins_word(piece: str) -> bool:
     if piece.startswith(WORD_START) or _is_symbol(piece):
         return True
-    return unicodedata.name(piece[0], "").startswith(_UNSPACED_SCRIPTS)
+    return _is_unspaced(piece[0])
+
+
+def _ends_word(piece: str) -> bool:
+    return _is_symbol(piece) or _is_unspaced(piece[-1])
 
 
 def _begins_word_in_the_original(piece: str) -> bool:
     return piece in _ORIGINAL_SYMBOLS or any(char.lower() not in _ORIGINAL_INSIDE for char in piece)
+
+
+def _is_unspaced(char: str) -> bool:
+    return unicodedata.name(char, "").startswith(_UNSPACED_SCRIPTS)
 
 
 def _is_symbol(piece: str) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from albertkit.errors import DataError
+from albertkit.errors import ConfigError, DataError
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.pieces import PieceEncoder
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -77,9 +77,12 @@ def train_vocabulary(
         seed: of the sample. The same texts, settings and seed give the same file.
 
     Raises:
+        ConfigError: a coverage that SentencePiece does not take.
         DataError: no text at all, or too little for so many pieces; too many different characters for so few.
         OSError: `output` cannot be written; then nothing new is in it.
     """
+    if not 0.98 <= character_coverage <= 1:
+        raise ConfigError(f"character_coverage must be between 0.98 and 1, not {character_coverage}")
     normalization = normalization or Normalization()
     sample = _Sample(sample_characters, seed)
     held_out = _Sample(HELD_OUT_LINES * LINE_CHARACTERS, seed + 1, max_lines=HELD_OUT_LINES)
@@ -111,7 +114,7 @@ def train_vocabulary(
     except (RuntimeError, OSError) as error:
         raise DataError(
             f"SentencePiece could not train {vocab_size} pieces on {len(sample.lines)} lines "
-            f"({sample.characters} characters): {_first_sentence(str(error))}{_advice(str(error))}"
+            f"({sample.characters} characters): {_reason(str(error))}"
         ) from error
 
     with tempfile.TemporaryDirectory() as folder:
@@ -187,13 +190,11 @@ def _report(encoder: PieceEncoder, sample: _Sample, held_out: _Sample) -> Vocabu
     )
 
 
-def _advice(message: str) -> str:
-    """Say what to do about SentencePiece's commonest refusal, which needs its internals to be understood."""
-    if "required_chars" not in message and "Vocabulary size is smaller" not in message:
-        return ""
-    return ". There are more different characters than pieces: take more pieces or a lower coverage"
-
-
-def _first_sentence(message: str) -> str:
-    """SentencePiece's messages carry a source location and a failed condition in front of the words."""
+def _reason(message: str) -> str:
+    """Return SentencePiece's message without the source location and the failed condition in front of it."""
+    if counts := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"its different characters and the special pieces alone are {counts[1]}; take more pieces or a "
+            "lower character coverage (for Chinese and Japanese, 0.9995 is usual)"
+        )
     return re.sub(r"^.*?\[.*?\]\s*", "", message, flags=re.DOTALL).strip() or message
