@@ -3,6 +3,8 @@
 
 import errno
 import os
+import re
+import tomllib
 import unicodedata
 from pathlib import Path
 
@@ -20,8 +22,10 @@ from albertkit import (
 from albertkit.errors import ConfigError, DataError
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.sentences import SentenceSettings, sections
+from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
+from albertkit.recipe import build
 from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.pieces import PieceEncoder
@@ -218,3 +222,10 @@ def test_a_full_disk_leaves_no_vocabulary(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(OSError, match="No space left on device"):
         train_vocabulary([SENTENCES["de"]], tmp_path, vocab_size=100, normalization=KEEP_ALL, num_threads=1)
     assert not any(tmp_path.glob("*.model"))
+
+
+def test_the_recipe_in_the_documentation_is_one() -> None:
+    text = (Path(__file__).parents[1] / "docs/languages.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    settings = build(PretrainingSettings, tomllib.loads(table), where="docs/languages.md")
+    assert settings.training.max_minutes == 5

@@ -23,6 +23,7 @@ LEVELS = {
     "tokenization": 1,
     "checkpoints": 1,
     "modeling": 2,
+    "conversion": 3,
     "tasks": 3,
     "pretraining": 4,
     "training": 4,

@@ -1,7 +1,8 @@
 """The Hugging Face folder: config.json and the weights, read and written as (config dict, named tensors).
 
-Weights are read from safetensors (one file or shards) or from `pytorch_model.bin` through torch's
-weights-only unpickler: no code in a file is ever run. They are mapped into memory, not copied.
+Weights are read from safetensors (one file or shards), from `pytorch_model.bin` through torch's
+weights-only unpickler, or from the older `tf_model.h5`: no code in a file is ever run. The first two are
+mapped into memory, not copied.
 """
 
 import json
@@ -14,6 +15,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from albertkit.checkpoints.checkpoint import read_json
+from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
 from albertkit.config import CONFIG_FILE
 from albertkit.errors import CheckpointError
@@ -48,7 +51,10 @@ def locate(
         )
 
     folder = fetch("model*.safetensors", "model.safetensors.index.json")
-    return folder if _weights_in(folder) else fetch("pytorch_model*.bin", "pytorch_model.bin.index.json")
+    for patterns in (("pytorch_model*.bin", "pytorch_model.bin.index.json"), ("tf_model.h5",)):
+        if _weights_in(folder) is None:
+            folder = fetch(*patterns)
+    return folder
 
 
 def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -74,7 +80,7 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, torch.Ten
         raise CheckpointError(
             f"{folder} has no weights: expected {' or '.join(_READERS)}; it {contents(folder)}."
         )
-    return _read_json(folder / CONFIG_FILE), _READERS[weights](folder / weights)
+    return read_json(folder / CONFIG_FILE), _READERS[weights](folder / weights)
 
 
 def write_folder(folder: str | Path, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
@@ -122,18 +128,6 @@ def _is_same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
     return (one.data_ptr(), one.shape, one.stride()) == (other.data_ptr(), other.shape, other.stride())
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged: expected a JSON object ({error}).") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(
-            f"{path} is not a model's: expected a JSON object, found a {type(value).__name__}."
-        )
-    return value
-
-
 def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
     try:
         return load_file(path)
@@ -162,7 +156,7 @@ def _read_pickle(path: Path) -> dict[str, torch.Tensor]:
 
 def _read_shards(path: Path) -> dict[str, torch.Tensor]:
     """Read the shards an index file lists; each must hold the names the index promises."""
-    weight_map = _read_json(path).get("weight_map")
+    weight_map = read_json(path).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
         raise CheckpointError(f"{path} is no index of shards: expected a 'weight_map' from names to files.")
     read = _read_safetensors if "safetensors" in path.name else _read_pickle
@@ -186,8 +180,21 @@ _READERS: dict[str, Callable[[Path], dict[str, torch.Tensor]]] = {
     f"{WEIGHTS_FILE}.index.json": _read_shards,
     "pytorch_model.bin": _read_pickle,
     "pytorch_model.bin.index.json": _read_shards,
+    "tf_model.h5": read_h5,
 }
 """Weight files in the order of preference, each with its reader."""
+
+
+def weight_files(folder: str | Path) -> list[Path]:
+    """The files that `read_folder` reads weights from: one, or an index and its shards; or none."""
+    folder = Path(folder)
+    name = _weights_in(folder)
+    if name is None:
+        return []
+    if not name.endswith(".index.json"):
+        return [folder / name]
+    shards = folder.glob(name.removesuffix(".index.json").replace(".", "*."))
+    return [folder / name, *sorted(shards)]
 
 
 def _weights_in(folder: Path) -> str | None:

@@ -2,11 +2,12 @@
 
 Our name of a tensor is its path in the module tree, so a state dict needs no translation. The table gives
 the encoder's names without a prefix; a model with a head holds the encoder under `albert.` and the head
-beside it. Other formats are further columns of the same rows.
+beside it. Other formats are further columns of the same rows: Julia's files use Google's names, and those of
+Keras are ours with slashes.
 """
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,50 +34,82 @@ class Row:
     ours: str
     """Name, with {group} and {layer} where the network repeats."""
     part: Part
+    google: str | None = None
+    """Name in the checkpoints of the original code and in those of Julia; None where it has none."""
+    older: str | None = None
+    """Name in the first Chinese checkpoints (brightmart/albert_zh), which have one layer, "shared"."""
+
+    @property
+    def transposed(self) -> bool:
+        """Whether TensorFlow stores the matrix as inputs x outputs, where PyTorch has outputs x inputs."""
+        return self.google is not None and self.google.endswith("/kernel")
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the tensor has one dimension."""
+        return self.ours.endswith(".bias") or _IS_NORM.search(self.ours) is not None
 
 
+_IS_NORM = re.compile(r"(LayerNorm|layer_norm)\.weight$")
 _LAYER = "encoder.albert_layer_groups.{group}.albert_layers.{layer}."
+_GOOGLE = "bert/encoder/transformer/group_{group}/inner_group_{layer}/"
+_OLDER = "bert/encoder/layer_shared/"
+
+
+def _in_layer(ours: str, google: str, older: str) -> Row:
+    return Row(_LAYER + ours, "encoder", _GOOGLE + google, _OLDER + older)
+
 
 TABLE: tuple[Row, ...] = (
-    Row("embeddings.word_embeddings.weight", "embeddings"),
-    Row("embeddings.position_embeddings.weight", "embeddings"),
-    Row("embeddings.token_type_embeddings.weight", "embeddings"),
-    Row("embeddings.LayerNorm.weight", "embeddings"),
-    Row("embeddings.LayerNorm.bias", "embeddings"),
-    Row("encoder.embedding_hidden_mapping_in.weight", "encoder"),
-    Row("encoder.embedding_hidden_mapping_in.bias", "encoder"),
-    Row(_LAYER + "attention.query.weight", "encoder"),
-    Row(_LAYER + "attention.query.bias", "encoder"),
-    Row(_LAYER + "attention.key.weight", "encoder"),
-    Row(_LAYER + "attention.key.bias", "encoder"),
-    Row(_LAYER + "attention.value.weight", "encoder"),
-    Row(_LAYER + "attention.value.bias", "encoder"),
-    Row(_LAYER + "attention.dense.weight", "encoder"),
-    Row(_LAYER + "attention.dense.bias", "encoder"),
-    Row(_LAYER + "attention.LayerNorm.weight", "encoder"),
-    Row(_LAYER + "attention.LayerNorm.bias", "encoder"),
-    Row(_LAYER + "ffn.weight", "encoder"),
-    Row(_LAYER + "ffn.bias", "encoder"),
-    Row(_LAYER + "ffn_output.weight", "encoder"),
-    Row(_LAYER + "ffn_output.bias", "encoder"),
-    Row(_LAYER + "full_layer_layer_norm.weight", "encoder"),
-    Row(_LAYER + "full_layer_layer_norm.bias", "encoder"),
-    Row("pooler.weight", "pooler"),
-    Row("pooler.bias", "pooler"),
-    Row("predictions.dense.weight", "masked word head"),
-    Row("predictions.dense.bias", "masked word head"),
-    Row("predictions.LayerNorm.weight", "masked word head"),
-    Row("predictions.LayerNorm.bias", "masked word head"),
+    Row("embeddings.word_embeddings.weight", "embeddings", "bert/embeddings/word_embeddings"),
+    Row("embeddings.position_embeddings.weight", "embeddings", "bert/embeddings/position_embeddings"),
+    Row("embeddings.token_type_embeddings.weight", "embeddings", "bert/embeddings/token_type_embeddings"),
+    Row("embeddings.LayerNorm.weight", "embeddings", "bert/embeddings/LayerNorm/gamma"),
+    Row("embeddings.LayerNorm.bias", "embeddings", "bert/embeddings/LayerNorm/beta"),
+    Row(
+        "encoder.embedding_hidden_mapping_in.weight",
+        "encoder",
+        "bert/encoder/embedding_hidden_mapping_in/kernel",
+    ),
+    Row(
+        "encoder.embedding_hidden_mapping_in.bias", "encoder", "bert/encoder/embedding_hidden_mapping_in/bias"
+    ),
+    _in_layer("attention.query.weight", "attention_1/self/query/kernel", "attention/self/query/kernel"),
+    _in_layer("attention.query.bias", "attention_1/self/query/bias", "attention/self/query/bias"),
+    _in_layer("attention.key.weight", "attention_1/self/key/kernel", "attention/self/key/kernel"),
+    _in_layer("attention.key.bias", "attention_1/self/key/bias", "attention/self/key/bias"),
+    _in_layer("attention.value.weight", "attention_1/self/value/kernel", "attention/self/value/kernel"),
+    _in_layer("attention.value.bias", "attention_1/self/value/bias", "attention/self/value/bias"),
+    _in_layer("attention.dense.weight", "attention_1/output/dense/kernel", "attention/output/dense/kernel"),
+    _in_layer("attention.dense.bias", "attention_1/output/dense/bias", "attention/output/dense/bias"),
+    _in_layer("attention.LayerNorm.weight", "LayerNorm/gamma", "attention/output/LayerNorm/gamma"),
+    _in_layer("attention.LayerNorm.bias", "LayerNorm/beta", "attention/output/LayerNorm/beta"),
+    _in_layer("ffn.weight", "ffn_1/intermediate/dense/kernel", "intermediate/dense/kernel"),
+    _in_layer("ffn.bias", "ffn_1/intermediate/dense/bias", "intermediate/dense/bias"),
+    _in_layer("ffn_output.weight", "ffn_1/intermediate/output/dense/kernel", "output/dense/kernel"),
+    _in_layer("ffn_output.bias", "ffn_1/intermediate/output/dense/bias", "output/dense/bias"),
+    _in_layer("full_layer_layer_norm.weight", "LayerNorm_1/gamma", "output/LayerNorm/gamma"),
+    _in_layer("full_layer_layer_norm.bias", "LayerNorm_1/beta", "output/LayerNorm/beta"),
+    Row("pooler.weight", "pooler", "bert/pooler/dense/kernel"),
+    Row("pooler.bias", "pooler", "bert/pooler/dense/bias"),
+    Row("predictions.dense.weight", "masked word head", "cls/predictions/transform/dense/kernel"),
+    Row("predictions.dense.bias", "masked word head", "cls/predictions/transform/dense/bias"),
+    Row("predictions.LayerNorm.weight", "masked word head", "cls/predictions/transform/LayerNorm/gamma"),
+    Row("predictions.LayerNorm.bias", "masked word head", "cls/predictions/transform/LayerNorm/beta"),
     Row("predictions.decoder.weight", "masked word head"),
     Row("predictions.decoder.bias", "masked word head"),
-    Row("predictions.bias", "masked word head"),
-    Row("sop_classifier.classifier.weight", "sentence order head"),
-    Row("sop_classifier.classifier.bias", "sentence order head"),
-    Row("classifier.weight", "classifier"),
-    Row("classifier.bias", "classifier"),
-    Row("qa_outputs.weight", "answer span head"),
-    Row("qa_outputs.bias", "answer span head"),
+    Row("predictions.bias", "masked word head", "cls/predictions/output_bias"),
+    Row("sop_classifier.classifier.weight", "sentence order head", "cls/seq_relationship/output_weights"),
+    Row("sop_classifier.classifier.bias", "sentence order head", "cls/seq_relationship/output_bias"),
+    Row("classifier.weight", "classifier", "output_weights"),
+    Row("classifier.bias", "classifier", "output_bias"),
+    Row("qa_outputs.weight", "answer span head", "cls/squad/output_weights"),
+    Row("qa_outputs.bias", "answer span head", "cls/squad/output_bias"),
 )
+
+OLDER_FACTOR = "bert/embeddings/word_embeddings_2"
+"""In the first Chinese checkpoints: the second factor of the word embeddings, E x H, without a bias."""
+_OLDER_FACTOR_REASON = "multiplied into the word embeddings"
 
 TIED = {
     "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
@@ -100,26 +133,78 @@ NOT_WEIGHTS = {
 }
 """Buffers in older files that hold nothing learned, each with the reason it is left out."""
 
-_ROWS = {
-    re.compile(re.escape(row.ours).replace(r"\{group\}", r"\d+").replace(r"\{layer\}", r"\d+")): row
+_OPTIMIZER = re.compile(
+    r"(.+/)?(adam_[mv]|lamb_\w+|Adam(_\d+)?|AdamWeightDecay\w*|LAMB\w*|(beta[12]_power|global_step|save_counter))"
+)
+_OPTIMIZER_REASON = "state of an optimizer or of a run"
+_AVERAGE = re.compile(r".+/ExponentialMovingAverage")
+_AVERAGE_REASON = "a moving average of weights that are in the file themselves"
+
+
+def _pattern(template: str) -> str:
+    """A regular expression for a name of the table, with `group` and `layer` where it has them."""
+    text = re.escape(template)
+    return re.sub(r"\\\{(group|layer)\\\}", lambda found: rf"(?P<{found[1]}>\d{{1,4}})", text)
+
+
+_ROWS = {re.compile(_pattern(row.ours)): row for row in TABLE}
+# A module of TensorFlow Hub, or a model inside another, puts a scope before the names, and some have no
+# "bert/". The heads of fine-tuned models have no scope of their own, so nothing may stand before them.
+_GOOGLE_ROWS = {
+    re.compile(
+        ("" if "/" not in name else r"(?:[^/]+/)*?") + _pattern(name).replace("bert/", "(?:bert/)?", 1)
+    ): row
     for row in TABLE
+    for name in (row.google, row.older)
+    if name is not None
 }
 
 
 def canonical(name: str) -> str:
-    """The name found in a file, without wrappers and with today's endings; `albert.` stays as found."""
+    """The name found in a file, without wrappers and with today's endings; `albert.` stays as found.
+
+    A name of Google's or of Keras' becomes ours, an encoder's with the prefix `albert.`.
+    """
     while name.startswith(WRAPPERS):
         name = name.partition(".")[2]
+    if name.endswith(":0"):
+        name = _from_keras(name)
+    elif google := from_google(name):
+        return google[0]
     for old, new in OLD_ENDINGS.items():
         if name.endswith(old):
             return name.removesuffix(old) + new
     return name
 
 
+def from_google(name: str) -> tuple[str, Row] | None:
+    """Our name, with the prefix of an encoder, and the row of a tensor named by Google; None if it is not."""
+    for pattern, row in _GOOGLE_ROWS.items():
+        if found := pattern.fullmatch(name):
+            # The older layout has one layer, and so no numbers.
+            numbers = {"group": 0, "layer": 0} | found.groupdict()
+            return _prefix(row) + row.ours.format_map(numbers), row
+    return None
+
+
+def to_google(name: str) -> tuple[str, Row] | None:
+    """Google's name and the row of a tensor named by us; None where Google has none for it."""
+    bare = canonical(name).removeprefix(BASE_PREFIX)
+    for pattern, row in _ROWS.items():
+        if (found := pattern.fullmatch(bare)) and row.google is not None:
+            return row.google.format_map(found.groupdict()), row
+    return None
+
+
 def row_of(name: str, *, base_prefix: str = BASE_PREFIX) -> Row | None:
     """The row of the table that a name, with or without the prefix, belongs to; None for a foreign name."""
     bare = canonical(name).removeprefix(base_prefix)
     return next((row for pattern, row in _ROWS.items() if pattern.fullmatch(bare)), None)
+
+
+def parts_of(names: Iterable[str]) -> set[Part]:
+    """The parts of a network that these names belong to."""
+    return {row.part for name in names if (row := row_of(name))}
 
 
 def in_model(name: str, expected: Container[str], *, base_prefix: str = BASE_PREFIX) -> str | None:
@@ -130,3 +215,28 @@ def in_model(name: str, expected: Container[str], *, base_prefix: str = BASE_PRE
     name = canonical(name)
     forms = (name, base_prefix + name, name.removeprefix(base_prefix))
     return next((form for form in forms if form in expected), None)
+
+
+def why_no_weight(name: str, *, base_prefix: str = BASE_PREFIX) -> str | None:
+    """Why a tensor of a file belongs into no model: a constant, state of training; None for others."""
+    if name.endswith(OLDER_FACTOR):
+        return _OLDER_FACTOR_REASON
+    if _OPTIMIZER.fullmatch(name):
+        return _OPTIMIZER_REASON
+    if _AVERAGE.fullmatch(name):
+        return _AVERAGE_REASON
+    return NOT_WEIGHTS.get(canonical(name).removeprefix(base_prefix))
+
+
+def _prefix(row: Row) -> str:
+    return BASE_PREFIX if row.part in (*REQUIRED, "pooler") else ""
+
+
+def _from_keras(name: str) -> str:
+    """Our name for a weight of a Keras file, such as "tf_albert_model/albert/pooler/kernel:0".
+
+    The first level is the name of the model's object. Items of a list are written `list_._0`.
+    """
+    levels = name.removesuffix(":0").replace("_._", "/").split("/")
+    endings = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"}
+    return ".".join([*levels[1:-1], endings.get(levels[-1], levels[-1])])

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from albertkit.checkpoints.names import BASE_PREFIX, NOT_WEIGHTS, REQUIRED, TIED, canonical, in_model, row_of
+from albertkit.checkpoints.names import BASE_PREFIX, REQUIRED, TIED, in_model, row_of, why_no_weight
 from albertkit.errors import CheckpointError
 
 
@@ -131,9 +131,8 @@ def match(
 
 def _why_left_out(name: str, base_prefix: str) -> str | None:
     """Why a tensor of the file that the model has no place for is no loss; None if it may be one."""
-    bare = canonical(name).removeprefix(base_prefix)
-    if bare in NOT_WEIGHTS:
-        return NOT_WEIGHTS[bare]
+    if reason := why_no_weight(name, base_prefix=base_prefix):
+        return reason
     part = _part(name, base_prefix)
     # A surplus tensor of the encoder means another shape of network, not another task.
     return f"the {part}, which this model does not have" if part and part not in REQUIRED else None

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from albertkit import __version__
-from albertkit.cli import inspecting, pretraining, text
+from albertkit.cli import converting, inspecting, pretraining, text
 from albertkit.errors import AlbertKitError
 
 app = typer.Typer(
@@ -40,6 +40,7 @@ app.command("embed", rich_help_panel="Use a model on text")(text.embed)
 app.command("train-tokenizer", rich_help_panel="From raw text to a model")(pretraining.train_tokenizer)
 app.command("prepare", rich_help_panel="From raw text to a model")(pretraining.prepare)
 app.command("pretrain", rich_help_panel="From raw text to a model")(pretraining.pretrain)
+app.command("convert", rich_help_panel="Checkpoints")(converting.convert)
 app.command("inspect", rich_help_panel="Checkpoints")(inspecting.inspect)
 
 

@@ -140,6 +140,7 @@ def prepare(
         {
             "source_documents": report.source_documents,
             "text_bytes": report.text_bytes,
+            "units_kept": report.kept_units,
             "documents": report.train.documents,
             "sentences": report.train.sentences,
             "tokens": report.train.tokens,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from albertkit.checkpoints.folder import locate, read_folder
+from albertkit.checkpoints.formats import locate, read
 from albertkit.checkpoints.report import LoadReport
 from albertkit.config import AlbertConfig, is_config_argument
 from albertkit.errors import ConfigError
@@ -54,8 +54,8 @@ def find(
         raise ConfigError(
             f"use_safetensors=True, but {folder} has no safetensors; leave it out to read others"
         )
-    values, tensors = read_folder(folder)
-    return AlbertConfig.from_dict(values) if config is None else config, tensors
+    checkpoint = read(folder)
+    return AlbertConfig.from_dict(checkpoint.config) if config is None else config, checkpoint.tensors
 
 
 def choose_dtype(dtype: torch.dtype | str | None, tensors: Mapping[str, Tensor]) -> torch.dtype:

@@ -1,0 +1,68 @@
+"""What every reader returns and every writer takes: a checkpoint in our terms."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from albertkit.errors import CheckpointError
+
+Format = Literal["hf", "tf1", "julia"]
+
+VOCABULARY_FILES = (
+    "spiece.model",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+)
+"""Files of tokenizers that travel with a model."""
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """A model as found in files of any format."""
+
+    format: Format
+    config: dict[str, Any]
+    """The content of a config.json: our names, our meaning of "gelu"."""
+    tensors: dict[str, torch.Tensor]
+    """Every tensor by its name in the file, which `names.canonical` understands, in PyTorch's layout."""
+    files: list[Path]
+    """What was read, for checksums."""
+    vocabulary: dict[str, bytes] = field(default_factory=dict)
+    """Tokenizer files by the name they have in our folders."""
+    pieces: list[str] = field(default_factory=list)
+    """Lines of a `.vocab` file (piece, tab, score), which is all that Julia's files have of a tokenizer."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader had to decide, in words."""
+
+
+def vocabulary_in(folder: Path) -> dict[str, bytes]:
+    """The tokenizer files of a folder; Google's `30k-clean.model` becomes `spiece.model`."""
+    found = {name: path.read_bytes() for name in VOCABULARY_FILES if (path := folder / name).is_file()}
+    if "spiece.model" not in found:
+        models = sorted(folder.glob("*.model"))
+        if len(models) == 1:
+            found["spiece.model"] = models[0].read_bytes()
+    return found
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object that a JSON file holds.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, or holds something else.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: expected a JSON object ({error}).") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(
+            f"{path} is not a model's: expected a JSON object, found a {type(value).__name__}."
+        )
+    return value

@@ -1,0 +1,89 @@
+"""Reading binary files with every length checked and every fault named by its place in the file."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from albertkit.errors import CheckpointError
+
+_LONGEST_VARINT = 10
+
+
+@dataclass(slots=True)
+class Cursor:
+    """A place in a stretch of bytes of a file; reading moves it on.
+
+    A length that a file claims is compared with what is there before anything is allocated, so a damaged file
+    costs no more memory than its own size.
+    """
+
+    path: Path
+    data: memoryview
+    origin: int = 0
+    """Where in the file `data` begins."""
+    position: int = 0
+    """The next byte, counted from the beginning of `data`."""
+
+    @property
+    def remaining(self) -> int:
+        """Bytes between here and the end."""
+        return len(self.data) - self.position
+
+    def error(self, what: str) -> CheckpointError:
+        """The error to raise for a fault at this place."""
+        return damaged(self.path, self.origin + self.position, what)
+
+    def take(self, size: int, what: str) -> memoryview:
+        """The next `size` bytes, without a copy; `what` is named where they are missing."""
+        if not 0 <= size <= self.remaining:
+            raise self.error(f"{what} should have {size:,} bytes, and {self.remaining:,} are left")
+        self.position += size
+        return self.data[self.position - size : self.position]
+
+    def part(self, size: int, what: str) -> "Cursor":
+        """The next `size` bytes as a stretch of their own."""
+        start = self.position
+        return Cursor(self.path, self.take(size, what), self.origin + start)
+
+    def unsigned(self, size: int, what: str) -> int:
+        """The next `size` bytes as a little-endian number."""
+        return int.from_bytes(self.take(size, what), "little")
+
+    def varint(self, what: str) -> int:
+        """A number in groups of seven bits, lowest first, as protocol buffers write it."""
+        value = 0
+        for place in range(_LONGEST_VARINT):
+            byte = self.unsigned(1, what)
+            value |= (byte & 0x7F) << (7 * place)
+            if byte < 0x80:
+                return value
+        raise self.error(f"{what} should be a number of at most {_LONGEST_VARINT} bytes")
+
+    def fields(self, what: str) -> Iterator[tuple[int, "int | Cursor"]]:
+        """The fields of a protocol buffer message: (number, a number or a stretch of bytes)."""
+        while self.remaining:
+            key = self.varint(what)
+            wire_type = key & 7
+            if wire_type == 0:
+                yield key >> 3, self.varint(what)
+            elif wire_type == 2:
+                yield key >> 3, self.part(self.varint(what), what)
+            elif wire_type in (1, 5):
+                yield key >> 3, self.unsigned(8 if wire_type == 1 else 4, what)
+            else:
+                raise self.error(f"{what} has a field of the unknown wire type {wire_type}")
+
+
+def damaged(path: Path, offset: int, what: str) -> CheckpointError:
+    """The error for a file that is not what its format says, with the place in bytes."""
+    return CheckpointError(f"{path} is damaged or incomplete at byte {offset:,}: {what}. Copy it again.")
+
+
+def encode_varint(value: int) -> bytes:
+    """The bytes that `Cursor.varint` reads."""
+    groups = bytearray()
+    while value >= 0x80:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)

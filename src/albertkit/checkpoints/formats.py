@@ -1,0 +1,70 @@
+"""Which format a path leads to, and reading it whatever it is."""
+
+from pathlib import Path
+from typing import Any
+
+from albertkit.checkpoints import folder, google, julia
+from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
+from albertkit.checkpoints.names import from_google
+from albertkit.config import AlbertConfig
+from albertkit.errors import CheckpointError
+
+
+def locate(name_or_path: str | Path, **hub: Any) -> Path:
+    """The local path of a model: a foreign checkpoint as it was named, else a folder as `folder.locate` says.
+
+    Raises:
+        ModelNotFoundError: nothing by that name.
+    """
+    path = Path(name_or_path).expanduser()
+    try:
+        foreign = _is_foreign(path)
+    except (OSError, ValueError):  # no name that a file can have; it may be one for the hub
+        foreign = False
+    return path if foreign else folder.locate(name_or_path, **hub)
+
+
+def read(path: str | Path) -> Checkpoint:
+    """Read a checkpoint of any format from a path that `locate` gave.
+
+    Raises:
+        CheckpointError: a file is missing or damaged.
+        ConfigError: the config describes no possible model.
+    """
+    path = Path(path)
+    if path.suffix in julia.ENDINGS:
+        return _read_julia(path)
+    if _is_foreign(path):
+        return google.read(path)
+    config, tensors = folder.read_folder(path)
+    return Checkpoint("hf", config, tensors, folder.weight_files(path), vocabulary_in(path))
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a path leads to a checkpoint of Google's or Julia's; one of Hugging Face's beside it wins."""
+    if path.is_file() and path.name.endswith((*julia.ENDINGS, *google.ARCHIVES)):
+        return True
+    if path.is_dir() and folder.weight_files(path):
+        return False
+    return google.find(path) is not None
+
+
+def _read_julia(path: Path) -> Checkpoint:
+    """Read a file with the variables `config`, `weights` and `vocab`."""
+    variables = julia.load(path)
+    config, weights, pieces = (variables.get(name) for name in ("config", "weights", "vocab"))
+    if not isinstance(config, dict) or not isinstance(weights, dict):
+        raise CheckpointError(
+            f"{path} has the variables {', '.join(variables) or 'none'}: expected 'config' and 'weights', "
+            "each a Dict, as `BSON.@save path config weights vocab` writes them."
+        )
+    tensors = {}
+    for name, array in weights.items():
+        if not hasattr(array, "dtype") or array.dtype.kind not in "fiu":
+            raise CheckpointError(f"{path}: weights[{name!r}] is no array of numbers.")
+        known = from_google(name)
+        tensor = julia.tensor_of(array, is_vector=known is not None and known[1].is_vector)
+        tensors[name] = google.in_our_layout(name, tensor)
+    values = google.with_labels({name: one for name, one in config.items() if name != "filename"}, tensors)
+    lines = [line for line in pieces if isinstance(line, str)] if isinstance(pieces, list) else []
+    return Checkpoint("julia", AlbertConfig.from_google_dict(values).to_dict(), tensors, [path], pieces=lines)

@@ -1,0 +1,283 @@
+"""Checkpoints of the original code (google-research/albert): read and written without TensorFlow.
+
+    model.ckpt-best.index, model.ckpt-best.data-00000-of-00001    the tensors (tensor_bundle.py)
+    albert_config.json                                            the shape; "gelu" means its tanh form
+    30k-clean.model, or vocab.txt                                 the vocabulary
+    checkpoint                                                    the name of the newest of several
+
+Read from a folder, from a TensorFlow Hub module (`variables/variables.*`, vocabulary in `assets/`), from the
+`.tar.gz` that either was released as, or by the path of one checkpoint of several.
+"""
+
+import json
+import re
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from albertkit.checkpoints.checkpoint import Checkpoint, read_json, vocabulary_in
+from albertkit.checkpoints.names import OLDER_FACTOR, canonical, from_google, to_google, why_no_weight
+from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
+from albertkit.config import CONFIG_FILE, GOOGLE_CONFIG_FILE, PRESETS, AlbertConfig
+from albertkit.errors import CheckpointError, ConfigError
+from albertkit.files import atomic_path, contents
+
+ARCHIVES = (".tar.gz", ".tgz", ".tar")
+PREFIX = "model.ckpt-best"
+VOCABULARY = "30k-clean.model"
+
+_WORDS = "embeddings.word_embeddings.weight"
+_MAPPING = "encoder.embedding_hidden_mapping_in"
+# In an archive: nothing else is unpacked.
+_WANTED = re.compile(r".+\.index|.+\.data-\d{5}-of-\d{5}|checkpoint|.*config.*\.json|.+\.model|vocab\.txt")
+
+
+def find(path: Path) -> Path | None:
+    """The prefix of the checkpoint that a folder, a file of it or a prefix leads to; None where it is none.
+
+    Raises:
+        CheckpointError: a folder holds several, and nothing says which.
+    """
+    if not path.is_dir():
+        text = re.sub(r"\.index$|\.data-\d{5}-of-\d{5}$|\.meta$", "", str(path))
+        return Path(text) if Path(text + ".index").is_file() else None
+    found = prefixes(path) or (prefixes(path / "variables") if (path / "variables").is_dir() else [])
+    if len(found) <= 1:
+        return found[0] if found else None
+    named = re.search(r'^model_checkpoint_path:\s*"([^"]+)"', _text(path / "checkpoint"), re.MULTILINE)
+    newest = path / Path(named[1]).name if named else path / PREFIX
+    if newest in found:
+        return newest
+    names = ", ".join(str(prefix) for prefix in found)
+    raise CheckpointError(f"{path} holds {len(found)} checkpoints; give the path of one: {names}")
+
+
+def read(path: Path) -> Checkpoint:
+    """Read what `find` finds, or an archive of it.
+
+    Raises:
+        CheckpointError: a file is missing or damaged; with the place in bytes.
+        ConfigError: the config describes no possible model.
+    """
+    if path.is_file() and path.name.endswith(ARCHIVES):
+        # Mapped files outlive their names on POSIX; elsewhere the folder stays until the system cleans up.
+        with tempfile.TemporaryDirectory(prefix="albertkit-", ignore_cleanup_errors=True) as folder:
+            _unpack(path, Path(folder))
+            inside = _folder_of_one_checkpoint(Path(folder), path)
+            checkpoint = read(inside)
+            checkpoint.files = [path]
+            return checkpoint
+    prefix = find(path)
+    if prefix is None:
+        raise CheckpointError(
+            f"{path} is no TensorFlow checkpoint: expected files NAME.index and NAME.data-00000-of-00001"
+            + (f"; it {contents(path)}." if path.is_dir() else ".")
+        )
+    bundle = Bundle(prefix)
+    tensors: dict[str, torch.Tensor] = {}
+    notes = []
+    for name, entry in bundle.entries.items():
+        if entry.dtype is None:
+            notes.append(f"{name} was not read: no weights are of the type {entry.type_name}")
+        else:
+            # State of training may be three times the weights; it is left where it is.
+            tensor = bundle.read(name, check=why_no_weight(name) is None or name.endswith(OLDER_FACTOR))
+            tensors[name] = in_our_layout(name, tensor)
+    folder = prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
+    values, is_google = _read_config(folder, tensors, notes)
+    values = with_labels(_multiply_out(values, tensors, notes), tensors)
+    config = AlbertConfig.from_google_dict(values) if is_google else AlbertConfig.from_dict(values)
+    files = [bundle.shard_path(shard) for shard in range(bundle.num_shards)]
+    return Checkpoint(
+        "tf1",
+        config.to_dict(),
+        tensors,
+        [prefix.with_name(prefix.name + ".index"), *files],
+        vocabulary_in(folder / "assets") if (folder / "assets").is_dir() else vocabulary_in(folder),
+        notes=notes,
+    )
+
+
+def write(folder: Path, checkpoint: Checkpoint, *, prefix: str = PREFIX) -> list[Path]:
+    """Write a checkpoint in our terms as the original code would, vocabulary included; return the paths.
+
+    Raises:
+        CheckpointError: a tensor that the format has no name for.
+        ConfigError: an activation that the original code does not have.
+        OSError: the folder cannot be written.
+    """
+    config = google_config(checkpoint.config)
+    named = google_tensors(checkpoint.tensors)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = write_bundle(folder / prefix, named)
+    texts = {
+        GOOGLE_CONFIG_FILE: json.dumps(config, indent=2) + "\n",
+        "checkpoint": f'model_checkpoint_path: "{prefix}"\nall_model_checkpoint_paths: "{prefix}"\n',
+    }
+    small = {name: text.encode() for name, text in texts.items()}
+    for ours, theirs in {"spiece.model": VOCABULARY, "vocab.txt": "vocab.txt"}.items():
+        if ours in checkpoint.vocabulary:
+            small[theirs] = checkpoint.vocabulary[ours]
+    for name, content in small.items():
+        with atomic_path(folder / name) as new:
+            new.write_bytes(content)
+    return [*paths, *(folder / name for name in small)]
+
+
+# --- what Julia's files share -------------------------------------------------------------------
+
+
+def in_our_layout(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of a file in PyTorch's layout: matrices that multiply from the right are turned."""
+    known = from_google(name)
+    return tensor.T.contiguous() if known and known[1].transposed and tensor.dim() == 2 else tensor
+
+
+def google_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Our tensors under Google's names and in TensorFlow's layout.
+
+    Raises:
+        CheckpointError: a tensor that Google's models do not have.
+    """
+    named = {}
+    for name, tensor in tensors.items():
+        found = to_google(name)
+        if found is None:
+            raise CheckpointError(f"The original code has no tensor like {name}; choose the format 'hf'.")
+        named[found[0]] = tensor.T.contiguous() if found[1].transposed else tensor
+    return named
+
+
+def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of an `albert_config.json`: ours, with Google's names of activations.
+
+    Raises:
+        ConfigError: an activation that the original code does not have, or word embeddings that are not tied.
+    """
+    act = config["hidden_act"]
+    known = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
+    if act not in known:
+        raise ConfigError(
+            f"hidden_act is {act!r}, which the original code does not have (its 'gelu' is our 'gelu_new'); "
+            f"expected one of {', '.join(known)}. Choose the format 'hf'."
+        )
+    if not config.get("tie_word_embeddings", True):
+        raise ConfigError("tie_word_embeddings is false, and the original code ties. Choose the format 'hf'.")
+    # The original code keeps keys it does not know, so nothing of ours is lost.
+    kept = {name: value for name, value in config.items() if name != "model_type"}
+    return kept | {"hidden_act": known[act]}
+
+
+def with_labels(values: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """A config with as many labels as a classifier among the tensors; Google's configs do not say it."""
+    bias = next((tensor for name, tensor in tensors.items() if canonical(name) == "classifier.bias"), None)
+    # A config that came from ours says itself what it is.
+    if bias is None or "architectures" in values:
+        return dict(values)
+    return {**values, "num_labels": bias.numel()}
+
+
+# --- configs ------------------------------------------------------------------------------------
+
+
+def _read_config(
+    folder: Path, tensors: Mapping[str, torch.Tensor], notes: list[str]
+) -> tuple[dict[str, Any], bool]:
+    """The config of a checkpoint, and whether it is Google's (a config.json is ours)."""
+    found = [folder / name for name in (GOOGLE_CONFIG_FILE, CONFIG_FILE) if (folder / name).is_file()][:1]
+    others = sorted(
+        path for place in (folder, folder / "assets") for path in place.glob("*config*.json")
+        if "tokenizer" not in path.name and "generation" not in path.name
+    )  # fmt: skip
+    candidates = found or others
+    if len(candidates) > 1:
+        names = ", ".join(path.name for path in candidates)
+        raise CheckpointError(f"{folder} holds several configs ({names}); name one {GOOGLE_CONFIG_FILE}.")
+    if not candidates:
+        return _config_by_shapes(folder, tensors, notes), True
+    return read_json(candidates[0]), candidates[0].name != CONFIG_FILE
+
+
+def _config_by_shapes(folder: Path, tensors: Mapping[str, torch.Tensor], notes: list[str]) -> dict[str, Any]:
+    """The config of a published shape, for modules of TensorFlow Hub, which have none."""
+    shapes = {
+        canonical(name).removeprefix("albert."): tuple(tensor.shape) for name, tensor in tensors.items()
+    }
+    words, mapping = shapes.get(_WORDS, ()), shapes.get(f"{_MAPPING}.weight", ())
+    size = next((size for size, values in PRESETS.items() if (values[0],) == mapping[:1]), None)
+    if size is None or len(words) != 2:
+        raise CheckpointError(
+            f"{folder} has no {GOOGLE_CONFIG_FILE}, and its tensors are of no published shape; put the "
+            "file there: heads and layers cannot be seen from the tensors."
+        )
+    notes.append(
+        f"there is no {GOOGLE_CONFIG_FILE}; by its shapes this is ALBERT {size}; dropout unknown, set to 0"
+    )
+    preset = AlbertConfig.preset(cast(Any, size), vocab_size=words[0])
+    return google_config(preset.to_dict())
+
+
+def _multiply_out(
+    values: dict[str, Any], tensors: dict[str, torch.Tensor], notes: list[str]
+) -> dict[str, Any]:
+    """Give a checkpoint of the older Chinese layout today's form, which computes the same.
+
+    There words are mapped to the hidden width before positions and segments are added, and the LayerNorm is
+    of that width. So the product of the two factors is a table of words of the hidden width, and the mapping
+    after the LayerNorm is the identity. The masked-word head goes through the same two factors.
+    """
+    factor = next((name for name in tensors if name.endswith(OLDER_FACTOR)), None)
+    if factor is None:
+        return values
+    if values.get("ln_type", "postln") != "postln":
+        raise ConfigError(
+            f"ln_type is {values['ln_type']!r}: a LayerNorm before each layer is another network, which "
+            "albertkit does not have"
+        )
+    words = next((name for name in tensors if canonical(name) == f"albert.{_WORDS}"), None)
+    if words is None or tensors[words].dim() != 2 or tensors[words].shape[1:] != tensors[factor].shape[:1]:
+        raise CheckpointError(f"{factor} does not fit the word embeddings, which it should multiply.")
+    hidden_size = tensors[factor].shape[-1]
+    tensors[words] = (tensors[words].double() @ tensors[factor].double()).to(tensors[factor].dtype)
+    tensors[f"albert.{_MAPPING}.weight"] = torch.eye(hidden_size, dtype=tensors[factor].dtype)
+    tensors[f"albert.{_MAPPING}.bias"] = torch.zeros(hidden_size, dtype=tensors[factor].dtype)
+    notes.append(
+        f"older layout: {factor} was multiplied into {words}, and the mapping after it is the identity "
+        f"(embedding_size {values.get('embedding_size')} became {hidden_size})"
+    )
+    return {**values, "embedding_size": hidden_size}
+
+
+# --- archives -----------------------------------------------------------------------------------
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Unpack the files of a checkpoint, and no others."""
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                if member.isfile() and _WANTED.fullmatch(Path(member.name).name):
+                    tar.extract(member, folder, filter="data")
+    except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
+        raise CheckpointError(f"{archive} is damaged or no archive ({error}). Copy it again.") from error
+
+
+def _folder_of_one_checkpoint(folder: Path, archive: Path) -> Path:
+    places = sorted({path.parent for path in folder.rglob("*.index")})
+    places = [place.parent if place.name == "variables" else place for place in places]
+    if len(places) != 1:
+        names = ", ".join(str(place.relative_to(folder)) for place in places)
+        raise CheckpointError(
+            f"{archive} holds {len(places)} checkpoints{': ' + names if names else ''}; expected one. "
+            "Unpack it and give the folder."
+        )
+    return places[0]
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""

@@ -1,0 +1,268 @@
+"""ALBERT as Julia's BSON.jl stores it: a `.tfbson` with `config`, `weights` and `vocab`.
+
+BSON.jl writes Julia values as documents whose field "tag" says what they are (its src/extensions.jl): arrays
+with type, size and bytes, structs with type and fields, a Dict as the struct of its keys and values. The
+article of TextAnalysis.jl's ALBERT loads `config` (Google's), `weights` (by Google's names) and `vocab` (the
+lines of 30k-clean.vocab). Julia's arrays are column-major and those files hold the transpose of TensorFlow's
+tensors, so the bytes are TensorFlow's own, with the sizes in reverse order; vectors are 1 x n.
+
+A type in a file is a name that is compared with those known here. Nothing in a file is looked up or run.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from albertkit.checkpoints import bson
+from albertkit.checkpoints.cursor import Cursor
+from albertkit.errors import CheckpointError
+from albertkit.files import atomic_path
+
+ENDINGS = (".bson", ".tfbson")
+
+_DTYPES: dict[str, Any] = {
+    **{f"Int{bits}": f"<i{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{f"UInt{bits}": f"<u{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{f"Float{bits}": f"<f{bits // 8}" for bits in (16, 32, 64)},
+    "Bool": "?",
+}
+_COMPLEX = {"Float32": "<c8", "Float64": "<c16"}
+_TAGS = ("symbol", "tuple", "svec", "datatype", "unionall", "ref", "backref", "array", "struct")
+_DEEPEST = 120
+_LARGEST_SIZES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class JuliaType:
+    """The name of a Julia type and its parameters, as text and values; never the type itself."""
+
+    name: str
+    parameters: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JuliaStruct:
+    """A Julia value of a type that means nothing here."""
+
+    type: JuliaType
+    fields: Any
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """The variables of a file written by BSON.jl, by name.
+
+    Dicts, arrays and numbers become those of Python and NumPy (column-major, so `array.T` is contiguous);
+    other structs become `JuliaStruct`.
+
+    Raises:
+        CheckpointError: the file is damaged, or refers to itself in a circle.
+    """
+    path = Path(path)
+    if not path.is_file() or not path.stat().st_size:
+        raise CheckpointError(
+            f"{path} is {'empty' if path.is_file() else 'no file'}: expected one of BSON.jl."
+        )
+    # Mapped copy-on-write: arrays stay views of the file until they are changed.
+    data = memoryview(np.memmap(path, dtype=np.uint8, mode="c"))  # type: ignore[arg-type]
+    source = Cursor(path, data)
+    document = bson.decode(source)
+    if source.remaining:
+        raise source.error(f"{source.remaining:,} bytes follow the document")
+    backrefs = document.pop("_backrefs", [])
+    if not isinstance(backrefs, list):
+        raise CheckpointError(f"{path} is damaged: its back references are no list. Copy it again.")
+    return _Raising(path, backrefs).values(document)
+
+
+class _Raising:
+    """Turns tagged documents into values; what BSON.jl calls raising."""
+
+    def __init__(self, path: Path, backrefs: list[Any]) -> None:
+        self._path = path
+        self._backrefs = backrefs
+        self._raised: dict[int, Any] = {}
+        self._open: set[int] = set()
+        self._depth = 0
+        self._entries_left = path.stat().st_size
+
+    def values(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self.value(one) for name, one in document.items()}
+
+    def value(self, value: Any) -> Any:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self._error(f"values are nested more than {_DEEPEST} deep")
+        try:
+            if isinstance(value, list):
+                return [self.value(item) for item in value]
+            if not isinstance(value, dict):
+                return value
+            tag = value.get("tag")
+            if tag not in _TAGS:
+                return self.values(value)
+            return getattr(self, f"_{tag}")(value)
+        finally:
+            self._depth -= 1
+
+    def _symbol(self, value: dict[str, Any]) -> str:
+        return self._field(value, "name", str)
+
+    def _tuple(self, value: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(self.value(self._field(value, "data", list)))
+
+    _svec = _tuple
+
+    def _datatype(self, value: dict[str, Any]) -> JuliaType:
+        name = self._field(value, "name", list)
+        if not name or not all(isinstance(part, str) for part in name):
+            raise self._error(f"a type has the name {name[:4]!r}; expected its modules and its own name")
+        return JuliaType(name[-1], tuple(self.value(self._field(value, "params", list))))
+
+    def _unionall(self, value: dict[str, Any]) -> Any:
+        return self.value(value.get("body"))
+
+    def _ref(self, value: dict[str, Any]) -> JuliaType:
+        # A module or a function by its path.
+        return JuliaType(".".join(map(str, self._field(value, "path", list))))
+
+    def _backref(self, value: dict[str, Any]) -> Any:
+        """A value that occurs several times, stored once and counted from 1."""
+        number = self._field(value, "ref", int)
+        if not 1 <= number <= len(self._backrefs):
+            raise self._error(f"back reference {number} of {len(self._backrefs)}")
+        if number in self._open:
+            raise self._error(f"back reference {number} refers to itself")
+        if number not in self._raised:
+            self._open.add(number)
+            self._raised[number] = self.value(self._backrefs[number - 1])
+            self._open.remove(number)
+        return self._raised[number]
+
+    def _struct(self, value: dict[str, Any]) -> Any:
+        kind = self._type(value)
+        data = value.get("data")
+        if kind.name in _DTYPES and isinstance(data, memoryview):
+            return self._numbers(data, kind, ()).item()
+        data = self.value(data)
+        if kind.name in ("Dict", "IdDict"):
+            if not (isinstance(data, list) and len(data) == 2):
+                raise self._error("a Dict is not of keys and values")
+            keys, entries = data
+            if not isinstance(keys, list) or not isinstance(entries, list) or len(keys) != len(entries):
+                raise self._error("a Dict has other than as many keys as values, in lists")
+            # Many Dicts of one shared list could fill the memory from a small file.
+            self._entries_left -= len(keys)
+            if self._entries_left < 0 or not all(isinstance(key, str) for key in keys):
+                raise self._error("a Dict has keys other than texts, or there are more entries than bytes")
+            return dict(zip(keys, entries, strict=True))
+        return JuliaStruct(kind, data)
+
+    def _array(self, value: dict[str, Any]) -> Any:
+        kind = self._type(value)
+        sizes = self._field(value, "size", list)
+        if len(sizes) > _LARGEST_SIZES or not all(type(size) is int and size >= 0 for size in sizes):
+            raise self._error(f"an array has the sizes {sizes[:_LARGEST_SIZES]}")
+        data = value.get("data")
+        if isinstance(data, memoryview):
+            return self._numbers(data, kind, tuple(sizes))
+        if not isinstance(data, list) or len(data) != prod(sizes):
+            raise self._error(f"an array of {kind.name} has the sizes {sizes} but other data")
+        items = np.empty(len(data), dtype=object)
+        items[:] = [self.value(item) for item in data]
+        return items.reshape(sizes, order="F")
+
+    def _numbers(self, data: memoryview, kind: JuliaType, sizes: tuple[int, ...]) -> np.ndarray:
+        dtype = self._dtype(kind)
+        if prod(sizes) * dtype.itemsize != len(data):
+            raise self._error(f"an array of {kind.name} has the sizes {sizes} but {len(data):,} bytes")
+        return np.frombuffer(data, dtype=dtype).reshape(sizes, order="F")
+
+    def _dtype(self, kind: JuliaType) -> np.dtype:
+        if kind.name in _DTYPES:
+            return np.dtype(_DTYPES[kind.name])
+        if kind.name == "Complex" and len(kind.parameters) == 1 and isinstance(kind.parameters[0], JuliaType):
+            part = kind.parameters[0].name
+            if part in _COMPLEX:
+                return np.dtype(_COMPLEX[part])
+            if part in _DTYPES:
+                return np.dtype([("re", _DTYPES[part]), ("im", _DTYPES[part])])
+        raise self._error(f"arrays of {kind.name} are not known here; expected numbers")
+
+    def _type(self, value: dict[str, Any]) -> JuliaType:
+        kind = self.value(value.get("type"))
+        if not isinstance(kind, JuliaType):
+            raise self._error("a value has no type")
+        return kind
+
+    def _field(self, value: dict[str, Any], name: str, kind: type) -> Any:
+        found = value.get(name)
+        if type(found) is not kind:
+            raise self._error(f"the field {name!r} of a {value['tag']} is missing or no {kind.__name__}")
+        return found
+
+    def _error(self, what: str) -> CheckpointError:
+        return CheckpointError(f"{self._path} is damaged, or not written by Julia's BSON.jl: {what}.")
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def save(path: str | Path, variables: Mapping[str, Any]) -> None:
+    """Write variables as `BSON.@save` does: dicts as Dict, NumPy arrays as Array, lists as Vector.
+
+    Raises:
+        CheckpointError: a value of another kind, or over two gigabytes.
+        OSError: the file cannot be written.
+    """
+    pieces = bson.encode({name: _lower(value) for name, value in variables.items()})
+    with atomic_path(path) as new, new.open("wb") as file:
+        file.writelines(pieces)
+
+
+def _lower(value: Any) -> Any:
+    """A value in the documents of BSON.jl."""
+    if isinstance(value, np.ndarray):
+        name = next((name for name, code in _DTYPES.items() if np.dtype(code) == value.dtype), None)
+        if name is None:
+            raise CheckpointError(f"Julia's BSON.jl has no arrays of {value.dtype} here; choose float32.")
+        return {
+            "tag": "array",
+            "type": _datatype("Main", "Core", name),
+            "size": list(value.shape),
+            "data": memoryview(np.ascontiguousarray(value.T).reshape(-1).view(np.uint8)),  # type: ignore[arg-type]
+        }
+    if isinstance(value, Mapping):
+        of_arrays = all(isinstance(one, np.ndarray) for one in value.values())
+        parameters = [_datatype("Main", "Core", name) for name in ("String", "Array" if of_arrays else "Any")]
+        return {
+            "tag": "struct",
+            "type": _datatype("Main", "Base", "Dict") | {"params": parameters},
+            "data": [[str(key) for key in value], [_lower(one) for one in value.values()]],
+        }
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_lower(one) for one in value]
+    return value
+
+
+def _datatype(*name: str) -> dict[str, Any]:
+    return {"tag": "datatype", "params": [], "name": list(name)}
+
+
+def tensor_of(array: np.ndarray, *, is_vector: bool) -> torch.Tensor:
+    """A weight as TensorFlow has it, from the transpose that Julia's files hold."""
+    array = array.T
+    if is_vector and array.shape[1:] == (1,):
+        array = array[:, 0]
+    # The places of values in a BSON file are odd, and some instructions want them even.
+    return torch.from_numpy(np.require(array, requirements=["C", "ALIGNED", "WRITEABLE"]))
+
+
+def array_of(tensor: torch.Tensor) -> np.ndarray:
+    """The reverse of `tensor_of`: the transpose of TensorFlow's tensor, vectors as 1 x n."""
+    array = tensor.detach().cpu().contiguous().numpy()
+    return array[None, :] if array.ndim == 1 else array.T

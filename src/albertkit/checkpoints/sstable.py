@@ -1,0 +1,167 @@
+"""Sorted string tables: the file of (key, value) pairs that is the `.index` of a TensorFlow checkpoint.
+
+The layout is that of LevelDB (github.com/google/leveldb, doc/table_format.md):
+
+    data blocks     entries, sorted; each key states how much of the one before it begins with
+    metaindex block empty here
+    index block     for each data block: a key not below its last, and the block's place
+    footer          places of the metaindex and index blocks, padding, a magic number; 48 bytes
+
+A block ends with the places of keys that are spelt out ("restarts") and their number. After each block come
+one byte for its compression and a checksum: CRC-32C, "masked" because a checksum of checksums is weak.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from albertkit.checkpoints.cursor import Cursor, encode_varint
+from albertkit.checkpoints.snappy import decompress
+from albertkit.extras import optional
+
+_crc32c = optional("crc32c", extra="convert")
+
+_FOOTER_SIZE = 48
+_MAGIC = 0xDB4775248B80FB57
+_NO_COMPRESSION, _SNAPPY = 0, 1
+_BLOCK_SIZE = 256 * 1024
+_KEYS_PER_RESTART = 16
+_LONGEST_KEY = 1_000
+"""In bytes. Keys repeat their beginnings for free, so without a limit a small file could hold gigabytes."""
+
+
+def masked_checksum(data: bytes | memoryview, *more: bytes) -> int:
+    """CRC-32C of the bytes, rotated and shifted as LevelDB and TensorFlow store it."""
+    checksum = _crc32c.crc32c(data)
+    for part in more:
+        checksum = _crc32c.crc32c(part, checksum)
+    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def read_table(path: Path) -> Iterator[tuple[bytes, Cursor]]:
+    """Yield the keys and values of a table in their order.
+
+    Raises:
+        CheckpointError: the file is no table, is truncated, or a checksum differs; with the place.
+    """
+    data = memoryview(path.read_bytes())
+    file = Cursor(path, data, 0, max(len(data) - _FOOTER_SIZE, 0))
+    footer = file.part(_FOOTER_SIZE, "the footer of the table")
+    handles = footer.part(_FOOTER_SIZE - 8, "the footer of the table")
+    if footer.unsigned(8, "the magic number") != _MAGIC:
+        raise file.error("the last eight bytes are not those of a table (the index of a checkpoint)")
+    _handle(handles)
+    previous: bytes | None = None
+    for _, value in _entries(_block(path, data, *_handle(handles))):
+        for key, entry in _entries(_block(path, data, *_handle(value))):
+            if previous is not None and key <= previous:
+                raise entry.error(f"the keys {previous!r} and {key!r} are not in order")
+            previous = key
+            yield key, entry
+
+
+def _handle(source: Cursor) -> tuple[int, int]:
+    return source.varint("the place of a block"), source.varint("the size of a block")
+
+
+def _block(path: Path, data: memoryview, offset: int, size: int) -> Cursor:
+    """A block by its place, its checksum compared, decompressed."""
+    file = Cursor(path, data, 0, min(offset, len(data)))
+    content = file.part(size, "a block")
+    trailer = file.part(5, "the checksum of a block")
+    compression = trailer.unsigned(1, "the compression of a block")
+    stored = trailer.unsigned(4, "the checksum of a block")
+    if masked_checksum(content.data, bytes([compression])) != stored:
+        raise content.error(f"the checksum of the block of {size:,} bytes differs from the stored one")
+    if compression == _SNAPPY:
+        # Faults inside are reported with the place of the block, since their own is not in the file.
+        return Cursor(path, memoryview(decompress(content)), offset)
+    if compression != _NO_COMPRESSION:
+        raise content.error(f"the compression {compression} is unknown; expected none (0) or Snappy (1)")
+    return content
+
+
+def _entries(block: Cursor) -> Iterator[tuple[bytes, Cursor]]:
+    """Yield the keys and values of a block."""
+    tail = Cursor(block.path, block.data, block.origin, max(len(block.data) - 4, 0))
+    restarts = tail.unsigned(4, "the number of restarts")
+    entries = block.part(len(block.data) - 4 - 4 * restarts, "a block without its restarts")
+    key = b""
+    while entries.remaining:
+        shared = entries.varint("the shared length of a key")
+        own = entries.varint("the own length of a key")
+        size = entries.varint("the length of a value")
+        if shared > len(key) or shared + own > _LONGEST_KEY:
+            raise entries.error(
+                f"a key of {own:,} bytes and {shared:,} of the one before it, which has {len(key):,}; "
+                f"expected at most {_LONGEST_KEY:,}"
+            )
+        key = key[:shared] + bytes(entries.take(own, "a key"))
+        yield key, entries.part(size, "a value")
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def write_table(path: Path, entries: Mapping[bytes, bytes]) -> None:
+    """Write a table: the very bytes that TensorFlow writes, where one block holds all."""
+    table = bytearray()
+    index: list[tuple[bytes, bytes]] = []
+    for group in _groups(sorted(entries.items())):
+        handle = _append(table, _encode_block(group, _KEYS_PER_RESTART))
+        index.append((group[-1][0], handle))
+    if index:
+        index[-1] = (_short_successor(index[-1][0]), index[-1][1])
+    metaindex = _append(table, _encode_block([], _KEYS_PER_RESTART))
+    footer = metaindex + _append(table, _encode_block(index, 1))
+    table += footer.ljust(_FOOTER_SIZE - 8, b"\0") + _MAGIC.to_bytes(8, "little")
+    path.write_bytes(table)
+
+
+def _groups(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Yield the entries of each block: as many as fill its size."""
+    group: list[tuple[bytes, bytes]] = []
+    size = 0
+    for key, value in entries:
+        group.append((key, value))
+        size += len(key) + len(value)
+        if size >= _BLOCK_SIZE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _encode_block(entries: list[tuple[bytes, bytes]], keys_per_restart: int) -> bytes:
+    block = bytearray()
+    restarts = [0]
+    previous = b""
+    for number, (key, value) in enumerate(entries):
+        shared = 0
+        if number and number % keys_per_restart == 0:
+            restarts.append(len(block))
+        elif number:
+            shorter = min(len(key), len(previous))
+            shared = next((at for at in range(shorter) if key[at] != previous[at]), shorter)
+        block += encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value))
+        block += key[shared:] + value
+        previous = key
+    return bytes(block) + b"".join(number.to_bytes(4, "little") for number in (*restarts, len(restarts)))
+
+
+def _append(table: bytearray, block: bytes) -> bytes:
+    """Add a block with its trailer; return the handle that says where it is."""
+    handle = encode_varint(len(table)) + encode_varint(len(block))
+    compression = bytes([_NO_COMPRESSION])
+    table += block + compression + masked_checksum(block, compression).to_bytes(4, "little")
+    return handle
+
+
+def _short_successor(key: bytes) -> bytes:
+    """The shortest key above this one, as LevelDB ends its index."""
+    for place, byte in enumerate(key):
+        if byte != 0xFF:
+            return key[:place] + bytes([byte + 1])
+    return key

@@ -1,0 +1,244 @@
+"""TensorFlow's checkpoint format ("tensor bundle", version 2): named tensors in an index and data shards.
+
+    PREFIX.index                    a table (sstable.py): "" -> header, tensor name -> entry
+    PREFIX.data-00000-of-00001      the values, one tensor after the other; as many shards as the header says
+
+Header and entries are the protocol buffers of tensorflow/core/protobuf/tensor_bundle.proto. Values are little
+endian and row-major; each tensor has a masked CRC-32C of its bytes.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from albertkit.checkpoints.cursor import Cursor, encode_varint
+from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
+from albertkit.errors import CheckpointError
+from albertkit.files import atomic_path
+
+# Numbers of tensorflow/core/framework/types.proto.
+_DTYPES = {
+    1: torch.float32,
+    2: torch.float64,
+    3: torch.int32,
+    9: torch.int64,
+    14: torch.bfloat16,
+    19: torch.float16,
+}
+_NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
+_NAMES = {4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64", 10: "bool", 21: "variant"}
+_LONGEST_SHAPE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the index says of a tensor."""
+
+    dtype: torch.dtype | None
+    """None for types that no weights have (strings)."""
+    type_name: str
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    checksum: int
+
+
+def read_index(path: Path) -> tuple[dict[str, Entry], int]:
+    """The entries of a `.index` file by tensor name, in their order, and the number of shards.
+
+    Raises:
+        CheckpointError: the file is damaged, or is of a kind that no ALBERT checkpoint is (big-endian,
+            tensors in slices); with the place.
+    """
+    entries: dict[str, Entry] = {}
+    shards = None
+    for key, value in read_table(path):
+        if shards is None:
+            if key != b"":
+                raise value.error(
+                    "the first key is not that of the header; the file is a table of other things"
+                )
+            shards = _read_header(value)
+            continue
+        try:
+            name = key.decode()
+        except UnicodeDecodeError:
+            raise value.error(f"the name {key!r} is not UTF-8") from None
+        entries[name] = _read_entry(value, name, shards)
+    if shards is None:
+        raise CheckpointError(f"{path} is no index of a checkpoint: it holds nothing, not even a header.")
+    return entries, shards
+
+
+def _read_header(source: Cursor) -> int:
+    shards = 1
+    for field, value in source.fields("the header"):
+        if field == 1 and isinstance(value, int):
+            shards = value
+        elif field == 2 and value != 0:
+            raise source.error("the checkpoint is big-endian; expected little-endian")
+    if not 1 <= shards <= 100_000:  # five digits in the names of the shards
+        raise source.error(f"the header states {shards:,} shards")
+    return shards
+
+
+def _read_entry(source: Cursor, name: str, shards: int) -> Entry:
+    numbers = {1: 0, 3: 0, 4: 0, 5: 0, 6: 0}
+    shape: tuple[int, ...] = ()
+    for field, value in source.fields(f"the entry of {name!r}"):
+        if field == 2 and isinstance(value, Cursor):
+            shape = _read_shape(value, name)
+        elif field == 7:
+            raise source.error(f"{name!r} is stored in slices, as partitioned variables are; not supported")
+        elif field in numbers and isinstance(value, int):
+            numbers[field] = value
+    kind, shard, offset, size, checksum = numbers.values()
+    dtype = _DTYPES.get(kind)
+    if shard >= shards:
+        raise source.error(f"{name!r} is in shard {shard:,}, and there are {shards:,}")
+    if dtype is not None and prod(shape) * dtype.itemsize != size:
+        raise source.error(f"{name!r} has the shape {shape} of {dtype}, but {size:,} bytes")
+    type_name = str(dtype).removeprefix("torch.") if dtype else _NAMES.get(kind, f"type {kind}")
+    return Entry(dtype, type_name, shape, shard, offset, size, checksum)
+
+
+def _read_shape(source: Cursor, name: str) -> tuple[int, ...]:
+    what = f"the shape of {name!r}"
+    sizes: list[int] = []
+    for field, value in source.fields(what):
+        if field == 2 and isinstance(value, Cursor):
+            size = 0
+            for number, one in value.fields(what):
+                if number == 1 and isinstance(one, int):
+                    size = one
+            sizes.append(size)
+        elif field == 3 and value:
+            raise source.error(f"{what} is unknown")
+    if len(sizes) > _LONGEST_SHAPE or any(size >= 1 << 63 for size in sizes):
+        raise source.error(f"{what} is {sizes[:_LONGEST_SHAPE]}")
+    return tuple(sizes)
+
+
+class Bundle:
+    """The tensors of a checkpoint, mapped into memory shard by shard when first asked for."""
+
+    def __init__(self, prefix: Path) -> None:
+        """Read the index of the checkpoint `prefix`, the part of its files' names before ".index".
+
+        Raises:
+            CheckpointError: as `read_index`, or there is no such file.
+        """
+        self.prefix = prefix
+        index = prefix.with_name(prefix.name + ".index")
+        if not index.is_file():
+            raise CheckpointError(f"There is no {index}: expected the index of a TensorFlow checkpoint.")
+        self.entries, self.num_shards = read_index(index)
+        self._shards: dict[int, np.ndarray] = {}
+
+    def shard_path(self, shard: int) -> Path:
+        """The file of a shard."""
+        return self.prefix.with_name(f"{self.prefix.name}.data-{shard:05}-of-{self.num_shards:05}")
+
+    def read(self, name: str, *, check: bool = True) -> torch.Tensor:
+        """A tensor by its name, mapped copy-on-write.
+
+        Args:
+            name: one of `entries`, of a type that weights have.
+            check: compare the checksum, which reads all of it.
+
+        Raises:
+            CheckpointError: the shard is missing or too short, or the checksum differs; with the place.
+        """
+        entry = self.entries[name]
+        assert entry.dtype is not None
+        shard = self._map(entry.shard)
+        path = self.shard_path(entry.shard)
+        if entry.offset + entry.size > len(shard):
+            raise Cursor(path, memoryview(b""), len(shard)).error(
+                f"the file ends, and {name!r} should be at bytes {entry.offset:,} to "
+                f"{entry.offset + entry.size:,}"
+            )
+        values = shard[entry.offset : entry.offset + entry.size]
+        if check and masked_checksum(values.data) != entry.checksum:
+            raise Cursor(path, memoryview(b""), entry.offset).error(
+                f"the checksum of {name!r}, {entry.size:,} bytes from here, differs from that in the index"
+            )
+        if entry.size == 0:
+            return torch.empty(entry.shape, dtype=entry.dtype)
+        if entry.offset % entry.dtype.itemsize:
+            values = values.copy()
+        return torch.from_numpy(values).view(entry.dtype).view(entry.shape)
+
+    def _map(self, shard: int) -> np.ndarray:
+        if shard not in self._shards:
+            path = self.shard_path(shard)
+            if not path.is_file():
+                raise CheckpointError(
+                    f"There is no {path}: the index of the checkpoint names {self.num_shards} such files."
+                )
+            # An empty file cannot be mapped.
+            self._shards[shard] = (
+                np.memmap(path, dtype=np.uint8, mode="c").view(np.ndarray)
+                if path.stat().st_size
+                else np.empty(0, dtype=np.uint8)
+            )
+        return self._shards[shard]
+
+
+def write_bundle(prefix: Path, tensors: Mapping[str, torch.Tensor]) -> list[Path]:
+    """Write the index and one data shard; return their paths.
+
+    Both are complete on the disk before either takes its name.
+
+    Raises:
+        CheckpointError: a type that the format has no place for.
+        OSError: the files cannot be written.
+    """
+    paths = [prefix.with_name(f"{prefix.name}{ending}") for ending in (".index", ".data-00000-of-00001")]
+    with ExitStack() as stack:
+        index, data = (stack.enter_context(atomic_path(path)) for path in paths)
+        # num_shards = 1, version.producer = 1
+        entries = {b"": _number(1, 1) + _message(3, _number(1, 1))}
+        with data.open("wb") as file:
+            for name, tensor in sorted(tensors.items()):
+                if tensor.dtype not in _NUMBERS:
+                    raise CheckpointError(
+                        f"{name} is {tensor.dtype}: expected one of {', '.join(map(str, _NUMBERS))}."
+                    )
+                # NumPy has no bfloat16, so the bytes are taken as what they are.
+                values = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+                shape = b"".join(_message(2, _number(1, size)) for size in tensor.shape)
+                entries[name.encode()] = (
+                    _number(1, _NUMBERS[tensor.dtype])
+                    + _message(2, shape)
+                    + _number(4, file.tell())
+                    + _number(5, len(values))
+                    + encode_varint(6 << 3 | 5)
+                    + masked_checksum(values.data).to_bytes(4, "little")
+                )
+                file.write(values.data)
+        write_table(index, entries)
+    return paths
+
+
+def prefixes(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, as prefixes: names of index files that have a first shard beside them."""
+    shard = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
+    names = {found[1] for child in folder.iterdir() if (found := shard.fullmatch(child.name))}
+    return sorted(folder / name for name in names if (folder / f"{name}.index").is_file())
+
+
+def _number(field: int, value: int) -> bytes:
+    """A field of a protocol buffer; zero, the default, is left out."""
+    return encode_varint(field << 3) + encode_varint(value) if value else b""
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return encode_varint(field << 3 | 2) + encode_varint(len(content)) + content

@@ -1,0 +1,45 @@
+"""The verb convert: checkpoints from one format to another."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+
+def convert(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Model folder, TensorFlow checkpoint (folder, prefix, .tar.gz), Julia .tfbson, or hub name."
+        ),
+    ],
+    target: Annotated[Path, typer.Argument(help="Folder to write; for Julia a file named .tfbson or .bson.")],
+    to: Annotated[
+        Literal["hf", "tf1", "julia"] | None,
+        typer.Option(
+            help="Format: a Hugging Face folder, Google's TensorFlow 1, or Julia's BSON.",
+            show_default="julia for a target named so, else hf",
+        ),
+    ] = None,
+    dtype: Annotated[
+        Literal["float32", "float16", "bfloat16"] | None,
+        typer.Option(help="Type of the weights.", show_default="as in the source"),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare the outputs of both on random text.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+) -> None:
+    """Convert a checkpoint and report every tensor; no TensorFlow or Julia is needed.
+
+    Example: albertkit convert albert_base_v2.tar.gz albert-base-v2 --verify
+    """
+    from albertkit.conversion import convert as run
+
+    report: Any = run(source, target, to=to, dtype=dtype, verify=verify)
+    if json:
+        import json as json_format
+
+        typer.echo(json_format.dumps(report.to_json(), ensure_ascii=False))
+    else:
+        typer.echo(str(report))

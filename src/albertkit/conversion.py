@@ -1,0 +1,366 @@
+"""From one checkpoint format to another, with an account of every tensor.
+
+    report = convert("albert_base/model.ckpt-best", "albert-base", to="hf", verify=True)
+    print(report)
+
+The source is read, fitted to the model that its heads belong to, and written under the target's names. What
+the model does not have is left out and reported; a tensor of the encoder that is missing is an error.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+
+from albertkit.checkpoints import formats, google, julia
+from albertkit.checkpoints.checkpoint import Checkpoint, Format
+from albertkit.checkpoints.folder import WEIGHTS_FILE, write_folder
+from albertkit.checkpoints.names import TIED, UNTIED, parts_of, to_google
+from albertkit.checkpoints.report import LoadReport, match
+from albertkit.config import CONFIG_FILE, AlbertConfig
+from albertkit.errors import CheckpointError, ConfigError
+from albertkit.files import atomic_path
+from albertkit.modeling import auto
+from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.tokenization.model_file import read_piece_table
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
+"""Largest difference of outputs that `verify` accepts, by the less precise of the two types."""
+
+_VERIFIED_BATCH = (2, 24)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One tensor on its way."""
+
+    source: str
+    target: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(slots=True)
+class ConversionReport:
+    """What became of every tensor, and what the files are."""
+
+    source: str
+    source_format: Format
+    target: str
+    target_format: Format
+    architecture: str
+    """The class of the model that the tensors make."""
+    tensors: list[Move] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """Tensors of the model that the source lacks; the target lacks them too."""
+    unexpected: list[str] = field(default_factory=list)
+    """Tensors of the source that ALBERT has no known use for; not in the target."""
+    unused: dict[str, str] = field(default_factory=dict)
+    """Tensors of the source that are rightly left out, each with the reason."""
+    notes: list[str] = field(default_factory=list)
+    """What else was decided on the way."""
+    checksums: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of every file read and written."""
+    largest_difference: float | None = None
+    """Between the outputs of source and target on random text, where that was asked for."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain values for `json.dumps`."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.source} ({self.source_format}) -> {self.target} ({self.target_format})",
+            f"{self.architecture}, {len(self.tensors)} tensors",
+        ]
+        width = max((len(move.source) for move in self.tensors), default=0)
+        lines += [
+            f"  {move.source:<{width}}  ->  {move.target}  {'x'.join(map(str, move.shape))} {move.dtype}"
+            for move in self.tensors
+        ]
+        lines += [f"missing: {name}" for name in self.missing]
+        lines += [f"unexpected, left out: {name}" for name in self.unexpected]
+        reasons: dict[str, list[str]] = {}
+        for name, reason in self.unused.items():
+            reasons.setdefault(reason, []).append(name)
+        lines += [f"left out ({reason}): {', '.join(names)}" for reason, names in reasons.items()]
+        lines += [f"note: {note}" for note in self.notes]
+        lines += [f"sha256 {checksum}  {path}" for path, checksum in self.checksums.items()]
+        if self.largest_difference is not None:
+            lines.append(f"verified: outputs differ by at most {self.largest_difference:.1e}")
+        return "\n".join(lines)
+
+
+def convert(
+    source: str | Path,
+    target: str | Path,
+    *,
+    to: Format | None = None,
+    dtype: str | None = None,
+    verify: bool = False,
+) -> ConversionReport:
+    """Read a checkpoint of any format and write it in another.
+
+    Args:
+        source: what `from_pretrained` takes: a folder, a TensorFlow checkpoint, a Julia file, a name.
+        target: a folder for "hf" and "tf1", a file named `.tfbson` or `.bson` for "julia".
+        to: the format to write; None for "julia" where the target is named so, else "hf".
+        dtype: one of `DTYPES`, to which floating tensors are cast; None to leave them as they are.
+        verify: load both and compare what they compute on random text.
+
+    Raises:
+        ModelNotFoundError: there is no such source.
+        CheckpointError: the source is damaged or lacks tensors of the encoder; the target exists or cannot be
+            written or has no place for a tensor; or the outputs of the two differ.
+        ConfigError: an unknown format or type, or a config that the target format cannot express.
+    """
+    target = Path(target).expanduser()
+    to = _target_format(target, to)
+    if dtype is not None and dtype not in DTYPES:
+        raise ConfigError(f"dtype is {dtype!r}; expected one of {', '.join(DTYPES)}")
+    _refuse_existing(target, to)
+    checkpoint = formats.read(formats.locate(source))
+    config = AlbertConfig.from_dict(checkpoint.config)
+    model_class = _architecture(config, checkpoint.tensors)
+    matched, loaded = _fit(model_class, config, checkpoint.tensors)
+    if dtype is not None:
+        matched = _cast(matched, DTYPES[dtype])
+    written = Checkpoint(
+        to,
+        config.replace(architectures=[model_class.__name__], dtype=_dtype(matched)).to_dict(),
+        matched,
+        [],
+        checkpoint.vocabulary,
+        checkpoint.pieces,
+    )
+    notes = [*checkpoint.notes, *_check_vocabulary(written, config)]
+    names = {name: name for name in matched} if to == "hf" else _google_names(matched, config)
+    if to != "hf":
+        written.tensors = {name: matched[name] for name in names}
+    try:
+        files = _WRITERS[to](target, written)
+    except OSError as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"Could not write {target}: {error}.") from error
+    report = ConversionReport(
+        source=str(source),
+        source_format=checkpoint.format,
+        target=str(target),
+        target_format=to,
+        architecture=model_class.__name__,
+        tensors=[
+            Move(loaded.loaded[name], names[name], tuple(matched[name].shape), _name(matched[name].dtype))
+            for name in names
+            if not (config.tie_word_embeddings and name in TIED)
+        ],
+        missing=loaded.missing,
+        unexpected=loaded.unexpected,
+        unused=loaded.ignored
+        | {
+            name: f"differs from {first}, which the model shares it with"
+            for name, first in loaded.conflicting.items()
+        },
+        notes=notes,
+        checksums={str(path): _sha256(path) for path in (*checkpoint.files, *files)},
+    )
+    if verify:
+        report.largest_difference = _compare(source, target, model_class, config, checkpoint.tensors, matched)
+    return report
+
+
+def _target_format(target: Path, to: Format | None) -> Format:
+    is_julia = target.name.endswith(julia.ENDINGS)
+    if to is None:
+        return "julia" if is_julia else "hf"
+    if to not in get_args(Format):
+        raise ConfigError(f"the format {to!r} is unknown; expected one of {', '.join(get_args(Format))}")
+    if (to == "julia") != is_julia:
+        raise ConfigError(
+            f"the target {str(target)!r} does not go with the format {to!r}: a Julia file is named "
+            f"{' or '.join(julia.ENDINGS)}, the others are folders"
+        )
+    return to
+
+
+def _refuse_existing(target: Path, to: Format) -> None:
+    """Never replace a checkpoint: it may hold what a conversion leaves out."""
+    held = {"hf": target / WEIGHTS_FILE, "tf1": target / f"{google.PREFIX}.index", "julia": target}[to]
+    if held.exists():
+        raise CheckpointError(f"{held} exists already: name another target, or remove it first.")
+
+
+# --- which model --------------------------------------------------------------------------------
+
+
+def _architecture(config: AlbertConfig, tensors: Iterable[str]) -> type[AlbertPreTrainedModel]:
+    """The class of the model that these tensors make: by their heads, and by the config where several fit."""
+    parts = parts_of(tensors)
+    if "classifier" in parts:
+        named = getattr(auto, (config.architectures or [""])[0], None)
+        if isinstance(named, type) and issubclass(named, AlbertPreTrainedModel):
+            return named
+        return auto.AlbertForSequenceClassification
+    if "answer span head" in parts:
+        return auto.AlbertForQuestionAnswering
+    if "masked word head" in parts and not parts & {"sentence order head", "pooler"}:
+        return auto.AlbertForMaskedLM
+    return auto.AlbertForPreTraining if parts & {"masked word head", "sentence order head"} else AlbertModel
+
+
+def _fit(
+    model_class: type[AlbertPreTrainedModel], config: AlbertConfig, tensors: Mapping[str, torch.Tensor]
+) -> tuple[dict[str, torch.Tensor], LoadReport]:
+    with torch.device("meta"):
+        model = model_class(config)
+    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    matched, report = match(tensors, expected, tied=TIED if config.tie_word_embeddings else UNTIED)
+    # In the model's order, which does not depend on the file's.
+    return {name: matched[name] for name in expected if name in matched}, report
+
+
+def _google_names(tensors: Mapping[str, torch.Tensor], config: AlbertConfig) -> dict[str, str]:
+    """Our name -> Google's, without the second names of shared tensors.
+
+    Raises:
+        CheckpointError: Google's models have no tensor like one of these.
+    """
+    names = {}
+    for name in tensors:
+        if config.tie_word_embeddings and name in TIED:
+            continue
+        found = to_google(name)
+        if found is None:
+            raise CheckpointError(f"The original code has no tensor like {name}; choose the format 'hf'.")
+        names[name] = found[0]
+    return names
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def _write_hf(target: Path, checkpoint: Checkpoint) -> list[Path]:
+    write_folder(target, checkpoint.config, checkpoint.tensors)
+    files = dict(checkpoint.vocabulary)
+    for name, content in files.items():
+        with atomic_path(target / name) as new:
+            new.write_bytes(content)
+    if set(files) == {"spiece.model"}:
+        # A vocabulary alone, as Google's folders have it, says nothing of lower case: theirs are so.
+        files |= dict.fromkeys(Path(path).name for path in _save_tokenizer(target))
+    return [target / name for name in (CONFIG_FILE, WEIGHTS_FILE, *files)]
+
+
+def _save_tokenizer(folder: Path) -> tuple[str, ...]:
+    return AlbertTokenizer.from_pretrained(folder / "spiece.model").save_pretrained(folder)
+
+
+def _write_julia(target: Path, checkpoint: Checkpoint) -> list[Path]:
+    weights = google.google_tensors(checkpoint.tensors)
+    if torch.bfloat16 in {tensor.dtype for tensor in weights.values()}:
+        raise CheckpointError("Julia's files have no bfloat16; pass dtype 'float32' or 'float16'.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    variables = {
+        "config": google.google_config(checkpoint.config),
+        "weights": {name: julia.array_of(tensor) for name, tensor in weights.items()},
+        "vocab": checkpoint.pieces or _pieces(checkpoint.vocabulary),
+    }
+    julia.save(target, variables)
+    return [target]
+
+
+_WRITERS = {"hf": _write_hf, "tf1": google.write, "julia": _write_julia}
+
+
+def _pieces(vocabulary: Mapping[str, bytes]) -> list[str]:
+    """The lines of a `.vocab` file, as SentencePiece writes them beside its model."""
+    if "spiece.model" not in vocabulary:
+        return []
+    table = read_piece_table(vocabulary["spiece.model"])
+    return [f"{piece}\t{score:.6g}" for piece, score in zip(table.pieces, table.scores, strict=True)]
+
+
+def _check_vocabulary(checkpoint: Checkpoint, config: AlbertConfig) -> list[str]:
+    """Notes on the vocabulary.
+
+    Raises:
+        CheckpointError: it has more pieces than the model has embeddings.
+    """
+    lines = checkpoint.pieces or _pieces(checkpoint.vocabulary)
+    if "vocab.txt" in checkpoint.vocabulary and not lines:
+        lines = checkpoint.vocabulary["vocab.txt"].decode(errors="replace").splitlines()
+    if len(lines) > config.vocab_size:
+        raise CheckpointError(
+            f"The vocabulary has {len(lines):,} pieces and the model {config.vocab_size:,} embeddings: they "
+            "do not belong together. Put the model's own vocabulary beside it."
+        )
+    if not lines:
+        return ["the source has no vocabulary"]
+    if checkpoint.pieces and checkpoint.format != "julia":
+        return ["a Julia file lists pieces, which is no whole tokenizer: put spiece.model into the folder"]
+    return []
+
+
+# --- types, checksums, comparison ---------------------------------------------------------------
+
+
+def _cast(tensors: Mapping[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """The tensors in another type; two names of one tensor stay that."""
+    cast: dict[int, torch.Tensor] = {}
+    for tensor in tensors.values():
+        cast.setdefault(id(tensor), tensor.to(dtype) if tensor.is_floating_point() else tensor)
+    return {name: cast[id(tensor)] for name, tensor in tensors.items()}
+
+
+def _dtype(tensors: Mapping[str, torch.Tensor]) -> torch.dtype:
+    return next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@torch.no_grad()
+def _compare(
+    source: str | Path,
+    target: Path,
+    model_class: type[AlbertPreTrainedModel],
+    config: AlbertConfig,
+    *tensors: Mapping[str, torch.Tensor],
+) -> float:
+    """The largest difference of any output of the two, both loaded from their files, on random text."""
+    generator = torch.Generator().manual_seed(0)
+    batch, length = _VERIFIED_BATCH[0], min(_VERIFIED_BATCH[1], config.max_position_embeddings)
+    if model_class is auto.AlbertForMultipleChoice:
+        shape: tuple[int, ...] = (batch, 2, length)
+    else:
+        shape = (batch, length)
+    input_ids = torch.randint(config.vocab_size, shape, generator=generator)
+    token_type_ids = torch.randint(config.type_vocab_size, shape, generator=generator)
+    mask = torch.ones(shape, dtype=torch.long)
+    mask[-1, ..., length // 2 :] = 0
+    outputs = []
+    for path in (source, target):
+        model = model_class.from_pretrained(path, dtype=torch.float32)
+        output = model(input_ids, attention_mask=mask, token_type_ids=token_type_ids)
+        outputs.append([value.float() for value in output.to_tuple()])
+    largest = max(float((one - other).abs().max()) for one, other in zip(*outputs, strict=True))
+    types = {_name(_dtype(one)) for one in tensors}
+    tolerance = max(TOLERANCES.get(name, TOLERANCES["float32"]) for name in types)
+    if not largest <= tolerance:  # written so that "not a number" fails
+        raise CheckpointError(
+            f"{target} was written, but computes other outputs than {source}: they differ by up to "
+            f"{largest:.1e}, and at most {tolerance:.0e} was expected. Do not use it, and report this."
+        )
+    return largest
