@@ -109,7 +109,7 @@ def test_no_cycle() -> None:
 
 
 # None of these is a base dependency.
-EXTRAS = {"pyarrow", "ray", "sentencex", "matplotlib", "transformers", "pytest", "hypothesis"}
+EXTRAS = {"pyarrow", "ray", "sentencex", "matplotlib", "crc32c", "h5py", "transformers", "pytest", "hypothesis"}
 
 IMPORT_ALL = """
 import importlib, sys
