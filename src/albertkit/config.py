@@ -9,6 +9,7 @@ import copy
 import difflib
 import inspect
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -160,7 +161,7 @@ class AlbertConfig:
         self.dtype = _dtype_name(one_of(dtype=dtype, torch_dtype=torch_dtype))
         self.architectures = architectures
         self.attn_implementation = attn_implementation
-        self.pruned_heads = {int(layer): sorted(heads) for layer, heads in (pruned_heads or {}).items()}
+        self.pruned_heads = _numbered("pruned_heads", pruned_heads or {}, _heads)
         self.extra: dict[str, Any] = copy.deepcopy(
             {key: value for key, value in foreign.items() if key != "model_type"}
         )
@@ -247,14 +248,19 @@ class AlbertConfig:
         id2label: Mapping[int, str] | Mapping[str, str] | None,
         label2id: Mapping[str, int] | None,
     ) -> None:
+        if label2id is not None and not isinstance(label2id, Mapping):
+            raise ConfigError(f"label2id must map labels to ids, got {label2id!r}")
         if id2label is None and label2id is not None:
             id2label = {index: label for label, index in label2id.items()}
         if id2label is None:
             count = 2 if num_labels is None else num_labels
-            if not isinstance(count, int) or count < 1:
-                raise ConfigError(f"num_labels must be a whole number of at least 1, got {count!r}")
+            # Every label gets a name, so a number out of a damaged file must not fill the memory.
+            if not isinstance(count, int) or not 1 <= count <= _MOST_LABELS:
+                raise ConfigError(
+                    f"num_labels must be a whole number of at least 1, got {count!r} (at most {_MOST_LABELS:,})"
+                )
             id2label = {index: f"LABEL_{index}" for index in range(count)}
-        self.id2label: dict[int, str] = {int(index): label for index, label in id2label.items()}
+        self.id2label: dict[int, str] = _numbered("id2label", id2label, lambda label: label)
         self.label2id: dict[str, int] = (
             {label: index for index, label in self.id2label.items()} if label2id is None else dict(label2id)
         )
@@ -287,7 +293,7 @@ class AlbertConfig:
                 raise ConfigError(f"{name} must be a number in [0, 1), got {value!r}")
         for name in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or value <= 0:
+            if not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise ConfigError(f"{name} must be a positive number, got {value!r}")
         if not isinstance(self.pad_token_id, int) or not 0 <= self.pad_token_id < self.vocab_size:
             raise ConfigError(
@@ -374,7 +380,7 @@ class AlbertConfig:
             raise ModelNotFoundError(f"no config file {path}")
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path} is not valid JSON: {error}") from error
         if not isinstance(values, dict):
             raise ConfigError(f"{path} holds a JSON {type(values).__name__}, expected an object")
@@ -464,6 +470,7 @@ class AlbertConfig:
         return f"AlbertConfig({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
+_MOST_LABELS = 1_000_000
 _SIZES = (
     "vocab_size",
     "embedding_size",
@@ -565,6 +572,18 @@ def one_of(**alternatives: Any) -> Any:
     if len({str(value) for value in given.values()}) > 1:
         raise ConfigError(f"{' and '.join(alternatives)} are one setting but differ: {given}")
     return next(iter(given.values()), None)
+
+
+def _numbered(name: str, values: Any, read: Callable[[Any], Any]) -> dict[int, Any]:
+    """A mapping whose keys are numbers, which JSON makes texts."""
+    try:
+        return {int(number): read(value) for number, value in values.items()}
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{name} must map whole numbers to values, got {values!r} ({error})") from error
+
+
+def _heads(heads: Any) -> list[int]:
+    return sorted(int(head) for head in heads)
 
 
 def _dtype_name(dtype: Any) -> str | None:

@@ -1,12 +1,15 @@
 """Reading binary files with every length checked and every fault named by its place in the file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from albertkit.errors import CheckpointError
 
 _LONGEST_VARINT = 10
+_MOST_SIZES = 16
+_LARGEST_PRODUCT = 1 << 48
 
 
 @dataclass(slots=True)
@@ -72,6 +75,16 @@ class Cursor:
                 yield key >> 3, self.unsigned(8 if wire_type == 1 else 4, what)
             else:
                 raise self.error(f"{what} has a field of the unknown wire type {wire_type}")
+
+
+def possible_sizes(sizes: Sequence[int]) -> bool:
+    """Whether an array can have these sizes: not many, none negative, and their product no overflow.
+
+    Where one of them is zero the array is empty, but libraries still multiply the others.
+    """
+    if len(sizes) > _MOST_SIZES or min(sizes, default=0) < 0:
+        return False
+    return prod(size or 1 for size in sizes) < _LARGEST_PRODUCT
 
 
 def damaged(path: Path, offset: int, what: str) -> CheckpointError:

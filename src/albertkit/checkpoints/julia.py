@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from albertkit.checkpoints import bson
-from albertkit.checkpoints.cursor import Cursor
+from albertkit.checkpoints.cursor import Cursor, possible_sizes
 from albertkit.errors import CheckpointError
 from albertkit.files import atomic_path
 
@@ -34,7 +34,6 @@ _DTYPES: dict[str, Any] = {
 _COMPLEX = {"Float32": "<c8", "Float64": "<c16"}
 _TAGS = ("symbol", "tuple", "svec", "datatype", "unionall", "ref", "backref", "array", "struct")
 _DEEPEST = 120
-_LARGEST_SIZES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +164,8 @@ class _Raising:
     def _array(self, value: dict[str, Any]) -> Any:
         kind = self._type(value)
         sizes = self._field(value, "size", list)
-        if len(sizes) > _LARGEST_SIZES or not all(type(size) is int and size >= 0 for size in sizes):
-            raise self._error(f"an array has the sizes {sizes[:_LARGEST_SIZES]}")
+        if not all(type(size) is int for size in sizes) or not possible_sizes(sizes):
+            raise self._error(f"an array has the sizes {sizes[:8]}, in all {len(sizes)}")
         data = value.get("data")
         if isinstance(data, memoryview):
             return self._numbers(data, kind, tuple(sizes))

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from albertkit.checkpoints.cursor import Cursor, encode_varint
+from albertkit.checkpoints.cursor import Cursor, encode_varint, possible_sizes
 from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
 from albertkit.errors import CheckpointError
 from albertkit.files import atomic_path
@@ -33,7 +33,6 @@ _DTYPES = {
 }
 _NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
 _NAMES = {4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64", 10: "bool", 21: "variant"}
-_LONGEST_SHAPE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +120,8 @@ def _read_shape(source: Cursor, name: str) -> tuple[int, ...]:
             sizes.append(size)
         elif field == 3 and value:
             raise source.error(f"{what} is unknown")
-    if len(sizes) > _LONGEST_SHAPE or any(size >= 1 << 63 for size in sizes):
-        raise source.error(f"{what} is {sizes[:_LONGEST_SHAPE]}")
+    if not possible_sizes(sizes):
+        raise source.error(f"{what} is {sizes[:8]}, in all {len(sizes)} numbers")
     return tuple(sizes)
 
 

@@ -1,0 +1,409 @@
+"""Damaged files: every reader raises our own errors, needs no more memory than the file, and ends.
+
+Each reader sees random damage of files that were whole, and files made to lie about sizes and nesting.
+"""
+
+import json
+import random
+import struct
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from albertkit.checkpoints import formats, julia
+from albertkit.checkpoints.cursor import Cursor, encode_varint
+from albertkit.checkpoints.folder import read_folder
+from albertkit.checkpoints.snappy import decompress
+from albertkit.checkpoints.sstable import read_table, write_table
+from albertkit.checkpoints.tensor_bundle import read_index, write_bundle
+from albertkit.config import AlbertConfig
+from albertkit.errors import AlbertKitError, CheckpointError
+
+QUICK, THOROUGH = 300, 20_000
+MEGABYTE = 1 << 20
+CONFIG = {
+    "vocab_size": 40,
+    "embedding_size": 8,
+    "hidden_size": 12,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 16,
+    "hidden_act": "gelu",
+    "id2label": {"0": "no", "1": "yes"},
+    "label2id": {"no": 0, "yes": 1},
+    "architectures": ["AlbertForMaskedLM"],
+    "pruned_heads": {"0": [1]},
+    "dtype": "float32",
+    "classifier_dropout_prob": 0.1,
+}
+TENSORS = {
+    "bert/embeddings/word_embeddings": torch.arange(320.0).reshape(40, 8),
+    "bert/embeddings/word_embeddings/adam_m": torch.ones(40, 8),
+    "bert/encoder/embedding_hidden_mapping_in/kernel": torch.ones(8, 12).half(),
+    "bert/encoder/embedding_hidden_mapping_in/bias": torch.ones(12).bfloat16(),
+    "bert/pooler/dense/bias": torch.empty(0),
+    "output_bias": torch.zeros(3),
+    "global_step": torch.tensor(7),
+}
+EXTREMES = [
+    b"\0",
+    b"\xff",
+    b"\x7f",
+    b"\x80",
+    b"\xff\xff\xff\xff",
+    b"\xff\xff\xff\x7f",
+    b"\0" * 8,
+    b"\xff" * 10,
+]
+
+
+def damaged(content: bytes, rng: random.Random) -> bytes:
+    """A copy with a few faults of any kind: cut, flipped, overwritten, inserted, repeated, taken out."""
+    data = bytearray(content)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        at, end = sorted((rng.randint(0, len(data)), rng.randint(0, len(data))))
+        match rng.randrange(7):
+            case 0:
+                del data[at:]
+            case 1 if data:
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            case 2:
+                extreme = rng.choice(EXTREMES)
+                data[at : at + len(extreme)] = extreme
+            case 3:
+                data[at:at] = rng.randbytes(rng.randint(1, 8))
+            case 4:
+                data[at:at] = data[at : min(end, at + 64)] * rng.randint(1, 3)
+            case 5:
+                del data[at : min(end, at + 64)]
+            case _:
+                data[at : at + 4] = rng.randbytes(4)
+    return bytes(data)
+
+
+def count_refused(read: Callable[[], Any], cases: Iterator[None]) -> int:
+    """How many of the cases raised an error of ours; any other error passes through and fails the test."""
+    refused = 0
+    for _ in cases:
+        try:
+            read()
+        except AlbertKitError:
+            refused += 1
+    return refused
+
+
+amounts = pytest.mark.parametrize(
+    "amount", [QUICK, pytest.param(THOROUGH, marks=pytest.mark.slow)], ids=["quick", "thorough"]
+)
+
+
+@contextmanager
+def little_memory(limit: int = 2 * MEGABYTE) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
+
+
+# --- random damage ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    write_bundle(tmp_path / "model.ckpt", TENSORS)
+    (tmp_path / "albert_config.json").write_text(json.dumps(CONFIG))
+    return tmp_path
+
+
+@amounts
+def test_tensorflow_files(bundle: Path, amount: int) -> None:
+    rng = random.Random(0)
+    paths = [path for path in bundle.iterdir() if path.name.startswith("model.ckpt")]
+    whole = {path: path.read_bytes() for path in paths}
+
+    def cases() -> Iterator[None]:
+        for _ in range(amount):
+            path = rng.choice(paths)
+            path.write_bytes(damaged(whole[path], rng))
+            yield
+            path.write_bytes(whole[path])
+
+    # Data that only an optimizer had is not read, so some damage goes unseen.
+    assert count_refused(lambda: formats.read(bundle), cases()) > amount * 0.8
+
+
+@amounts
+def test_tensorflow_index_with_right_checksums(bundle: Path, amount: int) -> None:
+    """Checksums hide the inside of the index from random damage, so here they are made to fit it."""
+    rng = random.Random(1)
+    path = bundle / "model.ckpt.index"
+    whole = {key: bytes(value.data) for key, value in read_table(path)}
+
+    def cases() -> Iterator[None]:
+        for _ in range(amount):
+            entries = dict(whole)
+            key = rng.choice(list(entries))
+            if rng.random() < 0.2:
+                entries[damaged(key, rng)] = entries.pop(key)
+            else:
+                entries[key] = damaged(entries[key], rng)
+            write_table(path, entries)
+            yield
+
+    assert count_refused(lambda: formats.read(bundle), cases()) > amount * 0.5
+
+
+@amounts
+def test_julia_files(tmp_path: Path, amount: int) -> None:
+    rng = random.Random(2)
+    path = tmp_path / "model.tfbson"
+    numbers = {name: tensor for name, tensor in TENSORS.items() if tensor.dtype != torch.bfloat16}
+    julia.save(
+        path,
+        {
+            "config": CONFIG,
+            "weights": {name: julia.array_of(tensor) for name, tensor in numbers.items()},
+            "vocab": [f"piece{number}\t0" for number in range(40)],
+        },
+    )
+    whole = path.read_bytes()
+
+    def cases() -> Iterator[None]:
+        for _ in range(amount):
+            path.unlink()  # the arrays of an earlier case may still be mapped
+            path.write_bytes(damaged(whole, rng))
+            yield
+
+    assert count_refused(lambda: formats.read(path), cases()) > amount * 0.5
+
+
+@amounts
+def test_safetensors_headers(tmp_path: Path, amount: int) -> None:
+    rng = random.Random(3)
+    path = tmp_path / "model.safetensors"
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "model_type": "albert"}))
+    whole = save({name: tensor for name, tensor in TENSORS.items() if tensor.numel()}, {"format": "pt"})
+    length = 8 + int.from_bytes(whole[:8], "little")
+
+    def cases() -> Iterator[None]:
+        for _ in range(amount):
+            header = damaged(whole[8:length], rng)
+            size = struct.pack("<Q", len(header)) if rng.random() < 0.7 else damaged(whole[:8], rng)
+            path.unlink(missing_ok=True)
+            path.write_bytes(size + header + whole[length:])
+            yield
+
+    assert count_refused(lambda: read_folder(tmp_path), cases()) > amount * 0.5
+
+
+WRONG = [
+    None,
+    True,
+    -1,
+    0,
+    1e308,
+    float("nan"),
+    1 << 70,
+    "",
+    "gelu",
+    "x" * 1000,
+    [],
+    [[]],
+    {},
+    {"0": {}},
+    [1, "a"],
+]
+
+
+@amounts
+def test_configs(tmp_path: Path, amount: int) -> None:
+    rng = random.Random(4)
+    paths = [tmp_path / "config.json", tmp_path / "albert_config.json"]
+    keys = [
+        *CONFIG,
+        "model_type",
+        "num_labels",
+        "problem_type",
+        "torch_dtype",
+        "return_dict",
+        "layer_norm_eps",
+    ]
+    chosen = paths[0]
+
+    def cases() -> Iterator[None]:
+        nonlocal chosen
+        for _ in range(amount):
+            chosen = rng.choice(paths)
+            values: dict[str, Any] = {**CONFIG, "model_type": "albert"}
+            if rng.random() < 0.5:
+                for key in rng.sample(keys, rng.randint(1, 3)):
+                    values[key] = rng.choice(WRONG)
+                chosen.write_text(json.dumps(values))
+            else:
+                chosen.write_bytes(damaged(json.dumps(values).encode(), rng))
+            yield
+
+    assert count_refused(lambda: AlbertConfig.from_json_file(chosen).to_dict(), cases()) > amount * 0.4
+
+
+# --- files that lie -----------------------------------------------------------------------------
+
+
+def index_with(path: Path, entry: bytes) -> Path:
+    write_table(path, {b"": b"\x08\x01", b"output_bias": entry})
+    return path
+
+
+def message(field: int, content: bytes) -> bytes:
+    return encode_varint(field << 3 | 2) + encode_varint(len(content)) + content
+
+
+def shape(*sizes: int) -> bytes:
+    return message(2, b"".join(message(2, b"\x08" + encode_varint(size)) for size in sizes))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"\x08\x01" + shape(1 << 40) + b"\x28" + encode_varint(1 << 42),
+        b"\x08\x01" + shape(1 << 62, 1 << 62),
+        b"\x08\x01" + shape(0, 1 << 62, 1 << 62),
+        b"\x08\x01" + shape(*[1] * 1000) + b"\x28\x04",
+        b"\x08\x01" + shape((1 << 64) - 1),
+        b"\x08\x01" + shape(1) + b"\x20" + encode_varint(1 << 63) + b"\x28\x04",
+        b"\x08\x01" + shape(1) + b"\x18\x07\x28\x04",
+        b"\x08\x01" + shape(1) + b"\x28\x04" + message(7, b""),
+        b"\x08\x01\x12" + encode_varint(1 << 60),
+    ],
+    ids=[
+        "large",
+        "overflow",
+        "empty overflow",
+        "dimensions",
+        "negative",
+        "offset",
+        "shard",
+        "slices",
+        "length",
+    ],
+)
+def test_absurd_entries_of_an_index(bundle: Path, entry: bytes) -> None:
+    index_with(bundle / "model.ckpt.index", entry)
+    with little_memory(), pytest.raises(CheckpointError, match="at byte"):
+        formats.read(bundle)
+
+
+def test_a_header_of_many_shards(tmp_path: Path) -> None:
+    path = tmp_path / "x.index"
+    write_table(path, {b"": b"\x08" + encode_varint(1 << 40)})
+    with little_memory(), pytest.raises(CheckpointError, match="shards"):
+        read_index(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        encode_varint(1 << 50) + b"\x00a",
+        b"\xff" * 20,
+        b"\x05\x00a\x01\x09",
+        b"\x03\xf0",
+        b"\x02\x04ab" * 2,
+        b"\x05\xfc\xff\xff\xff\xff",
+    ],
+    ids=["bomb", "endless number", "copy from before the start", "cut", "too long", "long literal"],
+)
+def test_absurd_snappy_blocks(content: bytes) -> None:
+    with little_memory(), pytest.raises(CheckpointError):
+        decompress(Cursor(Path("block"), memoryview(content)))
+
+
+def document(*fields: bytes) -> bytes:
+    body = b"".join(fields) + b"\0"
+    return struct.pack("<i", len(body) + 4) + body
+
+
+def nested(depth: int, kind: bytes) -> bytes:
+    content = document()
+    for _ in range(depth):
+        content = document(kind + b"0\0" + content)
+    return content
+
+
+def tag(name: str, *fields: bytes) -> bytes:
+    return document(b"\x02tag\0" + struct.pack("<i", len(name) + 1) + name.encode() + b"\0", *fields)
+
+
+FLOAT32 = tag(
+    "datatype", b"\x04params\0" + document(), b"\x04name\0" + document(b"\x020\0\x08\0\0\0Float32\0")
+)
+
+
+def array_of_sizes(*sizes: int) -> bytes:
+    listed = document(*(b"\x12%d\0" % at + struct.pack("<q", size) for at, size in enumerate(sizes)))
+    return tag("array", b"\x03type\0" + FLOAT32, b"\x04size\0" + listed, b"\x05data\0\0\0\0\0\0")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xff\xff\x7f",
+        b"\0\0\0\x80\0",
+        nested(50_000, b"\x03"),
+        nested(50_000, b"\x04"),
+        document(b"\x02a\0\xff\xff\xff\x7fx\0"),
+        document(b"\x05a\0\xff\xff\xff\xff\0"),
+        document(b"\x03a\0" + array_of_sizes(1 << 40)),
+        document(b"\x03a\0" + array_of_sizes(1 << 62, 1 << 62)),
+        document(b"\x03a\0" + array_of_sizes(0, 1 << 62)),
+        document(b"\x03a\0" + array_of_sizes(-1)),
+        document(b"\x03a\0" + array_of_sizes(*[0] * 1000)),
+        document(b"\x03a\0" + tag("backref", b"\x12ref\0" + struct.pack("<q", 1))),
+        document(b"\x03a\0" + tag("struct", b"\x0atype\0")),
+        document(b"\x13a\0"),
+        document() + b"more",
+    ],
+    ids=[
+        *("length", "negative length", "documents", "lists", "text", "binary", "large", "overflow"),
+        *("empty overflow", "negative", "dimensions", "no such reference", "no type", "foreign type", "more"),
+    ],
+)
+def test_absurd_bson(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.bson"
+    path.write_bytes(content)
+    with little_memory(4 * MEGABYTE), pytest.raises(CheckpointError):
+        julia.load(path)
+
+
+def test_bson_that_refers_to_itself(tmp_path: Path) -> None:
+    path = tmp_path / "x.bson"
+    loop = tag("backref", b"\x12ref\0" + struct.pack("<q", 1))
+    path.write_bytes(document(b"\x03a\0" + loop, b"\x04_backrefs\0" + document(b"\x030\0" + loop)))
+    with pytest.raises(CheckpointError, match="refers to itself"):
+        julia.load(path)
+
+
+def test_an_empty_array(tmp_path: Path) -> None:
+    path = tmp_path / "x.bson"
+    path.write_bytes(document(b"\x03a\0" + array_of_sizes(0, 3)))
+    assert julia.load(path)["a"].shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 200_000, b'{"a":' * 200_000, b"1" * 10_000, b'{"vocab_size": 1e999}'],
+    ids=["lists", "objects", "number", "infinity"],
+)
+def test_absurd_configs(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    with little_memory(8 * MEGABYTE), pytest.raises(AlbertKitError):
+        AlbertConfig.from_json_file(path)
