@@ -257,7 +257,7 @@ class AlbertConfig:
             # Every label gets a name, so a number out of a damaged file must not fill the memory.
             if not isinstance(count, int) or not 1 <= count <= _MOST_LABELS:
                 raise ConfigError(
-                    f"num_labels must be a whole number of at least 1, got {count!r} (at most {_MOST_LABELS:,})"
+                    f"num_labels must be a whole number of at least 1, got {count!r} (most: {_MOST_LABELS:,})"
                 )
             id2label = {index: f"LABEL_{index}" for index in range(count)}
         self.id2label: dict[int, str] = _numbered("id2label", id2label, lambda label: label)

@@ -1,0 +1,184 @@
+"""Files of Julia's BSON.jl: those really written by it, ours byte for byte, and what stays data."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from albertkit.checkpoints import bson, julia
+from albertkit.checkpoints.cursor import Cursor
+from albertkit.checkpoints.formats import read
+from albertkit.checkpoints.julia import JuliaStruct, JuliaType, load, save
+from albertkit.errors import CheckpointError
+
+
+def write(path: Path, **variables: object) -> Path:
+    """Write documents as they are, tags and all."""
+    path.write_bytes(b"".join(bson.encode(variables)))
+    return path
+
+
+def datatype(*name: str, params: list | None = None) -> dict:
+    return {"tag": "datatype", "params": params or [], "name": list(name)}
+
+
+def array(kind: str, size: list[int], data: object) -> dict:
+    return {"tag": "array", "type": datatype("Core", kind), "size": size, "data": data}
+
+
+def struct_of(kind: str, data: object) -> dict:
+    return {"tag": "struct", "type": datatype("Main", kind), "data": data}
+
+
+def test_files_written_by_julia(shared: Path) -> None:
+    folder = shared / "fixtures" / "julia-bson"
+    ones = load(folder / "test_MultiDimsArray_from_64bit.bson")["a"]
+    assert ones.dtype == np.float32
+    assert np.array_equal(ones, np.ones((2, 2)))
+    complex_numbers = load(folder / "test.bson")
+    assert complex_numbers["b"] == "Hello, World!"
+    assert complex_numbers["a"].tolist() == [(1, 2), (3, 4)]
+    assert bytes(load(folder / "test_41_from_64bit.bson")["obj"]["name"]) == b"\x01\x02"
+
+
+def test_our_bytes_are_those_of_bson_jl(shared: Path, tmp_path: Path) -> None:
+    fixture = shared / "fixtures" / "google-tf1-small" / "albert_small.tfbson"
+    save(tmp_path / "again.tfbson", load(fixture))
+    assert (tmp_path / "again.tfbson").read_bytes() == fixture.read_bytes()
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
+    variables = {
+        "text": "né",
+        "numbers": [1, -(1 << 40), 0.5, True, None],
+        "nested": {"a": {"b": []}},
+        "weights": {
+            "matrix": matrix,
+            "cube": np.arange(24, dtype=np.float64).reshape(2, 3, 4),
+            "half": np.ones((1, 3), dtype=np.float16),
+            "scalar": np.array(7, dtype=np.int64),
+            "empty": np.empty((0, 3), dtype=np.float32),
+        },
+    }
+    save(tmp_path / "x.bson", variables)
+    found = load(tmp_path / "x.bson")
+    arrays, expected = found.pop("weights"), variables.pop("weights")
+    assert found == variables
+    for name, array in expected.items():
+        assert arrays[name].dtype == array.dtype
+        assert arrays[name].shape == array.shape
+        assert np.array_equal(arrays[name], array)
+
+
+def test_arrays_are_column_major(tmp_path: Path) -> None:
+    """Julia's [1 2 3; 4 5 6] lies in memory as 1 4 2 5 3 6."""
+    values = struct.pack("<6f", 1, 4, 2, 5, 3, 6)
+    path = write(
+        tmp_path / "x.bson",
+        a={"tag": "array", "type": datatype("Core", "Float32"), "size": [2, 3], "data": memoryview(values)},
+    )
+    assert load(path)["a"].tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_weights_are_transposes_and_vectors_rows() -> None:
+    matrix, vector = torch.arange(6.0).reshape(2, 3), torch.arange(3.0)
+    assert julia.array_of(matrix).shape == (3, 2)
+    assert julia.array_of(vector).shape == (1, 3)
+    for tensor in (matrix, vector, torch.arange(3.0)[:, None]):
+        again = julia.tensor_of(julia.array_of(tensor), is_vector=tensor.dim() == 1)
+        assert again.shape == tensor.shape
+        assert torch.equal(again, tensor)
+
+
+def test_julia_values_of_all_kinds(tmp_path: Path) -> None:
+    entry = datatype("Main", "Flux", "Dense", params=[datatype("Core", "Float32"), 2])
+    path = write(
+        tmp_path / "x.bson",
+        symbol={"tag": "symbol", "name": "gelu"},
+        tuple={"tag": "tuple", "data": [1, {"tag": "svec", "data": [2]}]},
+        type={"tag": "unionall", "body": datatype("Core", "Array"), "var": None},
+        module={"tag": "ref", "path": ["Main", "Flux"]},
+        number=struct_of("Float32", memoryview(struct.pack("<f", 2.5))),
+        layer={"tag": "struct", "type": entry, "data": [1, [2, 3]]},
+        texts={"tag": "array", "type": datatype("Core", "String"), "size": [1, 2], "data": ["a", "b"]},
+        one={"tag": "backref", "ref": 1},
+        other={"tag": "backref", "ref": 1},
+        _backrefs=[["shared"]],
+    )
+    found = load(path)
+    assert found["symbol"] == "gelu"
+    assert found["tuple"] == (1, (2,))
+    assert found["type"] == JuliaType("Array")
+    assert found["module"] == JuliaType("Main.Flux")
+    assert found["number"] == 2.5
+    assert found["layer"] == JuliaStruct(JuliaType("Dense", (JuliaType("Float32"), 2)), [1, [2, 3]])
+    assert found["texts"].tolist() == [["a", "b"]]
+    assert found["one"] == ["shared"]
+    assert found["one"] is found["other"]
+    assert "_backrefs" not in found
+
+
+def test_nothing_in_a_file_is_looked_up_or_run(tmp_path: Path) -> None:
+    """A function, an anonymous one with its code, a type with a constructor: all stay data."""
+    path = write(
+        tmp_path / "x.bson",
+        function={"tag": "ref", "path": ["Main", "Base", "run"]},
+        command={"tag": "struct", "type": datatype("Main", "Base", "Cmd"), "data": [["touch", "x"]]},
+        anonymous={"tag": "jl_anonymous", "type": "method", "data": ["code"]},
+    )
+    found = load(path)
+    assert found["function"] == JuliaType("Main.Base.run")
+    assert found["command"] == JuliaStruct(JuliaType("Cmd"), [["touch", "x"]])
+    assert found["anonymous"]["data"] == ["code"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"a": array("Any", [2], [1])}, "sizes .* other data"),
+        ({"a": array("Float32", [2], memoryview(b"1234"))}, "sizes .* but 4 bytes"),
+        ({"a": array("Bits", [4], memoryview(b"1234"))}, "arrays of Bits are not known"),
+        ({"a": struct_of("Dict", [["k"], []])}, "as many keys as values"),
+        ({"a": struct_of("Dict", [[1], [1]])}, "keys other than texts"),
+        ({"a": {"tag": "symbol"}}, "'name' of a symbol is missing"),
+        ({"a": {"tag": "datatype", "params": [], "name": []}}, "a type has the name"),
+        ({"_backrefs": 1}, "back references are no list"),
+    ],
+)
+def test_values_that_cannot_be(tmp_path: Path, variables: dict, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        load(write(tmp_path / "x.bson", **variables))
+
+
+def test_files_of_something_else(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is no file"):
+        load(tmp_path / "none.bson")
+    (tmp_path / "empty.bson").touch()
+    with pytest.raises(CheckpointError, match="is empty"):
+        load(tmp_path / "empty.bson")
+    with pytest.raises(CheckpointError, match=r"has the variables model: expected 'config' and 'weights'"):
+        read(write(tmp_path / "x.bson", model=1))
+    save(tmp_path / "y.bson", {"config": {}, "weights": {"a": "text"}})
+    with pytest.raises(CheckpointError, match=r"weights\['a'\] is no array of numbers"):
+        read(tmp_path / "y.bson")
+    with pytest.raises(CheckpointError, match="no arrays of complex"):
+        save(tmp_path / "z.bson", {"a": np.zeros(1, dtype=np.complex64)})
+
+
+def test_every_truncation_is_an_error(tmp_path: Path) -> None:
+    save(tmp_path / "x.bson", {"config": {"a": 1}, "weights": {"w": np.ones((2, 2), dtype=np.float32)}})
+    content = (tmp_path / "x.bson").read_bytes()
+    for length in range(1, len(content)):
+        (tmp_path / "y.bson").write_bytes(content[:length])
+        with pytest.raises(CheckpointError, match=r"y\.bson is damaged or incomplete at byte"):
+            bson.decode(Cursor(tmp_path / "y.bson", memoryview(content[:length])))
+
+
+def test_a_document_over_two_gigabytes_is_refused() -> None:
+    # One byte, repeated: nothing of that size is in memory.
+    huge = memoryview(np.lib.stride_tricks.as_strided(np.zeros(1, dtype=np.uint8), (1 << 31,), (0,)))
+    with pytest.raises(CheckpointError, match="the format ends at 2,147,483,647"):
+        bson.encode({"a": huge})
