@@ -41,7 +41,7 @@ def test_steps_equal_the_original(name: str) -> None:
             model.get_parameter(key.replace("/", "_")).grad = torch.from_numpy(recorded[f"grad:{key}"][step])
         clip_gradients(model.parameters(), float(recorded["max_grad_norm"]))
         for group in optimizer.param_groups:
-            group["lr"] = peak * linear_factor(step + 1, steps=steps, warmup_steps=warmup)
+            group["lr"] = peak * linear_factor(step + 1, length=steps, warmup=warmup)
         optimizer.step()
         for key in names:
             ours = model.get_parameter(key.replace("/", "_")).detach().numpy()
@@ -67,14 +67,12 @@ def test_clipping_leaves_small_gradients_alone() -> None:
 
 
 def test_schedules() -> None:
-    assert [linear_factor(step, steps=10, warmup_steps=2) for step in (0, 1, 2, 5, 10)] == [
+    assert [linear_factor(step, length=10, warmup=2) for step in (0, 1, 2, 5, 10)] == [
         0,
         0.5,
         0.8,
         0.5,
         0,
     ]
-    factors = [
-        trapezoid_factor(step, steps=10, warmup_steps=2, decay_steps=4) for step in (0, 1, 2, 6, 8, 10)
-    ]
+    factors = [trapezoid_factor(step, length=10, warmup=2, decay=4) for step in (0, 1, 2, 6, 8, 10)]
     assert factors == [0, 0.5, 1, 1, 0.5, 0]

@@ -303,3 +303,30 @@ def test_shards_with_too_little_text(tmp_path: Path, words: WordTable, tiny_voca
         next(stream_of("a\nb\n"))
     with pytest.raises(DataError, match="only 1 examples, too few for 2 processes"):
         next(stream_of("The sister found the river.\nThe child lost the key.\n", rank=1, world_size=2))
+
+
+def test_a_warm_up_of_length_is_the_beginning_of_the_first_epoch(
+    shards: ShardSet, words: WordTable, small_blocks: None
+) -> None:
+    settings = replace(PLAIN, warmup_seq_length=24, warmup_documents=64)
+    stream = ExampleStream(shards, words, settings, batch_tokens=1024)
+    lengths: dict[bool, set[int]] = {True: set(), False: set()}
+    block = 0
+    for batch in one_epoch(stream):
+        first_document = len(shards) * block // stream.num_blocks
+        lengths[first_document < 64].add(int(batch.attention_mask.sum(1).max()))
+        block = batch.position.block
+    assert stream.num_blocks == 3
+    assert max(lengths[True]) == 24
+    assert max(lengths[False]) == PLAIN.max_seq_length
+    assert next(stream).position.epoch == 1
+    second_epoch = list(islice(stream, 3))
+    assert all(batch.attention_mask.sum(1).max() > 24 for batch in second_epoch)
+    # Anywhere in it, a resumed stream goes on alike; held-out examples have their full length at once.
+    start = Position(0, 1, 1)
+    whole = ExampleStream(shards, words, settings, batch_tokens=1024)
+    expected = next(batch for batch in whole if batch.position > start)
+    resumed = next(ExampleStream(shards, words, settings, batch_tokens=1024, start=start))
+    assert np.array_equal(resumed.input_ids, expected.input_ids)
+    held_out = fixed_batches(shards, words, settings, 16, limit=32)
+    assert max(int(batch.attention_mask.sum(1).max()) for batch in held_out) == PLAIN.max_seq_length

@@ -13,16 +13,16 @@ from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.examples import ExampleStream
+from albertkit.pretraining.objective import PretrainingObjective
 from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.run import (
-    PretrainingObjective,
-    evaluate_batches,
-    pretrain,
-    start_at_frequencies,
-    start_at_sinusoids,
-)
+from albertkit.pretraining.run import pretrain
 from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
+from albertkit.pretraining.starting_weights import (
+    start_at_frequencies,
+    start_at_sinusoids,
+    start_at_unit_mapping,
+)
 from albertkit.pretraining.words import WordTable
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
@@ -42,7 +42,9 @@ SETTINGS = PretrainingSettings(
     frequency_bias=True,
     model=SHAPE | {"hidden_dropout_prob": 0.1},
     examples=ExampleSettings(max_seq_length=64),
-    training=TrainingSettings(steps=9, warmup_steps=2, save_every=3, evaluate_every=9, log_every=1, seed=3),
+    training=TrainingSettings(
+        steps=9, warmup_steps=2, save_every=3, evaluate_every=9, log_every=1, seed=3, precision="fp32"
+    ),
 )
 
 
@@ -67,7 +69,9 @@ def test_losses_are_those_of_the_model_with_all_positions_projected(data: Path) 
     words = WordTable(data / "tokenizer/spiece.model")
     stream = ExampleStream(ShardSet(data / "shards/train"), words, SETTINGS.examples, 8)
     batch = next(stream)
-    result = PretrainingObjective(order_weight=0.5)(model, batch)
+    objective = PretrainingObjective(order_weight=0.5)
+    counts = objective.counts(batch)
+    result = objective(model, batch, counts)
     labels = np.full(batch.input_ids.shape, -100)
     labels.reshape(-1)[batch.masked_positions] = batch.masked_labels
     whole = model(
@@ -83,13 +87,13 @@ def test_losses_are_those_of_the_model_with_all_positions_projected(data: Path) 
     assert masked_loss.item() / masked == pytest.approx(whole.loss.item(), abs=1e-5)
     right = (whole.prediction_logits.argmax(-1).numpy() == labels).sum()
     assert result.sums["masked_accuracy"] == (torch.tensor(right), len(batch.masked_labels))
-    assert result.tokens == int(batch.attention_mask.sum())
+    assert counts["tokens"] == int(batch.attention_mask.sum())
 
 
 def test_without_sentence_order_there_is_no_order_loss(data: Path, tmp_path: Path) -> None:
     settings = replace(SETTINGS, examples=replace(SETTINGS.examples, sentence_order=False))
     metrics = run(data, tmp_path, replace(settings, training=replace(SETTINGS.training, steps=1))).metrics
-    assert metrics.keys() == {"masked_loss", "masked_accuracy"}
+    assert metrics.keys() == {"masked_loss", "masked_accuracy", "output_spread"}
 
 
 def test_frequency_bias_starts_at_the_unigram_model(data: Path) -> None:
@@ -104,7 +108,7 @@ def test_frequency_bias_starts_at_the_unigram_model(data: Path) -> None:
     words = WordTable(data / "tokenizer/spiece.model")
     batch = next(ExampleStream(shards, words, SETTINGS.examples, 64))
     with torch.no_grad():
-        started = evaluate_batches(model.eval(), PretrainingObjective(1.0), [batch])["masked_loss"]
+        started = PretrainingObjective().evaluate(model.eval(), [batch])["masked_loss"]
     unigram = -np.log(shards.piece_frequencies()[batch.masked_labels]).mean()
     assert started == pytest.approx(unigram, abs=0.1)
     assert unigram < np.log(500) - 0.3
@@ -167,7 +171,7 @@ def test_sinusoidal_start_makes_neighbours_alike() -> None:
     torch.manual_seed(0)
     model = AlbertForPreTraining(AlbertConfig(vocab_size=500, initializer_range=0.05, **SHAPE))
     start_at_sinusoids(model)
-    weight = model.albert.embeddings.position_embeddings.weight.detach()
+    weight = model.albert.embeddings.position_embeddings.weight.detach().double()
     assert weight.shape == (64, 16)
     assert weight.square().mean().sqrt().item() == pytest.approx(0.05)
     assert weight[3, 0].item() == pytest.approx(0.05 * np.sqrt(2) * np.sin(3))
@@ -175,3 +179,97 @@ def test_sinusoidal_start_makes_neighbours_alike() -> None:
     # One linear map takes every position to the next.
     shift = torch.linalg.lstsq(weight[:-1], weight[1:]).solution
     assert torch.allclose(weight[:-1] @ shift, weight[1:], atol=1e-4)
+
+
+def test_unit_mapping_lets_hidden_states_enter_with_variance_one() -> None:
+    torch.manual_seed(0)
+    shape = SHAPE | {"embedding_size": 64, "hidden_size": 256}
+    model = AlbertForPreTraining(AlbertConfig(vocab_size=500, **shape))
+    ids = torch.randint(0, 500, (4, 32))
+    before = model(input_ids=ids, output_hidden_states=True).hidden_states[0].var().item()
+    start_at_unit_mapping(model)
+    after = model(input_ids=ids, output_hidden_states=True).hidden_states[0].var().item()
+    assert before < 64 * 0.02**2 < 0.03
+    assert after == pytest.approx(1.0, rel=0.15)
+
+
+def test_one_batch_is_learnt_or_the_check_fails(data: Path, tmp_path: Path) -> None:
+    training = replace(SETTINGS.training, steps=250, optimizer="adamw", learning_rate=4e-3, log_every=10)
+    settings = replace(SETTINGS, overfit_one_batch=True, unit_mapping=True, training=training)
+    settings = replace(settings, model=SHAPE | {"initializer_range": 0.1})
+    result = run(data, tmp_path / "learnt", settings)
+    assert result.state.tokens % result.state.step == 0  # the same batch, every time
+    first, *_, last = [line for line in read_metrics(tmp_path / "learnt") if "train/masked_loss" in line]
+    assert last["train/masked_loss"] < 0.1 * first["train/masked_loss"]
+    slow = replace(settings, training=replace(training, steps=5, learning_rate=1e-5, log_every=1))
+    with pytest.raises(TrainingError, match=r"one batch was not learnt \(train/masked_loss 4\.\d+ -> 4\.\d+"):
+        run(data, tmp_path / "slow", slow)
+
+
+def test_continued_pretraining_starts_from_the_weights(data: Path, tmp_path: Path) -> None:
+    training = replace(SETTINGS.training, steps=30, optimizer="adamw", learning_rate=3e-3)
+    first = run(data, tmp_path / "first", replace(SETTINGS, training=training))
+    more = PretrainingSettings(
+        batch_tokens=1024,
+        evaluation_sequences=32,
+        init_from=str(tmp_path / "first"),
+        model={"num_hidden_layers": 3},
+        examples=SETTINGS.examples,
+        training=replace(training, steps=5, learning_rate=1e-4, warmup_steps=2),
+    )
+    same_depth = replace(more, model={})
+    second = run(data, tmp_path / "second", same_depth)
+    before = next(line for line in read_metrics(tmp_path / "second") if "eval/masked_loss" in line)
+    assert before["step"] == 0
+    assert before["eval/masked_loss"] == pytest.approx(first.metrics["masked_loss"], abs=1e-4)
+    assert second.metrics["masked_loss"] < before["eval/masked_loss"] + 0.05
+    assert AlbertForPreTraining.from_pretrained(tmp_path / "second").config.hidden_dropout_prob == 0.1
+    run(data, tmp_path / "deeper", more)  # the same layer, applied once more
+    assert AlbertForPreTraining.from_pretrained(tmp_path / "deeper").config.num_hidden_layers == 3
+
+
+def test_continued_pretraining_needs_the_models_vocabulary(data: Path, tmp_path: Path) -> None:
+    AlbertForPreTraining(AlbertConfig(vocab_size=400, **SHAPE)).save_pretrained(tmp_path / "other")
+    settings = replace(SETTINGS, init_from=str(tmp_path / "other"), model={}, frequency_bias=False)
+    with pytest.raises(ConfigError, match="has 400 pieces, the tokenizer of the shards 500"):
+        run(data, tmp_path / "run", settings)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "batch", "expected"),
+    [
+        ("lamb", {"batch_size": 4096}, 1.76e-3),
+        ("lamb", {"batch_size": 1024}, 0.88e-3),
+        ("lamb", {"batch_tokens": 4096 * 128}, 0.88e-3),
+        ("adamw", {"batch_size": 256}, 1e-4),
+        ("adamw-corrected", {"batch_size": 1024}, 2e-4),
+    ],
+)
+def test_the_published_rate_is_scaled_by_the_root_of_the_batch(
+    optimizer: str, batch: dict, expected: float
+) -> None:
+    settings = PretrainingSettings(
+        **batch,
+        model=SHAPE,
+        examples=ExampleSettings(max_seq_length=512),
+        training=TrainingSettings(steps=1, optimizer=optimizer),  # type: ignore[arg-type]
+    )
+    assert settings.with_learning_rate().training.learning_rate == pytest.approx(expected)
+    given = replace(settings, training=replace(settings.training, learning_rate=5e-4))
+    assert given.with_learning_rate() is given
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        ({"optimizer": "lamb", "learning_rate": 1e-2}, "too high for LAMB"),
+        ({"optimizer": "adamw", "learning_rate": 1e-3}, "high for AdamW beside weights of 0.02"),
+        ({"optimizer": "adamw", "learning_rate": 4e-4}, None),
+        ({"optimizer": "adamw", "learning_rate": 4e-4, "warmup_steps": 0}, "there is no warm-up"),
+    ],
+)
+def test_known_bad_pairs_are_warned_of(changes: dict, warning: str | None) -> None:
+    settings = replace(SETTINGS, training=replace(SETTINGS.training, **changes))
+    found = settings.warnings()
+    assert len(found) == (warning is not None)
+    assert warning is None or warning in found[0]

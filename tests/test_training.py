@@ -1,7 +1,9 @@
 """The loop: exact resume, clean endings, refused resumes, nothing half-written."""
 
+import errno
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +14,11 @@ from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file
-from torch import nn
 
 from albertkit.config import AlbertConfig
-from albertkit.errors import TrainingError
+from albertkit.errors import ConfigError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.training.curves import read_metrics
 from albertkit.training.loop import StepOutput, train
@@ -39,17 +41,36 @@ def tiny_model(dropout: float = 0.1) -> AlbertForMaskedLM:
     return AlbertForMaskedLM(config)
 
 
-def objective(model: nn.Module, ids: torch.Tensor) -> StepOutput:
-    loss = model(input_ids=ids, labels=ids).loss
-    return StepOutput(loss=loss, sums={"loss": (loss * ids.numel(), ids.numel())}, tokens=ids.numel())
+class Rows:
+    """A batch of ids (B, T)."""
+
+    def __init__(self, ids: torch.Tensor) -> None:
+        self.ids = ids
+
+    def split(self, parts: int) -> list["Rows"]:
+        return [Rows(ids) for ids in self.ids.tensor_split(min(parts, len(self.ids)))]
 
 
-def batches(position: dict[str, int] | None) -> Iterator[tuple[torch.Tensor, dict[str, int]]]:
+class Objective:
+    """Every token is a label."""
+
+    def counts(self, batch: Rows) -> dict[str, int]:
+        return {"tokens": batch.ids.numel()}
+
+    def __call__(self, model: Any, batch: Rows, counts: dict[str, int]) -> StepOutput:
+        total = model(input_ids=batch.ids, labels=batch.ids).loss * batch.ids.numel()
+        return StepOutput(loss=total / counts["tokens"], sums={"loss": (total, batch.ids.numel())})
+
+
+objective = Objective()
+
+
+def batches(position: dict[str, int] | None) -> Iterator[tuple[Rows, dict[str, int]]]:
     step = position["step"] if position else 0
     while True:
         generator = torch.Generator().manual_seed(step)
         step += 1
-        yield torch.randint(5, 40, (4, 8), generator=generator), {"step": step}
+        yield Rows(torch.randint(5, 40, (4, 8), generator=generator)), {"step": step}
 
 
 def settings(**changes: Any) -> TrainingSettings:
@@ -60,12 +81,20 @@ def settings(**changes: Any) -> TrainingSettings:
         "save_every": 4,
         "evaluate_every": 6,
         "log_every": 2,
+        "precision": "fp32",
     }
     return TrainingSettings(**defaults | changes)
 
 
-def run(output: Path, changed: TrainingSettings, fingerprint: dict[str, Any] | None = None) -> Any:
-    model = tiny_model()
+def run(
+    output: Path,
+    changed: TrainingSettings,
+    fingerprint: dict[str, Any] | None = None,
+    *,
+    objective: Any = objective,
+    dropout: float = 0.1,
+) -> Any:
+    model = tiny_model(dropout)
     return train(
         model,
         objective,
@@ -73,7 +102,7 @@ def run(output: Path, changed: TrainingSettings, fingerprint: dict[str, Any] | N
         changed,
         output,
         save_model=model.save_pretrained,
-        evaluate=lambda: {"loss": float(objective(model, next(batches(None))[0]).loss)},
+        evaluate=lambda: {"loss": float(objective(model, next(batches(None))[0], {"tokens": 32}).loss)},
         fingerprint=fingerprint,
     )
 
@@ -97,12 +126,11 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_training as t
-original = t.objective
-def slow(model, ids):
-    time.sleep(0.05)
-    return original(model, ids)
-t.objective = slow
-t.run(Path({output!r}), t.settings(steps=40))
+class Slow(t.Objective):
+    def __call__(self, *arguments):
+        time.sleep(0.05)
+        return super().__call__(*arguments)
+t.run(Path({output!r}), t.settings(steps=40), objective=Slow())
 """
 
 
@@ -196,16 +224,149 @@ def test_trapezoid_takes_more_steps_until_its_decay_begins(tmp_path: Path) -> No
         run(tmp_path / "long", settings(**trapezoid, steps=18))
 
 
-def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
+class BadOnce(Objective):
+    """The batch that is number `step`, counted from 1, has a bad loss."""
+
+    def __init__(self, step: int, factor: float, always: bool = False) -> None:
+        generator = torch.Generator().manual_seed(step - 1)
+        self.bad = torch.randint(5, 40, (4, 8), generator=generator)
+        self.factor, self.always = factor, always
+
+    def __call__(self, model: Any, batch: Rows, counts: dict[str, int]) -> StepOutput:
+        result = super().__call__(model, batch, counts)
+        bad = self.always or torch.equal(batch.ids, self.bad)
+        return StepOutput(loss=result.loss * self.factor, sums=result.sums) if bad else result
+
+
+def test_a_bad_loss_rolls_back_and_its_data_is_skipped(tmp_path: Path) -> None:
+    result = run(tmp_path / "bad", settings(), objective=BadOnce(7, math.nan))
+    assert result.finished
+    # Batches 5 to 7 are gone (the last checkpoint was that of step 4), so step 12 takes batch 15.
+    assert result.state.position == {"step": 15}
+    (event,) = [line for line in read_metrics(tmp_path / "bad") if "rolled_back_from" in line]
+    assert (event["step"], event["rolled_back_from"], event["bad_loss"]) == (4, 7, "nan")
+    logged = [line["step"] for line in read_metrics(tmp_path / "bad") if "train/loss" in line]
+    assert logged == [2, 4, 6, 8, 10, 12]
+
+    def without(position: dict[str, int] | None) -> Iterator[tuple[Rows, dict[str, int]]]:
+        for batch, after in batches(position):
+            if after["step"] not in (5, 6, 7):
+                yield batch, after
+
+    model = tiny_model()
+    train(model, objective, without, settings(), tmp_path / "plain", save_model=model.save_pretrained)
+    bad, plain = (load_file(tmp_path / name / "model.safetensors") for name in ("bad", "plain"))
+    assert all(torch.equal(bad[key], plain[key]) for key in plain)
+
+
+def test_a_loss_spike_rolls_back(tmp_path: Path) -> None:
+    result = run(tmp_path, settings(steps=120, save_every=50), objective=BadOnce(110, 100.0))
+    (event,) = [line for line in read_metrics(tmp_path) if "rolled_back_from" in line]
+    assert (event["step"], event["rolled_back_from"]) == (100, 110)
+    assert result.state.position == {"step": 130}
+    assert result.metrics["loss"] < 4
+
+
+def test_losses_that_stay_bad_stop_the_run(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"step 1 is nan .* after 3 rollbacks to .*step-0000000"):
+        run(tmp_path, settings(), objective=BadOnce(1, math.nan, always=True))
+
+
+def test_constant_outputs_stop_the_run(tmp_path: Path) -> None:
+    model = tiny_model()
+    spreads = iter([0.5, 1e-4, 0.3, 1e-4, 1e-5, 0.2])
+    with pytest.raises(TrainingError, match=r"no longer depend on the input: .* 1e-05 at step 8"):
+        train(
+            model,
+            objective,
+            batches,
+            settings(evaluate_every=2),
+            tmp_path,
+            save_model=model.save_pretrained,
+            evaluate=lambda: {"output_spread": next(spreads)},
+        )
+
+
+@pytest.mark.parametrize("changes", [{"accumulation": 3}, {"gradient_checkpointing": True}])
+def test_less_memory_is_the_same_run(tmp_path: Path, changes: dict[str, Any]) -> None:
+    run(tmp_path / "plain", settings(), dropout=0.0)
+    run(tmp_path / "less", settings(**changes), dropout=0.0)
+    plain, less = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "less"))
+    assert all(torch.allclose(plain[key], less[key], atol=1e-6) for key in plain)
+    losses = [
+        [line.get("train/loss") for line in read_metrics(tmp_path / name)] for name in ("plain", "less")
+    ]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5, nan_ok=True)
+
+
+def test_a_run_counted_in_tokens_is_the_one_counted_in_steps(tmp_path: Path) -> None:
+    run(tmp_path / "steps", settings())
+    in_tokens = {"steps": None, "warmup_steps": 0, "tokens": 12 * 32, "warmup_tokens": 3 * 32}
+    result = run(tmp_path / "tokens", settings(**in_tokens))
+    assert (result.finished, result.state.step, result.state.tokens) == (True, 12, 12 * 32)
+    steps, tokens = (load_file(tmp_path / name / "model.safetensors") for name in ("steps", "tokens"))
+    assert all(torch.equal(steps[key], tokens[key]) for key in steps)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tokens": 5}, "steps is 12 and tokens is 5: give the length of a run in one of them"),
+        ({"steps": None}, "steps is None and tokens is None"),
+        ({"warmup_tokens": 5}, "warmup_tokens is given, but the length of the run is in steps"),
+        ({"accumulation": 0}, "accumulation must be 1 or more, not 0"),
+        ({"spike": 0.0}, "spike must be more than 0"),
+    ],
+)
+def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        settings(**changes)
+
+
+def test_two_runs_cannot_share_a_folder(tmp_path: Path) -> None:
+    tmp_path.joinpath("checkpoints").mkdir()
+    with FileLock(tmp_path / ".lock"), pytest.raises(TrainingError, match="is in use by another run"):
+        run(tmp_path, settings())
+    assert run(tmp_path, settings()).finished
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     model = tiny_model()
 
-    def broken(model: nn.Module, ids: torch.Tensor) -> StepOutput:
-        result = objective(model, ids)
-        return StepOutput(loss=result.loss * math.nan, sums=result.sums, tokens=result.tokens)
+    def save(folder: Path) -> None:
+        model.save_pretrained(folder)
+        if "0000008" in folder.name:
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder / "model.safetensors"))
 
-    with pytest.raises(TrainingError, match="step 1 are not finite"):
-        train(model, broken, batches, settings(), tmp_path, save_model=model.save_pretrained)
-    assert not checkpoints(tmp_path)
+    with pytest.raises(OSError, match="No space left on device"):
+        train(model, objective, batches, settings(), tmp_path, save_model=save)
+    assert checkpoints(tmp_path)[-1].name == "step-0000004"
+    assert [file.name for file in (tmp_path / "checkpoints").glob(".*")] == []
+    run(tmp_path, settings())
+    run(tmp_path / "whole", settings())
+    resumed, whole = (load_file(folder / "model.safetensors") for folder in (tmp_path, tmp_path / "whole"))
+    assert all(torch.equal(resumed[key], whole[key]) for key in whole)
+
+
+def test_tensorboard_has_the_figures(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run(tmp_path, settings())
+    board = EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    shown = {event.step: event.value for event in board.Scalars("train/loss")}
+    lines = {line["step"]: line["train/loss"] for line in read_metrics(tmp_path) if "train/loss" in line}
+    assert shown == pytest.approx(lines, abs=1e-5)
+    assert {"tokens_per_second", "memory_gb", "minutes_left"} <= set(board.Tags()["scalars"])
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.slow
+def test_a_compiled_run_is_the_plain_one(tmp_path: Path) -> None:
+    run(tmp_path / "plain", settings(), dropout=0.0)
+    run(tmp_path / "compiled", settings(compile=True), dropout=0.0)
+    plain, compiled = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "compiled"))
+    assert all(torch.allclose(plain[key], compiled[key], atol=1e-5) for key in plain)
 
 
 def test_metrics_are_averages_over_the_steps_between(tmp_path: Path) -> None:
@@ -218,7 +379,7 @@ def test_metrics_are_averages_over_the_steps_between(tmp_path: Path) -> None:
     rates = [
         json.loads(line)["learning_rate"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
     ]
-    assert rates[0] == pytest.approx(0.01 / 3)
+    assert rates[:2] == pytest.approx([0.0, 0.01 / 3])
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
     elif origin in (types.UnionType, typing.Union):
         allowed = typing.get_args(hint)
         fits = any(_fits(value, kind) for kind in allowed)
+        hint = next(kind for kind in allowed if _fits(value, kind)) if fits else hint
     else:
         allowed = (hint,)
         fits = _fits(value, origin or hint)

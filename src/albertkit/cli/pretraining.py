@@ -162,26 +162,33 @@ def pretrain(
     recipe: Annotated[
         Path | None, typer.Option(help="TOML file of settings, which flags override; it gives the shape.")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps ...")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="auto (the best there is), cpu, cuda, cuda:1, mps ...")
+    ] = "auto",
     flags: dict[str, Any] | None = None,
 ) -> None:
     """Pretrain on masked words and sentence order, or go on with a run.
 
+    Several processes, on one machine or many: torchrun --nproc-per-node 8 -m albertkit pretrain ...
+
     Example: albertkit pretrain --recipe recipes/bundled.toml --data shards --tokenizer tokenizer --output run
     """
     from albertkit.pretraining.run import pretrain as run
+    from albertkit.training.distributed import join_world
 
     table = merge(read_recipe(recipe) if recipe else {}, flags or {}, PretrainingSettings)
     settings = build(PretrainingSettings, table, where=str(recipe or "settings"))
     console = Console(stderr=True)
-    result = run(settings, data, tokenizer, output, device=device, console=console)
+    with join_world(device) as world:
+        result = run(settings, data, tokenizer, output, world=world, console=console)
     state = result.state
     ending = "finished" if result.finished else "stopped (the same command goes on)"
-    console.print(
-        f"{ending} at step {state.step}, {state.tokens:,} tokens, {state.seconds / 60:.1f} minutes of "
-        f"training; model in {output}",
-        soft_wrap=True,
-    )
+    if world.is_main:
+        console.print(
+            f"{ending} at step {state.step}, {state.tokens:,} tokens, {state.seconds / 60:.1f} minutes of "
+            f"training; model in {output}",
+            soft_wrap=True,
+        )
     if result.signal is not None:
         raise typer.Exit(128 + result.signal)  # as a shell counts: a script must not take this for finished
 

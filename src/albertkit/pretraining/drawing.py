@@ -76,10 +76,13 @@ class Drawing:
             self._order = epoch, self._stream(_ORDER, epoch).permutation(len(self.shards))
         # The last block takes the remainder, so none is too small to fill a batch.
         cuts = [len(self.shards) * index // num_blocks for index in (block, block + 1)]
+        max_tokens = self.settings.max_tokens
+        if epoch == 0 and cuts[0] < self.settings.warmup_documents:
+            max_tokens -= self.settings.max_seq_length - self.settings.warmup_seq_length
         examples = [
             Example(document, number, chunk)
             for document in self._order[1][cuts[0] : cuts[1]].tolist()
-            for number, chunk in enumerate(self._plan(epoch, document))
+            for number, chunk in enumerate(self._plan(epoch, document, max_tokens))
         ]
         rng = self._stream(_SHUFFLE, epoch, block)
         return [examples[index] for index in rng.permutation(len(examples)).tolist()], rng
@@ -112,10 +115,10 @@ class Drawing:
             position=position,
         )
 
-    def _plan(self, epoch: int, document: int) -> list[Chunk]:
+    def _plan(self, epoch: int, document: int, max_tokens: int) -> list[Chunk]:
         rng = self._stream(_PLAN, epoch, document)
         settings = self.settings
-        max_tokens, short = settings.max_tokens, settings.short_sequence_probability
+        short = settings.short_sequence_probability
         if settings.original_quirks:
             return original_quirks.plan(
                 document, self.shards, rng, max_tokens=max_tokens, short_probability=short

@@ -122,7 +122,7 @@ def fixed_batches(
 ) -> list[PretrainingBatch]:
     """Return `limit` examples for held-out evaluation, the same ones with the same masks every time.
 
-    They are the first of epoch 0, without short sequences, whatever the size of the batches; fewer where the
+    They are the first of epoch 0, none of them short, whatever the size of the batches; fewer where the
     shards have fewer.
 
     Raises:
@@ -130,7 +130,8 @@ def fixed_batches(
         DataError: the vocabulary does not fit the shards, or they give no example.
     """
     batching = batching_of(batch_size, batch_tokens, max_seq_length=settings.max_seq_length, world_size=1)
-    drawing = Drawing(shards, words, replace(settings, short_sequence_probability=0.0), seed=0)
+    full_length = replace(settings, short_sequence_probability=0.0, warmup_documents=0)
+    drawing = Drawing(shards, words, full_length, seed=0)
     num_blocks = max(1, len(shards) // BLOCK_DOCUMENTS)
     examples: list[Example] = []
     for block in range(num_blocks):

@@ -1,6 +1,7 @@
 """What decides a pretraining run, apart from its data: the tables of a recipe file."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from albertkit.errors import ConfigError
@@ -15,6 +16,11 @@ class ExampleSettings:
 
     max_seq_length: int = 128
     """Tokens of a sequence, special ones included."""
+    warmup_seq_length: int = 32
+    """Tokens of the sequences that a run begins with, if it has a warm-up of length (Li et al. 2021)."""
+    warmup_documents: int = 0
+    """Documents of the first epoch that are cut into such sequences: attention to neighbours is learnt much
+    sooner where there are few tokens to choose from."""
     short_sequence_probability: float = 0.1
     """Share of sequences that are drawn shorter."""
     masked_lm: bool = True
@@ -31,11 +37,13 @@ class ExampleSettings:
     """Draw examples by the original's rules, leaks and all; pretraining/original_quirks.py lists them."""
 
     def __post_init__(self) -> None:
-        if self.max_seq_length < 16 or self.max_seq_length % LENGTH_MULTIPLE:
-            raise ConfigError(
-                f"max_seq_length must be a multiple of {LENGTH_MULTIPLE} and 16 or more, "
-                f"not {self.max_seq_length}"
-            )
+        for name in ("max_seq_length", "warmup_seq_length"):
+            if (value := getattr(self, name)) < 16 or value % LENGTH_MULTIPLE:
+                raise ConfigError(
+                    f"{name} must be a multiple of {LENGTH_MULTIPLE} and 16 or more, not {value}"
+                )
+        if self.warmup_documents < 0:
+            raise ConfigError(f"warmup_documents must be 0 or more, not {self.warmup_documents}")
         for name in ("short_sequence_probability", "masked_lm_probability"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
@@ -57,28 +65,86 @@ class ExampleSettings:
 class PretrainingSettings:
     """Everything that decides a pretraining run, apart from its data."""
 
-    batch_size: int
-    """Sequences per step."""
+    batch_size: int | None = None
+    """Sequences per step, over all processes."""
+    batch_tokens: int | None = None
+    """Instead of batch_size: tokens per step with their padding, of sequences of similar length."""
+    init_from: str | None = None
+    """Continue the pretraining of this model, with a fresh optimizer; [model] then only overrides."""
     order_weight: float = 1.0
     """Weight of the sentence-order loss beside the masked-word loss."""
     frequency_bias: bool = False
     """Start the output bias at the log frequencies of the pieces, which the layers then need not learn."""
     sinusoidal_positions: bool = False
     """Start the position embeddings as sinusoids, by which neighbours are found sooner, not at random."""
+    unit_mapping: bool = False
+    """Start the embedding mapping so that hidden states enter the first layer as they enter all others."""
+    overfit_one_batch: bool = False
+    """A health check: train on the first batch alone, whose loss must fall to almost nothing."""
     evaluation_sequences: int = 1024
     """Held-out sequences per evaluation."""
-    model: dict[str, Any]
+    model: dict[str, Any] = field(default_factory=dict)
     """Arguments of `AlbertConfig`, besides `vocab_size`, which is the tokenizer's."""
     examples: ExampleSettings = field(default_factory=ExampleSettings)
     training: TrainingSettings
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "evaluation_sequences"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        if (self.batch_size is None) == (self.batch_tokens is None):
+            raise ConfigError(
+                f"batch_size is {self.batch_size} and batch_tokens is {self.batch_tokens}: give one of them"
+            )
+        for name in ("batch_size", "batch_tokens", "evaluation_sequences"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ConfigError(f"{name} must be 1 or more, not {value}")
         if not self.order_weight >= 0:
             raise ConfigError(f"order_weight must be 0 or more, not {self.order_weight}")
         if "vocab_size" in self.model:
             raise ConfigError("[model] has vocab_size, but that is the tokenizer's; leave it out")
-        if "hidden_size" not in self.model:
+        if self.init_from is None and "hidden_size" not in self.model:
             raise ConfigError("[model] has no hidden_size; give the shape of the model, as recipes/ do")
+        if self.init_from is not None:
+            for name in ("frequency_bias", "sinusoidal_positions", "unit_mapping"):
+                if getattr(self, name):
+                    raise ConfigError(f"{name} is for a new model, but init_from is {self.init_from!r}")
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens of a step, padding included."""
+        return self.batch_tokens or (self.batch_size or 0) * self.examples.max_seq_length
+
+    def with_learning_rate(self) -> "PretrainingSettings":
+        """Return these settings with the learning rate filled in where none is given.
+
+        The paper's rate belongs to its batch; other batches get it scaled by the square root of their
+        tokens, as LAMB's authors do (You et al. 2019, section 4). For AdamW it is BERT's (Devlin et al. 2018,
+        appendix A.2), scaled alike.
+        """
+        if self.training.learning_rate is not None:
+            return self
+        rate, tokens = _PUBLISHED_RATES["lamb" if self.training.optimizer == "lamb" else "adamw"]
+        scaled = rate * math.sqrt(self.step_tokens / tokens)
+        return replace(self, training=replace(self.training, learning_rate=scaled))
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each combination that is known to fail."""
+        found: list[str] = []
+        training = self.training
+        rate = training.learning_rate or 0.0
+        spread = self.model.get("initializer_range", 0.02)
+        if training.optimizer == "lamb" and rate > _LAMB_LIMIT:
+            found.append(f"a learning rate of {rate:g} is too high for LAMB: runs at 1e-2 collapsed")
+        if training.optimizer != "lamb" and self.init_from is None and rate > _ADAMW_LIMIT * spread:
+            found.append(
+                f"a learning rate of {rate:g} is high for AdamW beside weights of {spread:g} "
+                f"(initializer_range): runs above {_ADAMW_LIMIT:g} times their size collapsed"
+            )
+        if training.schedule == "linear" and not training.warmup and self.init_from is None:
+            found.append("there is no warm-up")
+        return found
+
+
+# Peak rate and tokens of a step: Lan et al. 2019, section 4.1; Devlin et al. 2018, appendix A.2.
+_PUBLISHED_RATES = {"lamb": (1.76e-3, 4096 * 512), "adamw": (1e-4, 256 * 512)}
+# docs/lab-notes.md has the runs.
+_LAMB_LIMIT = 5e-3
+_ADAMW_LIMIT = 0.025

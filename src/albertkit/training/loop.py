@@ -1,46 +1,71 @@
-"""The only training loop: steps, evaluation, logging, checkpoints, signals.
+"""The only training loop: steps, evaluation, logging, checkpoints, signals, one process or many.
 
 What is learned is the caller's: an objective (model, batch -> loss and metrics), a source of batches that
 can start at any position, and an evaluation. The loop owns the optimizer, the schedule and the clock.
 """
 
-import json
 import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from filelock import FileLock, Timeout
 from rich.console import Console
 from torch import Tensor, nn
 
-from albertkit.errors import TrainingError
+from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import contents
-from albertkit.training.curves import plot_curves
+from albertkit.training.distributed import World
+from albertkit.training.health import CONSTANT
 from albertkit.training.optimizers import build_optimizer, clip_gradients
+from albertkit.training.progress import METRICS, TENSORBOARD, Reporter
 from albertkit.training.schedules import learning_rate_factor
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.state import RunState, checkpoints, load_checkpoint, save_checkpoint
+from albertkit.training.throughput import computes_in_bf16, peak_flops, peak_memory
+
+LOCK = ".lock"
+OUTPUT_SPREAD = "output_spread"
+"""Metric of an evaluation that the loop watches: how much outputs differ over positions, relative."""
+
+
+class Batch(Protocol):
+    """The rows of this process of one batch."""
+
+    def split(self, parts: int) -> list[Any]:
+        """Return the batch in that many parts, or fewer where it has fewer rows."""
+        ...
 
 
 @dataclass(frozen=True)
 class StepOutput:
-    """What an objective returns for one batch."""
+    """What an objective returns for one part of a batch."""
 
     loss: Tensor
-    """Scalar, to be minimised."""
+    """Scalar, to be minimised: this part's share of the loss of the whole batch."""
     sums: dict[str, tuple[Tensor, int]]
-    """Metric name -> (sum over the batch, number of items summed)."""
-    tokens: int
-    """Real tokens of the batch."""
+    """Metric name -> (sum over the part, number of items summed); the same names for every part."""
 
 
-Objective = Callable[[nn.Module, Any], StepOutput]
-"""Computes the loss of a batch."""
+class Objective(Protocol):
+    """What is learned."""
+
+    def counts(self, batch: Any) -> dict[str, int]:
+        """Count what the losses of a part are averaged over, and its real tokens as "tokens".
+
+        The names are the same for every part.
+        """
+        ...
+
+    def __call__(self, model: Callable[..., Any], batch: Any, counts: dict[str, int]) -> StepOutput:
+        """Compute a part's share of the loss, where `counts` are those of the whole batch."""
+        ...
+
 
 BatchSource = Callable[[dict[str, int] | None], Iterator[tuple[Any, dict[str, int]]]]
 """Starts the stream of batches at a position (None: the beginning); with each batch comes the position of
@@ -70,42 +95,38 @@ def train(
     save_model: Callable[[Path], object],
     evaluate: Callable[[], dict[str, float]] | None = None,
     fingerprint: dict[str, Any] | None = None,
+    world: World | None = None,
+    flops_per_token: float = 0.0,
     console: Console | None = None,
 ) -> RunResult:
-    """Train until `settings.steps`, from the newest checkpoint in `output` if there is one.
+    """Train until the length of `settings`, from the newest checkpoint in `output` if there is one.
 
     Args:
-        model: trained in place, on the device it is on.
+        model: trained in place, on the device it is on; all its parameters that require a gradient get one.
         objective: computes the loss of a batch.
-        batches: the stream of batches.
+        batches: the stream of batches; of several processes, each has its own rows.
         settings: how to train.
-        output: folder of the run, see `albertkit.training.state`.
+        output: folder of the run, see `albertkit.training.state`; for several machines, on a disk they share.
         save_model: writes a complete model folder (weights, config, tokenizer).
-        evaluate: returns metrics on held-out data; the model is in evaluation mode meanwhile.
+        evaluate: returns metrics on held-out data; given to all processes and called in the main one, with
+            the model in evaluation mode. A run whose metric "output_spread" falls to nothing is stopped.
         fingerprint: what else must be the same for a resume (data, shape).
+        world: the processes of the run.
+        flops_per_token: operations of a training step for each token, for the utilisation figure.
         console: where progress goes.
 
     Raises:
-        TrainingError: a resume with other settings, a folder that holds something else than a run, or a loss
-            that is not a number.
+        TrainingError: a resume with other settings, a folder in use or that holds something else than a run,
+            losses that stay bad after several rollbacks, or outputs that became constant.
     """
-    console = console or Console(stderr=True)
-    _refuse_other_folders(output)
-    output.mkdir(parents=True, exist_ok=True)
-    optimizer = build_optimizer(
-        model,
-        settings.optimizer,
-        learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-    )
-    run = _Run(model, optimizer, settings, output, save_model, fingerprint or {}, console)
-    run.resume_or_start()
-    run.steps(objective, batches, evaluate)
+    world = world or World(next(model.parameters()).device)
+    run = _Run(model, settings, output, world, save_model, fingerprint or {}, flops_per_token)
+    with run.opened(console or Console(stderr=True)):
+        run.resume_or_start()
+        run.wrap()
+        run.steps(objective, batches, evaluate)
     return RunResult(
-        run.state,
-        finished=run.state.step >= settings.steps,
-        signal=run.signal,
-        metrics=run.last_evaluation,
+        run.state, finished=run.is_finished(), signal=run.signal, metrics=run.last_evaluation or {}
     )
 
 
@@ -114,7 +135,13 @@ def _refuse_other_folders(output: Path) -> None:
     if not output.is_dir() or checkpoints(output):
         return
     # What a run leaves that was killed before its first checkpoint.
-    others = {file.name for file in output.iterdir()} - {"metrics.jsonl", "curves.png", "checkpoints"}
+    others = {file.name for file in output.iterdir()} - {
+        METRICS,
+        TENSORBOARD,
+        LOCK,
+        "curves.png",
+        "checkpoints",
+    }
     if others:
         raise TrainingError(
             f"{output} {contents(output)}, and no checkpoint of a run: a new run would overwrite it. "
@@ -125,178 +152,333 @@ def _refuse_other_folders(output: Path) -> None:
 class _Run:
     """The state of one call of `train`."""
 
+    reporter: Reporter | None = None  # of the main process
+    wrapped: nn.Module  # `model`, or what averages its gradients over the processes
+    called: Callable[..., Any]  # `wrapped`, perhaps compiled
+    bad_loss = math.nan
+
     def __init__(
         self,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer,
         settings: TrainingSettings,
         output: Path,
+        world: World,
         save_model: Callable[[Path], object],
         fingerprint: dict[str, Any],
-        console: Console,
+        flops_per_token: float,
     ) -> None:
-        self.model = model
-        self.optimizer = optimizer
-        self.settings = settings
-        self.output = output
+        if settings.learning_rate is None:
+            raise ConfigError("learning_rate must be given")
+        self.model, self.settings, self.output, self.world = model, settings, output, world
+        self.learning_rate = settings.learning_rate
         self.save_model = save_model
-        self.fingerprint = settings.fingerprint() | fingerprint
-        self.console = console
+        self.flops_per_token = flops_per_token
+        self.optimizer = build_optimizer(
+            model, settings.optimizer, learning_rate=self.learning_rate, weight_decay=settings.weight_decay
+        )
+        self.bf16 = settings.precision == "bf16" or (
+            settings.precision == "auto" and computes_in_bf16(world.device)
+        )
+        # A resume elsewhere must compute alike: the precision that "auto" chose belongs to the run.
+        chosen = {"precision": "bf16" if self.bf16 else "fp32"}
+        self.fingerprint = settings.fingerprint() | chosen | fingerprint
         self.state = RunState()
-        self.last_evaluation: dict[str, float] = {}
-        self.device = next(model.parameters()).device
+        self.last_evaluation: dict[str, float] | None = None
         self.sums: dict[str, list[Any]] = {}
         self.signal: int | None = None
+        self.peak_flops = 0.0
+        self.saved_step: int | None = None
+        self.rollbacks = 0  # since the last checkpoint that was written
         self._clock = time.perf_counter()
 
-    def factor(self, step: int) -> float:
-        return learning_rate_factor(
-            step,
-            schedule=self.settings.schedule,
-            steps=self.settings.steps,
-            warmup_steps=self.settings.warmup_steps,
-            decay_steps=self.settings.decay_steps,
+    @contextmanager
+    def opened(self, console: Console) -> Iterator[None]:
+        """Keep the folder for this run alone, and report while inside."""
+        if not self.world.is_main:
+            self.world.wait()  # for the main process to find the folder fit
+            yield
+            return
+        _refuse_other_folders(self.output)
+        self.output.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.output / LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise TrainingError(
+                f"{self.output} is in use by another run; wait for it, stop it, or choose another folder"
+            ) from None
+        newest = checkpoints(self.output)[-1:]
+        step = int(newest[0].name.removeprefix("step-")) if newest else 0
+        settings = self.settings
+        try:
+            self.reporter = Reporter(
+                self.output, console, step=step, length=settings.length, unit=settings.unit
+            )
+            self.world.wait()
+            yield
+        finally:
+            if self.reporter:
+                self.reporter.close()
+            lock.release()
+
+    def wrap(self) -> None:
+        """Prepare the model for being called: checkpointed layers, several processes, compiled."""
+        if self.settings.gradient_checkpointing:
+            self.model.gradient_checkpointing_enable()  # type: ignore[operator]
+        self.wrapped = self.world.wrap(self.model)
+        self.called = torch.compile(self.wrapped, dynamic=True) if self.settings.compile else self.wrapped
+
+    def is_finished(self) -> bool:
+        """Tell whether the run has reached its length."""
+        return (
+            getattr(self.state, "step" if self.settings.unit == "steps" else "tokens") >= self.settings.length
         )
 
     def resume_or_start(self) -> None:
-        if saved := checkpoints(self.output):
-            self.state = load_checkpoint(
-                saved[-1], model=self.model, optimizer=self.optimizer, fingerprint=self.fingerprint
-            )
-            expected = self.factor(self.state.step)
-            if not math.isclose(self.state.schedule_factor, expected, abs_tol=1e-9):
+        """Load the newest checkpoint, or write the first one: what a rollback can always go back to."""
+        settings = self.settings
+        saved = checkpoints(self.output)
+        self.world.wait()  # nobody writes a checkpoint before all have looked
+        if saved:
+            self.load(saved[-1])
+            state = self.state
+            expected = learning_rate_factor(settings, step=state.step, tokens=state.tokens)
+            if state.step and not math.isclose(state.schedule_factor, expected, abs_tol=1e-9):
                 raise TrainingError(
-                    f"{saved[-1]} was written at {self.state.schedule_factor:.4f} of the peak rate, but with "
-                    f"steps={self.settings.steps} and decay_steps={self.settings.decay_steps} it would be "
-                    f"{expected:.4f} there: the decay had begun. Use the saved steps or a new output folder."
+                    f"{saved[-1]} was written at {state.schedule_factor:.4f} of the peak rate, but with "
+                    f"{settings.unit}={settings.length} and decay_{settings.unit}={settings.decay} it would "
+                    f"be {expected:.4f} there: the decay had begun. Use the saved settings or a new output "
+                    "folder."
                 )
-            self.say(f"resuming from {saved[-1].name} ({self.state.tokens:,} tokens seen)")
-        else:
-            torch.manual_seed(self.settings.seed)
-        self._forget_metrics_after(self.state.step)
+            self.say(f"resuming from {saved[-1].name} ({state.tokens:,} tokens seen)")
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        processes = f", {self.world.size} processes" if self.world.size > 1 else ""
         self.say(
-            f"training {parameters:,} parameters on {self.device} to step {self.settings.steps}; "
-            f"a line every {self.settings.log_every} steps"
+            f"training {parameters:,} parameters on {self.world.device}{processes} in "
+            f"{self.fingerprint['precision']} for {settings.length:,} {settings.unit}; "
+            f"a line every {settings.log_every} steps"
         )
+        if self.bf16 and not computes_in_bf16(self.world.device):
+            self.say(f"warning: {self.world.device} does not compute in bf16; fp32 is several times faster")
+        if self.flops_per_token and self.world.is_main:
+            self.peak_flops = peak_flops(self.world.device, torch.bfloat16 if self.bf16 else torch.float32)
 
     def steps(
         self, objective: Objective, batches: BatchSource, evaluate: Callable[[], dict[str, float]] | None
     ) -> None:
+        """Take steps until the run has its length, its time is up or a signal comes."""
         settings, state = self.settings, self.state
         deadline = time.perf_counter() + settings.max_minutes * 60
+        if self.saved_step is None:
+            if evaluate:
+                self.evaluate(evaluate)
+            self.save()
         self.model.train()
         self._clock = time.perf_counter()
-        logged_tokens, logged_seconds, saved_step = state.tokens, state.seconds, state.step
+        logged_tokens, logged_seconds = state.tokens, state.seconds
         with _stop_signals(self.say) as stopping:
-            stream = batches(state.position) if state.step < settings.steps else iter(())
+            stream = batches(state.position) if not self.is_finished() else iter(())
             for batch, next_position in stream:
                 grad_norm = self.step(objective, batch)
+                if grad_norm is None:
+                    self.roll_back(next_position)
+                    state = self.state
+                    logged_tokens, logged_seconds = state.tokens, state.seconds
+                    continue
                 state.position = next_position
-                last = state.step >= settings.steps
-                ending = last or bool(stopping) or time.perf_counter() >= deadline
+                last = self.is_finished()
+                ending = last or self.world.any(bool(stopping) or time.perf_counter() >= deadline)
                 if state.step % settings.log_every == 0 or ending:
                     self._tick()
-                    rate = (state.tokens - logged_tokens) / max(state.seconds - logged_seconds, 1e-9)
-                    self.log({"grad_norm": float(grad_norm), "tokens_per_second": rate} | self.averages())
+                    seconds = max(state.seconds - logged_seconds, 1e-9)
+                    speed = self.speed((state.tokens - logged_tokens) / seconds)
+                    self.log({"grad_norm": float(grad_norm)} | speed | self.averages())
                     logged_tokens, logged_seconds = state.tokens, state.seconds
                 if evaluate and (last or state.step % settings.evaluate_every == 0):
                     self.evaluate(evaluate)
                     logged_seconds = state.seconds
                 if state.step % settings.save_every == 0 or ending:
                     self.save()
-                    saved_step = state.step
                 if ending:
                     self.signal = stopping[0] if stopping else None
                     break
-        if state.step > saved_step:  # the stream of batches ended before the steps did
+        if state.step != self.saved_step:  # the stream of batches ended before the steps did
             self.save()
-        self.save_model(self.output)
+        if self.world.is_main:
+            self.save_model(self.output)
 
-    def step(self, objective: Objective, batch: Any) -> Tensor:
-        """Take one optimizer step and return the norm of the gradients."""
-        settings, state = self.settings, self.state
-        factor = self.factor(state.step + 1)
+    def step(self, objective: Objective, batch: Batch) -> Tensor | None:
+        """Take one optimizer step and return the norm of the gradients; None for a bad loss, and no step."""
+        settings, state, world = self.settings, self.state, self.world
+        # Dropout of each step has its own seed, so a resumed run needs no state of the generators.
+        torch.manual_seed((settings.seed << 40) + state.step * world.size + world.rank)
+        parts = batch.split(settings.accumulation)
+        counts = world.sum_counts(_sum_counts([objective.counts(part) for part in parts]))
+        factor = learning_rate_factor(settings, step=state.step + 1, tokens=state.tokens + counts["tokens"])
         for group in self.optimizer.param_groups:
-            group["lr"] = settings.learning_rate * factor
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bf16"):
-            result = objective(self.model, batch)
+            group["lr"] = self.learning_rate * factor
         self.optimizer.zero_grad(set_to_none=True)
-        result.loss.backward()
+        total = torch.zeros((), device=world.device)
+        sums: list[dict[str, tuple[Tensor, int]]] = []
+        for part in parts:
+            with self._averaging(part is parts[-1]):
+                with torch.autocast(world.device.type, torch.bfloat16, enabled=self.bf16):
+                    result = objective(self.called, part, counts)
+                (result.loss * world.size).backward()  # averaged over the processes, it is the sum again
+            total += result.loss.detach()
+            sums.append(result.sums)
+        loss = float(world.sum(total))
         grad_norm = clip_gradients(self.model.parameters(), settings.max_grad_norm)
-        if not torch.isfinite(grad_norm):
-            raise TrainingError(
-                f"the gradients of step {state.step + 1} are not finite "
-                f"(loss {float(result.loss.detach())}); the last checkpoint is intact. Lower the learning "
-                f"rate ({settings.learning_rate:g}) or use more warm-up."
-            )
+        if state.watch.is_bad(loss, settings.spike) or not torch.isfinite(grad_norm):
+            self.bad_loss = loss
+            return None
         self.optimizer.step()
+        state.watch.add(loss)
         state.step += 1
-        state.tokens += result.tokens
+        state.tokens += counts["tokens"]
         state.schedule_factor = factor
-        for name, (total, count) in result.sums.items():
+        for name, (value, count) in (item for part_sums in sums for item in part_sums.items()):
             entry = self.sums.setdefault(name, [0.0, 0])
-            entry[0] = entry[0] + total.detach()
+            entry[0] = entry[0] + value.detach()
             entry[1] += count
+        if self.reporter:
+            self.reporter.advance(state.step if settings.unit == "steps" else state.tokens, loss)
         return grad_norm
 
-    def averages(self) -> dict[str, float]:
-        """Return the averages of the training metrics since the last call."""
-        result = {f"train/{name}": float(total) / max(count, 1) for name, (total, count) in self.sums.items()}
+    def _averaging(self, last_part: bool) -> AbstractContextManager[Any]:
+        """Average gradients over the processes once for a batch, after its last part."""
+        if self.world.size == 1 or last_part:
+            return nullcontext()
+        return self.wrapped.no_sync()  # type: ignore[operator]
+
+    def roll_back(self, position: dict[str, int]) -> None:
+        """Go back to the last checkpoint after a bad loss; the data since then, up to `position`, is skipped.
+
+        Raises:
+            TrainingError: it has happened too often since the last checkpoint was written.
+        """
+        step, self.rollbacks = self.state.step + 1, self.rollbacks + 1
+        newest = checkpoints(self.output)[-1]
+        what = (
+            f"the loss of step {step} is {self.bad_loss:.4g} (running mean {self.state.watch.mean:.4g}) "
+            "or its gradients are not finite"
+        )
+        if self.rollbacks > self.settings.max_rollbacks:
+            raise TrainingError(
+                f"{what}, after {self.settings.max_rollbacks} rollbacks to {newest}, which is intact. Lower "
+                f"the learning rate ({self.learning_rate:g}) or use more warm-up."
+            )
+        seconds = self.state.seconds
+        self.load(newest)
+        self.state.seconds = seconds
+        self.state.position = position
         self.sums.clear()
-        return result
+        self.say(f"{what}: going back to {newest.name} and skipping the data since then")
+        if self.reporter:
+            self.reporter.forget_after(self.state.step)
+            self.reporter.write(self._head() | {"rolled_back_from": step, "bad_loss": str(self.bad_loss)})
+
+    def speed(self, tokens_per_second: float) -> dict[str, float]:
+        """Return what people watch beside the losses; "mfu" is model FLOPs utilisation."""
+        state, settings = self.state, self.settings
+        done = state.step if settings.unit == "steps" else state.tokens
+        figures = {
+            "tokens_per_second": tokens_per_second,
+            "memory_gb": peak_memory(self.world.device) / 1e9,
+            "minutes_left": state.seconds / done * (settings.length - done) / 60,
+        }
+        if self.peak_flops:
+            of_all = self.peak_flops * self.world.size
+            figures["mfu"] = tokens_per_second * self.flops_per_token / of_all
+        return figures
+
+    def averages(self) -> dict[str, float]:
+        """Return the averages of the training metrics since the last call, over all processes."""
+        names = list(self.sums)
+        pairs = [[float(total), float(count)] for total, count in self.sums.values()]
+        self.sums.clear()
+        summed = self.world.sum(torch.tensor(pairs, dtype=torch.float32, device=self.world.device))
+        return {
+            f"train/{name}": total / max(count, 1)
+            for name, (total, count) in zip(names, summed.tolist(), strict=True)
+        }
 
     def evaluate(self, evaluate: Callable[[], dict[str, float]]) -> None:
+        """Evaluate in the main process, while the others wait.
+
+        Raises:
+            TrainingError: the outputs have been constant twice in a row.
+        """
         self._tick()
-        self.model.eval()
-        with torch.no_grad():
-            self.last_evaluation = evaluate()
-        self.model.train()
-        self.log({f"eval/{name}": value for name, value in self.last_evaluation.items()})
-        plot_curves(self.output)
+        before = self.last_evaluation or {}
+        if self.world.is_main:
+            self.model.eval()
+            with torch.no_grad():
+                self.last_evaluation = evaluate()
+            self.model.train()
+            self.log({f"eval/{name}": value for name, value in self.last_evaluation.items()})
+        if self.reporter:
+            self.reporter.plot()
+        spreads = [values.get(OUTPUT_SPREAD, math.inf) for values in (before, self.last_evaluation or {})]
+        if self.world.any(max(spreads) < CONSTANT):
+            raise TrainingError(
+                f"the outputs no longer depend on the input: their spread over positions is {spreads[1]:.2g} "
+                f"at step {self.state.step}, and was {spreads[0]:.2g} before. Such a run does not recover: "
+                "start again with a lower learning rate, more warm-up, or frequency_bias."
+            )
         self._clock = time.perf_counter()  # evaluation is not training time
 
-    def save(self) -> None:
-        self._tick()
-        save_checkpoint(
-            self.output,
-            self.state,
-            optimizer=self.optimizer,
-            save_model=self.save_model,
-            fingerprint=self.fingerprint,
-            keep=self.settings.keep_checkpoints,
+    def load(self, checkpoint: Path) -> None:
+        """Put a checkpoint's weights, optimizer and state in place."""
+        self.state = load_checkpoint(
+            checkpoint, model=self.model, optimizer=self.optimizer, fingerprint=self.fingerprint
         )
+        self.saved_step = self.state.step
+
+    def save(self) -> None:
+        """Write a checkpoint; all processes go on when it is there."""
+        self._tick()
+        if self.world.is_main:
+            save_checkpoint(
+                self.output,
+                self.state,
+                optimizer=self.optimizer,
+                save_model=self.save_model,
+                fingerprint=self.fingerprint,
+                keep=self.settings.keep_checkpoints,
+            )
+        self.world.wait()
+        self.saved_step, self.rollbacks = self.state.step, 0
         self._clock = time.perf_counter()
 
     def log(self, values: dict[str, float]) -> None:
+        """Report figures of the present step."""
+        if self.reporter:
+            length = f"/{self.settings.length}" if self.settings.unit == "steps" else ""
+            self.reporter.log(self._head(), values, shown=f"step {self.state.step}{length}")
+
+    def say(self, line: str) -> None:
+        """Print a line, in the main process."""
+        if self.reporter:
+            self.reporter.say(line)
+
+    def _head(self) -> dict[str, Any]:
         state = self.state
-        line = {
+        return {
             "step": state.step,
             "tokens": state.tokens,
             "seconds": round(state.seconds, 1),
-            "learning_rate": self.settings.learning_rate * state.schedule_factor,
-        } | {name: round(value, 6) for name, value in values.items()}
-        with (self.output / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
-        self.say(f"step {state.step}/{self.settings.steps}  {shown}")
-
-    def say(self, line: str) -> None:
-        # Never wrapped: logs are searched line by line.
-        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+            "learning_rate": self.learning_rate * state.schedule_factor,
+        }
 
     def _tick(self) -> None:
         now = time.perf_counter()
         self.state.seconds += now - self._clock
         self._clock = now
 
-    def _forget_metrics_after(self, step: int) -> None:
-        """Drop the lines that a killed run wrote after its last checkpoint: they will be written again."""
-        file = self.output / "metrics.jsonl"
-        if file.exists():
-            lines = [line for line in file.read_text().splitlines() if line.endswith("}")]
-            kept = [line for line in lines if json.loads(line)["step"] <= step]
-            file.write_text("".join(line + "\n" for line in kept))
+
+def _sum_counts(parts: list[dict[str, int]]) -> dict[str, int]:
+    return {name: sum(counts[name] for counts in parts) for name in parts[0]}
 
 
 @contextmanager

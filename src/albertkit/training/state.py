@@ -5,7 +5,7 @@
       curves.png
       checkpoints/step-0000500/        config.json, model.safetensors, tokenizer files: opens like any model
         training_state.json            step, tokens, seconds, position in the data, fingerprint of the run
-        training_state.safetensors     optimizer tensors and the random generators' states
+        training_state.safetensors     optimizer tensors
       config.json, model.safetensors   the model when the run has ended
 
 A checkpoint folder is written under a temporary name, flushed and renamed: one that has its final name is
@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from albertkit.checkpoints.folder import read_folder
 from albertkit.errors import TrainingError
+from albertkit.training.health import LossWatch
 
 STATE_JSON = "training_state.json"
 STATE_TENSORS = "training_state.safetensors"
@@ -45,6 +46,8 @@ class RunState:
     """Share of the peak learning rate that the last step was taken with."""
     position: dict[str, int] | None = None
     """Where the data continues; None at the start."""
+    watch: LossWatch = field(default_factory=LossWatch)
+    """The losses so far, to tell a jump by."""
 
 
 def checkpoint_folder(output: Path, step: int) -> Path:
@@ -71,14 +74,17 @@ def save_checkpoint(
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    save_model(temporary)
-    tensors = _optimizer_tensors(optimizer) | _random_states()
-    (temporary / STATE_TENSORS).write_bytes(safetensors.torch.save(tensors))
-    document = asdict(state) | {"fingerprint": fingerprint}
-    (temporary / STATE_JSON).write_text(json.dumps(document, indent=2) + "\n")
-    for file in temporary.iterdir():
-        _flush(file)
-    _flush(temporary)
+    try:
+        save_model(temporary)
+        (temporary / STATE_TENSORS).write_bytes(safetensors.torch.save(_optimizer_tensors(optimizer)))
+        document = asdict(state) | {"fingerprint": fingerprint}
+        (temporary / STATE_JSON).write_text(json.dumps(document, indent=2) + "\n")
+        for file in temporary.iterdir():
+            _flush(file)
+        _flush(temporary)
+    except OSError:  # a full disk, say: leave it no fuller than it was
+        shutil.rmtree(temporary)
+        raise
     replaced = folder.with_name(f".{folder.name}.replaced.tmp")
     if folder.exists():  # the same step, reached again: the old one goes only when the new one is there
         folder.rename(replaced)
@@ -93,7 +99,7 @@ def save_checkpoint(
 def load_checkpoint(
     folder: Path, *, model: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: dict[str, Any]
 ) -> RunState:
-    """Put a checkpoint's weights, optimizer and random states back, and return where the run stood.
+    """Put a checkpoint's weights and optimizer back, and return where the run stood.
 
     Raises:
         TrainingError: the checkpoint is damaged, or belongs to a run with other settings; the message names
@@ -115,9 +121,9 @@ def load_checkpoint(
             f"{folder} is not a checkpoint of this model: missing {sorted(set(missing) - tied)}, "
             f"unexpected {sorted(unexpected)}"
         )
-    _restore_random_states(state_tensors)
     _restore_optimizer(optimizer, state_tensors)
-    return RunState(**document)
+    watch = LossWatch(**document.pop("watch"))
+    return RunState(**document, watch=watch)
 
 
 def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
@@ -153,25 +159,9 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
-        kind, _, rest = name.partition(".")
-        if kind == "optimizer":
-            index, _, key = rest.partition(".")
-            state.setdefault(int(index), {})[key] = value
+        _, index, key = name.split(".")
+        state.setdefault(int(index), {})[key] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def _random_states() -> dict[str, Tensor]:
-    states = {"random.cpu": torch.get_rng_state()}
-    for index in range(torch.cuda.device_count()):
-        states[f"random.cuda.{index}"] = torch.cuda.get_rng_state(index)
-    return states
-
-
-def _restore_random_states(tensors: dict[str, Tensor]) -> None:
-    torch.set_rng_state(tensors["random.cpu"])
-    for index in range(torch.cuda.device_count()):
-        if (state := tensors.get(f"random.cuda.{index}")) is not None:
-            torch.cuda.set_rng_state(state, index)
 
 
 def _flush(path: Path) -> None:

@@ -1,0 +1,128 @@
+"""What pretraining minimises and measures: masked words and sentence order (Lan et al. 2019, section 3.1)."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.pretraining.batches import PretrainingBatch
+from albertkit.pretraining.settings import PretrainingSettings
+from albertkit.training.loop import OUTPUT_SPREAD, StepOutput
+
+PREDICTIONS_MULTIPLE = 64
+IGNORED = -100  # label of a position that is not predicted
+
+
+class PretrainingObjective:
+    """Masked-word and sentence-order losses, the vocabulary projected at the masked positions only.
+
+    Args:
+        order_weight: weight of the sentence-order loss beside the masked-word loss.
+        masked_lm: whether words are masked at all.
+        sentence_order: whether segments are swapped at all.
+        device: where the model is.
+    """
+
+    def __init__(
+        self,
+        order_weight: float = 1.0,
+        *,
+        masked_lm: bool = True,
+        sentence_order: bool = True,
+        device: torch.device | None = None,
+    ) -> None:
+        self.order_weight = order_weight
+        self.masked_lm = masked_lm
+        self.sentence_order = sentence_order and order_weight > 0
+        self.device = device or torch.device("cpu")
+
+    @classmethod
+    def of(cls, settings: PretrainingSettings, device: torch.device) -> "PretrainingObjective":
+        """Return the objective that a run's settings describe."""
+        return cls(
+            settings.order_weight,
+            masked_lm=settings.examples.masked_lm,
+            sentence_order=settings.examples.sentence_order,
+            device=device,
+        )
+
+    def freeze_unused(self, model: AlbertForPreTraining) -> None:
+        """Keep the optimizer, and other processes, from waiting for gradients that never come."""
+        unused: list[nn.Parameter] = []
+        if not self.sentence_order:
+            assert model.albert.pooler is not None
+            unused += [*model.albert.pooler.parameters(), *model.sop_classifier.parameters()]
+        if not self.masked_lm:  # but the decoder's matrix, which is the word embeddings
+            head = model.predictions
+            unused += [head.bias, *head.dense.parameters(), *head.LayerNorm.parameters()]
+        for parameter in unused:
+            parameter.requires_grad_(False)
+
+    def counts(self, batch: PretrainingBatch) -> dict[str, int]:
+        """Count masked words, sequences and real tokens."""
+        return {
+            "words": len(batch.masked_labels),
+            "sequences": len(batch.input_ids),
+            "tokens": batch.num_tokens,
+        }
+
+    def __call__(
+        self, model: Callable[..., Any], batch: PretrainingBatch, counts: dict[str, int]
+    ) -> StepOutput:
+        """Compute a part's share of both losses; metrics are sums over masked words and over sequences."""
+        outputs, masked_labels = self.forward(model, batch)
+        loss = outputs.prediction_logits.new_zeros((), dtype=torch.float32)
+        sums: dict[str, tuple[Tensor, int]] = {}
+        if self.masked_lm:
+            words = len(batch.masked_labels)
+            masked_loss = F.cross_entropy(
+                outputs.prediction_logits.float(), masked_labels, ignore_index=IGNORED, reduction="sum"
+            )
+            right = (outputs.prediction_logits.detach().argmax(-1) == masked_labels).sum()
+            sums |= {"masked_loss": (masked_loss, words), "masked_accuracy": (right, words)}
+            loss = loss + masked_loss / max(counts["words"], 1)
+        if self.sentence_order:
+            sequences = len(batch.input_ids)
+            labels = torch.from_numpy(batch.sentence_order_labels).to(self.device)  # (B,)
+            order_loss = F.cross_entropy(outputs.sop_logits.float(), labels, reduction="sum")
+            right = (outputs.sop_logits.detach().argmax(-1) == labels).sum()
+            sums |= {"order_loss": (order_loss, sequences), "order_accuracy": (right, sequences)}
+            loss = loss + self.order_weight * order_loss / counts["sequences"]
+        return StepOutput(loss=loss, sums=sums)
+
+    def forward(self, model: Callable[..., Any], batch: PretrainingBatch) -> tuple[Any, Tensor]:
+        """Return the outputs of the model and the labels (P,) of the masked positions it scored."""
+        # Few different P: the CPU's matrix library keeps code and buffers for every shape it has seen.
+        padding = (0, -len(batch.masked_labels) % PREDICTIONS_MULTIPLE)
+        masked_positions = F.pad(torch.from_numpy(batch.masked_positions), padding)
+        masked_labels = F.pad(torch.from_numpy(batch.masked_labels), padding, value=IGNORED)
+        outputs = model(
+            input_ids=torch.from_numpy(batch.input_ids).to(self.device),  # (B, T)
+            attention_mask=torch.from_numpy(batch.attention_mask).to(self.device),
+            token_type_ids=torch.from_numpy(batch.token_type_ids).to(self.device),
+            masked_positions=masked_positions.to(self.device),
+        )
+        return outputs, masked_labels.to(self.device)
+
+    def evaluate(self, model: nn.Module, batches: list[PretrainingBatch]) -> dict[str, float]:
+        """Return the metrics over all batches, and how much the scores differ over positions.
+
+        "output_spread" is the standard deviation of the vocabulary's scores over the masked positions of the
+        first batch, relative to their deviation over the vocabulary: 0 for a model that answers the same
+        everywhere.
+        """
+        totals: dict[str, list[float]] = {}
+        for batch in batches:
+            for name, (total, count) in self(model, batch, self.counts(batch)).sums.items():
+                entry = totals.setdefault(name, [0.0, 0])
+                entry[0] += float(total)
+                entry[1] += count
+        metrics = {name: total / count if count else math.nan for name, (total, count) in totals.items()}
+        if self.masked_lm and batches:
+            scores = self.forward(model, batches[0])[0].prediction_logits.float()  # (P, V)
+            metrics[OUTPUT_SPREAD] = float(scores.std(dim=0).mean() / scores.mean(dim=0).std())
+        return metrics

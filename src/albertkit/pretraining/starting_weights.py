@@ -1,0 +1,83 @@
+"""What a run starts from: random weights with a better beginning, or those of another model."""
+
+import math
+
+import torch
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.pretraining.settings import PretrainingSettings
+from albertkit.pretraining.shards import ShardSet
+
+
+def starting_model(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreTraining:
+    """Return the model that a run on `shards` starts from.
+
+    Raises:
+        ConfigError: sequences longer than the model's positions, a model of another vocabulary, an
+            impossible shape.
+    """
+    torch.manual_seed(settings.training.seed)
+    if settings.init_from is not None:
+        model = AlbertForPreTraining.from_pretrained(settings.init_from, **settings.model)
+    else:
+        config = AlbertConfig(vocab_size=shards.manifest.vocabulary_size, **settings.model)
+        model = AlbertForPreTraining(config)
+        if settings.frequency_bias:
+            start_at_frequencies(model, shards)
+        if settings.sinusoidal_positions:
+            start_at_sinusoids(model)
+        if settings.unit_mapping:
+            start_at_unit_mapping(model)
+    config = model.config
+    if config.vocab_size != shards.manifest.vocabulary_size:
+        raise ConfigError(
+            f"the model of {settings.init_from} has {config.vocab_size} pieces, the tokenizer of the shards "
+            f"{shards.manifest.vocabulary_size}; prepare the text with the model's own tokenizer"
+        )
+    if settings.examples.max_seq_length > config.max_position_embeddings:
+        raise ConfigError(
+            f"max_seq_length {settings.examples.max_seq_length} exceeds the model's "
+            f"{config.max_position_embeddings} positions (max_position_embeddings)"
+        )
+    return model
+
+
+def start_at_frequencies(model: AlbertForPreTraining, shards: ShardSet) -> None:
+    """Set the output bias (V,) to the log frequencies of the pieces in `shards`.
+
+    A bias that starts at 0 would take thousands of steps to get there. Until then the shared layer makes up
+    for it with one large vector for all tokens, and repeated over the depth that wipes out what tells the
+    tokens apart (docs/lab-notes.md has the figures).
+    """
+    frequencies = torch.from_numpy(shards.piece_frequencies())
+    with torch.no_grad():
+        model.predictions.bias.copy_(frequencies.log())
+
+
+def start_at_sinusoids(model: AlbertForPreTraining) -> None:
+    """Set the position embeddings (positions, E) to sinusoids (Vaswani et al. 2017, section 3.5).
+
+    Their root mean square is `initializer_range`, that of the random embeddings they replace. A step to the
+    next position is then one linear map for all positions, so attention to neighbours has one thing to learn
+    where random embeddings give it one for each position. They are trained on like any other weights.
+    """
+    weight = model.albert.embeddings.position_embeddings.weight
+    positions, size = weight.shape
+    frequencies = torch.exp(torch.arange(0, size, 2) * (-math.log(10_000.0) / size))  # (E / 2,)
+    angles = torch.arange(positions)[:, None] * frequencies  # (positions, E / 2)
+    with torch.no_grad():
+        weight.copy_(torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :size])
+        weight.mul_(model.config.initializer_range * math.sqrt(2))
+
+
+def start_at_unit_mapping(model: AlbertForPreTraining) -> None:
+    """Scale the mapping (H, E) so that hidden states (B, T, H) enter the first layer with variance 1.
+
+    That is how they enter all other layers, which are the same one. With the usual initializer range they
+    enter small, and attention in the first layer, which sees words and positions before they are mixed,
+    starts uniform and stays so for long (docs/lab-notes.md has the figures).
+    """
+    with torch.no_grad():
+        model.albert.encoder.embedding_hidden_mapping_in.weight.normal_(0, model.config.embedding_size**-0.5)

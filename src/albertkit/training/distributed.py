@@ -1,0 +1,89 @@
+"""The processes of one run: alone, or several that `torchrun` started (data parallel).
+
+Every process holds the whole model and takes its rows of each batch. Gradients are averaged by
+`DistributedDataParallel`; what else must be equal everywhere (counts, losses, when to stop) goes through the
+few functions here.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from albertkit.modeling.loading import choose_device
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes of a run, and this one among them."""
+
+    device: torch.device
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Return the model with its gradients averaged over the processes; alone, the model itself."""
+        if self.size == 1:
+            return model
+        return DistributedDataParallel(
+            model,
+            device_ids=[self.device] if self.device.type == "cuda" else None,
+            gradient_as_bucket_view=True,
+        )
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the sum of `values` over all processes."""
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def sum_counts(self, counts: dict[str, int]) -> dict[str, int]:
+        """Return each count summed over all processes, which must have the same names."""
+        if self.size == 1:
+            return counts
+        total = self.sum(torch.tensor(list(counts.values()), dtype=torch.int64, device=self.device))
+        return dict(zip(counts, total.tolist(), strict=True))
+
+    def any(self, condition: bool) -> bool:
+        """Tell whether `condition` holds in some process."""
+        if self.size == 1:
+            return condition
+        return bool(self.sum(torch.tensor(int(condition), device=self.device)))
+
+    def wait(self) -> None:
+        """Wait for all processes."""
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextmanager
+def join_world(device: str) -> Iterator[World]:
+    """Join the processes that `torchrun` started, or be alone.
+
+    On GPUs each process takes the one of its local rank, where `device` is "auto" or "cuda".
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield World(choose_device(device))
+        return
+    local_rank = int(os.environ["LOCAL_RANK"])
+    if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
+        device = f"cuda:{local_rank}"
+    chosen = choose_device(device)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    try:
+        yield World(chosen, dist.get_rank(), size)
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,65 @@
+"""How fast a run is against its machine: model FLOPs utilisation (Chowdhery et al. 2022, appendix B)."""
+
+import resource
+import sys
+import time
+
+import torch
+
+TRAINING_PASSES = 3  # operations of a step in those of a forward pass: the backward pass is two
+
+_SIZES = (512, 1024, 2048)  # one fits a CPU's caches, one fills a GPU
+_REPEATS = 5
+
+# Dense bfloat16 tensor-core rates that the makers state, FLOP/s, by a part of the device's name.
+STATED_BF16 = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
+
+
+def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
+    """Return the FLOP/s that utilisation is counted against.
+
+    The maker's figure where it is known (a GPU in bfloat16), else that of a large matrix product, measured
+    now in about a second.
+    """
+    if device.type == "cuda" and dtype == torch.bfloat16:
+        name = torch.cuda.get_device_name(device)
+        for part, stated in STATED_BF16.items():
+            if part in name:
+                return stated
+    return measured_flops(device, dtype)
+
+
+def measured_flops(device: torch.device, dtype: torch.dtype) -> float:
+    """Return the best FLOP/s of square matrix products of several sizes."""
+    best = 0.0
+    for size in _SIZES:
+        left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
+        for _ in range(_REPEATS):
+            _synchronize(device)
+            begin = time.perf_counter()
+            torch.mm(left, right)
+            _synchronize(device)
+            best = max(best, 2 * size**3 / (time.perf_counter() - begin))
+    return best
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return the most bytes this process has held: on a GPU its tensors', else its resident memory."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes if sys.platform == "darwin" else kilobytes * 1024
+
+
+def computes_in_bf16(device: torch.device) -> bool:
+    """Tell whether the hardware multiplies matrices of bfloat16; elsewhere it is several times slower."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return False
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,96 @@
+"""Two processes train as one does: the same data, seen once, and the same losses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from albertkit.pretraining.prepare import prepare
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training.curves import read_metrics
+from albertkit.training.state import checkpoints
+
+RECIPE = """
+batch_tokens = 1024
+evaluation_sequences = 16
+
+[model]
+embedding_size = 16
+hidden_size = 32
+num_hidden_layers = 2
+num_attention_heads = 2
+intermediate_size = 64
+max_position_embeddings = 64
+
+[examples]
+max_seq_length = 64
+
+[training]
+steps = 20
+warmup_steps = 2
+learning_rate = 3e-3
+optimizer = "adamw"
+precision = "fp32"
+accumulation = 2
+log_every = 1
+evaluate_every = 20
+save_every = 10
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
+    folder = tmp_path_factory.mktemp("distributed")
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(folder / "tokenizer")
+    file = folder / "corpus.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
+    prepare([file], folder / "tokenizer", folder / "shards", workers=1, holdout_every=10)
+    (folder / "recipe.toml").write_text(RECIPE)
+    return folder
+
+
+def pretrain(data: Path, output: Path, *options: object, processes: int = 1) -> str:
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = [
+        sys.executable, *(launcher if processes > 1 else []), "-m", "albertkit", "pretrain",
+        "--recipe", data / "recipe.toml", "--data", data / "shards", "--tokenizer", data / "tokenizer",
+        "--output", output, "--device", "cpu", *options,
+    ]  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    result = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, env=environment, timeout=200
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stderr
+
+
+def figures(output: Path, name: str) -> list[float]:
+    return [line[name] for line in read_metrics(output) if name in line]
+
+
+def test_two_processes_are_one(data: Path, tmp_path: Path) -> None:
+    pretrain(data, tmp_path / "one")
+    said = pretrain(data, tmp_path / "two", "--max-minutes", "1e-9", processes=2)
+    assert "2 processes" in said
+    assert said.count("stopped (the same command goes on) at step 1,") == 1  # one process speaks
+    assert [folder.name for folder in checkpoints(tmp_path / "two")] == ["step-0000000", "step-0000001"]
+    said = pretrain(data, tmp_path / "two", processes=2)
+    assert "resuming from step-0000001" in said
+    for name in ("train/masked_loss", "train/order_loss", "eval/masked_loss", "grad_norm"):
+        one, two = figures(tmp_path / "one", name), figures(tmp_path / "two", name)
+        assert len(one) >= 2
+        assert two == pytest.approx(one, abs=1e-4), name
+    # Every token once: both count those of all processes.
+    assert figures(tmp_path / "two", "tokens") == figures(tmp_path / "one", "tokens")
+    weights = [load_file(tmp_path / name / "model.safetensors") for name in ("one", "two")]
+    assert all((weights[0][key] - weights[1][key]).abs().max() < 1e-4 for key in weights[0])
+
+
+def test_processes_with_one_objective(data: Path, tmp_path: Path) -> None:
+    """The head of the other objective gets no gradient, which the processes must agree on."""
+    said = pretrain(data, tmp_path, "--no-sentence-order", "--steps", 2, processes=2)
+    assert "finished at step 2" in said
