@@ -10,7 +10,7 @@ import torch
 from modeling_twins import HEADS, TINY, batch, labels_for, largest_difference, make, tiny
 
 from albertkit.config import AlbertConfig
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.layers import AlbertTransformer
 from albertkit.modeling.model import AlbertModel, expand_attention_mask
 from albertkit.modeling.outputs import MaskedLMOutput, SequenceClassifierOutput
@@ -433,3 +433,13 @@ def test_bricks_need_no_config():
     encoder = AlbertTransformer([], embedding_size=8, hidden_size=16, num_hidden_layers=0)
     assert encoder.embedding_hidden_mapping_in(torch.ones(1, 2, 8)).shape == (1, 2, 16)
     assert AlbertForMaskedLM(tiny(num_hidden_layers=1)).albert.pooler is None
+
+
+@pytest.mark.parametrize(
+    ("label", "head"), [(99, "AlbertForSequenceClassification"), (-1, "AlbertForMaskedLM")]
+)
+def test_labels_out_of_range_are_named(label, head):
+    inputs, labels = batch(head), labels_for(head)
+    labels["labels"].view(-1)[0] = label
+    with pytest.raises(DataError, match=r"labels hold (99|-1), but there are \d+ classes: expected 0 to"):
+        make(head)(**inputs, **labels)

@@ -3,8 +3,11 @@
 Shapes: any leading shape (...), K classes.
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from albertkit.errors import DataError
 
 IGNORED_LABEL = -100
 
@@ -13,9 +16,20 @@ def classification_loss(logits: Tensor, labels: Tensor, *, ignored: int = IGNORE
     """Mean cross-entropy of logits (..., K) against labels (...), leaving out those equal to `ignored`.
 
     Computed in fp32. A batch whose labels are all ignored gives 0, as in the original, and not NaN.
+
+    Raises:
+        DataError: a label that is no class, which a GPU would answer by aborting the process.
     """
-    logits = logits.reshape(-1, logits.shape[-1])  # (..., K) -> (-1, K)
+    classes = logits.shape[-1]
+    logits = logits.reshape(-1, classes)  # (..., K) -> (-1, K)
     labels = labels.reshape(-1)
+    if not torch.compiler.is_compiling():
+        strange = labels[(labels != ignored) & ((labels < 0) | (labels >= classes))]
+        if len(strange):
+            raise DataError(
+                f"labels hold {int(strange[0])}, but there are {classes} classes: expected 0 to {classes - 1}, "
+                f"or {ignored} for none (num_labels of the config says how many classes there are)"
+            )
     total = F.cross_entropy(logits.float(), labels, ignore_index=ignored, reduction="sum")
     return total / (labels != ignored).sum().clamp(min=1)
 
