@@ -15,13 +15,10 @@ def locate(name_or_path: str | Path, **hub: Any) -> Path:
 
     Raises:
         ModelNotFoundError: nothing by that name.
+        CheckpointError: a folder holds several checkpoints, and nothing says which is meant.
     """
-    path = Path(name_or_path).expanduser()
-    try:
-        foreign = _is_foreign(path)
-    except (OSError, ValueError):  # no name that a file can have; it may be one for the hub
-        foreign = False
-    return path if foreign else folder.locate(name_or_path, **hub)
+    path = _as_path(name_or_path)
+    return path if path and _is_foreign(path) else folder.locate(name_or_path, **hub)
 
 
 def read(path: str | Path) -> Checkpoint:
@@ -38,6 +35,16 @@ def read(path: str | Path) -> Checkpoint:
         return google.read(path)
     config, tensors = folder.read_folder(path)
     return Checkpoint("hf", config, tensors, folder.weight_files(path), vocabulary_in(path))
+
+
+def _as_path(name: str | Path) -> Path | None:
+    """The path of that name; None where no file can be called so."""
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError):  # too long, the home of an unknown user, a null character
+        return None
+    return path
 
 
 def _is_foreign(path: Path) -> bool:
