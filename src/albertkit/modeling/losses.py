@@ -27,8 +27,8 @@ def classification_loss(logits: Tensor, labels: Tensor, *, ignored: int = IGNORE
         strange = labels[(labels != ignored) & ((labels < 0) | (labels >= classes))]
         if len(strange):
             raise DataError(
-                f"labels hold {int(strange[0])}, but there are {classes} classes: expected 0 to {classes - 1}, "
-                f"or {ignored} for none (num_labels of the config says how many classes there are)"
+                f"labels hold {int(strange[0])}, but there are {classes} classes: expected 0 to "
+                f"{classes - 1}, or {ignored} for none (num_labels of the config says how many classes there are)"
             )
     total = F.cross_entropy(logits.float(), labels, ignore_index=ignored, reduction="sum")
     return total / (labels != ignored).sum().clamp(min=1)
