@@ -28,7 +28,7 @@ def classification_loss(logits: Tensor, labels: Tensor, *, ignored: int = IGNORE
         if len(strange):
             raise DataError(
                 f"labels hold {int(strange[0])}, but there are {classes} classes: expected 0 to "
-                f"{classes - 1}, or {ignored} for none (num_labels of the config says how many classes there are)"
+                f"{classes - 1}, or {ignored} for none (the config's num_labels counts the classes)"
             )
     total = F.cross_entropy(logits.float(), labels, ignore_index=ignored, reduction="sum")
     return total / (labels != ignored).sum().clamp(min=1)
