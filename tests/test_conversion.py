@@ -122,6 +122,13 @@ def test_a_tensorflow_checkpoint_loads(tf1: Path, arrays: Tensors, path: str) ->
     assert set(report.ignored) == {"global_step", f"{WORDS}/adam_m", f"{WORDS}/adam_v"}
 
 
+def test_the_documented_way_to_load_one(tf1: Path, arrays: Tensors) -> None:
+    config = AlbertConfig.from_json_file(tf1 / "albert_config.json")
+    model = AlbertForPreTraining.load_tf_weights(config, tf1 / "model.ckpt-best")
+    assert model.config.hidden_size == 48
+    assert_original(model, arrays)
+
+
 @pytest.mark.parametrize("ending", [".tar.gz", ".tgz", ".tar"])
 def test_an_archive_loads(tf1: Path, arrays: Tensors, ending: str) -> None:
     archive = tf1.parent / f"albert_small{ending}"

@@ -31,7 +31,9 @@ _LENGTHS = (128, 512)
 def inspect(
     model: Annotated[
         str,
-        typer.Argument(help="Folder, name on the Hugging Face hub, 'bundled', or a shape such as base-v2."),
+        typer.Argument(
+            help="Model folder or file of any format, hub name, 'bundled', or a shape such as base-v2."
+        ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -57,13 +59,16 @@ def _of_shape(size: str, version: str | None) -> dict[str, Any]:
 
 
 def _of_checkpoint(name: str) -> dict[str, Any]:
-    from albertkit.checkpoints.folder import locate, read_folder
+    from albertkit.checkpoints.formats import locate, read
     from albertkit.config import AlbertConfig
     from albertkit.errors import ModelNotFoundError
     from albertkit.tokenization.auto import AutoTokenizer
 
-    values, tensors = read_folder(locate(name))
-    report = _of_config(AlbertConfig.from_dict(values), tensors)
+    path = locate(name)
+    checkpoint = read(path)
+    report = _of_config(AlbertConfig.from_dict(checkpoint.config), checkpoint.tensors)
+    if not path.is_dir():
+        return {**report, "tokenizer": None}  # a Julia file, or one checkpoint of several
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except ModelNotFoundError:

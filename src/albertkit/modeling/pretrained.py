@@ -98,7 +98,8 @@ class AlbertPreTrainedModel(nn.Module):
         are drawn anew, which a warning says, as it does of tensors that have no place here.
 
         Args:
-            pretrained_model_name_or_path: "bundled", a folder, or a hub name; None where both `config` and
+            pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another writer
+                (TensorFlow: folder, prefix or archive; Julia: `.tfbson`); None where both `config` and
                 `state_dict` are given.
             config: in place of the checkpoint's own: a config, or where to find one.
             state_dict: tensors in place of the checkpoint's own.
@@ -149,6 +150,11 @@ class AlbertPreTrainedModel(nn.Module):
         if output_loading_info:
             return cast(Self, (model, loading.describe(report)))  # typed for the usual call
         return model
+
+    @classmethod
+    def load_tf_weights(cls, config: AlbertConfig, tf_checkpoint_path: str | Path) -> Self:
+        """The model of that config with the weights of a TensorFlow checkpoint, as `from_pretrained`."""
+        return cls.from_pretrained(tf_checkpoint_path, config=config)
 
     def _fill(self, tensors: Mapping[str, Tensor], *, ignore_mismatched_sizes: bool) -> LoadReport:
         """Make the tensors themselves the parameters of this model on the meta device; draw the missing."""
