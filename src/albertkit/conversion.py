@@ -21,13 +21,13 @@ from albertkit.checkpoints.checkpoint import Checkpoint, Format
 from albertkit.checkpoints.folder import WEIGHTS_FILE, write_folder
 from albertkit.checkpoints.names import TIED, UNTIED, parts_of, to_google
 from albertkit.checkpoints.report import LoadReport, match
+from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.files import atomic_path
 from albertkit.modeling import auto
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tokenization.model_file import read_piece_table
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -140,7 +140,8 @@ def convert(
         checkpoint.vocabulary,
         checkpoint.pieces,
     )
-    notes = [*checkpoint.notes, *_check_vocabulary(written, config)]
+    notes = list(checkpoint.notes)
+    _take_vocabulary(written, to, config.vocab_size, notes)
     names = {name: name for name in matched} if to == "hf" else _google_names(matched, config)
     if to != "hf":
         written.tensors = {name: matched[name] for name in names}
@@ -270,7 +271,7 @@ def _write_julia(target: Path, checkpoint: Checkpoint) -> list[Path]:
     variables = {
         "config": google.google_config(checkpoint.config),
         "weights": {name: julia.array_of(tensor) for name, tensor in weights.items()},
-        "vocab": checkpoint.pieces or _pieces(checkpoint.vocabulary),
+        "vocab": checkpoint.pieces,
     }
     julia.save(target, variables)
     return [target]
@@ -279,33 +280,29 @@ def _write_julia(target: Path, checkpoint: Checkpoint) -> list[Path]:
 _WRITERS = {"hf": _write_hf, "tf1": google.write, "julia": _write_julia}
 
 
-def _pieces(vocabulary: Mapping[str, bytes]) -> list[str]:
-    """The lines of a `.vocab` file, as SentencePiece writes them beside its model."""
-    if "spiece.model" not in vocabulary:
-        return []
-    table = read_piece_table(vocabulary["spiece.model"])
-    return [f"{piece}\t{score:.6g}" for piece, score in zip(table.pieces, table.scores, strict=True)]
-
-
-def _check_vocabulary(checkpoint: Checkpoint, config: AlbertConfig) -> list[str]:
-    """Notes on the vocabulary.
+def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes: list[str]) -> None:
+    """Give a checkpoint the vocabulary in the form that its new format has.
 
     Raises:
-        CheckpointError: it has more pieces than the model has embeddings.
+        CheckpointError: it has more pieces than the model has embeddings, or is damaged.
     """
-    lines = checkpoint.pieces or _pieces(checkpoint.vocabulary)
-    if "vocab.txt" in checkpoint.vocabulary and not lines:
-        lines = checkpoint.vocabulary["vocab.txt"].decode(errors="replace").splitlines()
-    if len(lines) > config.vocab_size:
+    files = checkpoint.vocabulary
+    if "spiece.model" in files:
+        checkpoint.pieces = lines_of(files["spiece.model"])
+    count = len(checkpoint.pieces or files.get("vocab.txt", b"").splitlines())
+    if count > vocab_size:
         raise CheckpointError(
-            f"The vocabulary has {len(lines):,} pieces and the model {config.vocab_size:,} embeddings: they "
-            "do not belong together. Put the model's own vocabulary beside it."
+            f"The vocabulary has {count:,} pieces and the model {vocab_size:,} embeddings: they do not "
+            "belong together. Put the model's own vocabulary beside it."
         )
-    if not lines:
-        return ["the source has no vocabulary"]
-    if checkpoint.pieces and checkpoint.format != "julia":
-        return ["a Julia file lists pieces, which is no whole tokenizer: put spiece.model into the folder"]
-    return []
+    if not count:
+        notes.append("the source has no vocabulary")
+    elif to != "julia" and not files:
+        try:
+            files["spiece.model"] = model_of(checkpoint.pieces)
+            notes.append("spiece.model was made of the listed pieces; their scores have six digits")
+        except CheckpointError as error:
+            notes.append(f"the vocabulary was left out: {error}")
 
 
 # --- types, checksums, comparison ---------------------------------------------------------------

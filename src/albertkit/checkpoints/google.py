@@ -31,6 +31,7 @@ ARCHIVES = (".tar.gz", ".tgz", ".tar")
 PREFIX = "model.ckpt-best"
 VOCABULARY = "30k-clean.model"
 
+_ALWAYS = {"tie_word_embeddings": True, "layer_norm_eps": 1e-12, "pruned_heads": {}}
 _WORDS = "embeddings.word_embeddings.weight"
 _MAPPING = "encoder.embedding_hidden_mapping_in"
 # In an archive: nothing else is unpacked.
@@ -157,7 +158,7 @@ def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The content of an `albert_config.json`: ours, with Google's names of activations.
 
     Raises:
-        ConfigError: an activation that the original code does not have, or word embeddings that are not tied.
+        ConfigError: an activation or another setting that the original code does not have.
     """
     act = config["hidden_act"]
     known = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
@@ -166,8 +167,12 @@ def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
             f"hidden_act is {act!r}, which the original code does not have (its 'gelu' is our 'gelu_new'); "
             f"expected one of {', '.join(known)}. Choose the format 'hf'."
         )
-    if not config.get("tie_word_embeddings", True):
-        raise ConfigError("tie_word_embeddings is false, and the original code ties. Choose the format 'hf'.")
+    for name, value in _ALWAYS.items():
+        if config.get(name, value) != value:
+            raise ConfigError(
+                f"{name} is {config[name]!r}; in the original code it is always {value!r}. "
+                "Choose the format 'hf'."
+            )
     # The original code keeps keys it does not know, so nothing of ours is lost.
     kept = {name: value for name, value in config.items() if name != "model_type"}
     return kept | {"hidden_act": known[act]}
