@@ -21,7 +21,8 @@ from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.training.curves import read_metrics
-from albertkit.training.loop import StepOutput, train
+from albertkit.training.loop import train
+from albertkit.training.objective import StepOutput
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.state import checkpoint_folder, checkpoints
 
@@ -285,6 +286,37 @@ def test_constant_outputs_stop_the_run(tmp_path: Path) -> None:
             save_model=model.save_pretrained,
             evaluate=lambda: {"output_spread": next(spreads)},
         )
+
+
+def test_the_best_model_is_kept_and_a_run_that_gets_no_better_ends(tmp_path: Path) -> None:
+    def trained(output: Path, scores: list[float], **changes: Any) -> Any:
+        model, values = tiny_model(), iter(scores)
+        return train(
+            model,
+            objective,
+            batches,
+            settings(evaluate_every=2, save_every=2, keep_checkpoints=99, **changes),
+            output,
+            save_model=model.save_pretrained,
+            evaluate=lambda: {"accuracy": next(values)},
+            best_metric="accuracy",
+        )
+
+    scores = [0.1, 0.5, 0.7, 0.6, 0.65, 0.7]
+    result = trained(tmp_path / "stopped", scores, early_stopping=3)
+    assert (result.finished, result.state.step) == (True, 10)
+    assert (result.state.best, result.state.best_step) == (0.7, 4)
+    final, best, fourth = (
+        load_file(tmp_path / "stopped" / folder / "model.safetensors")
+        for folder in (".", "best", "checkpoints/step-0000004")
+    )
+    assert all(torch.equal(final[key], fourth[key]) and torch.equal(best[key], fourth[key]) for key in fourth)
+    again = trained(tmp_path / "stopped", [], early_stopping=3)  # nothing is left to do
+    assert (again.finished, again.state.step) == (True, 10)
+    # Stopped by the clock after the first step, it remembers what was best.
+    trained(tmp_path / "resumed", [0.9], early_stopping=3, max_minutes=1e-9)
+    resumed = trained(tmp_path / "resumed", scores, early_stopping=3)
+    assert (resumed.state.step, resumed.state.best, resumed.state.best_step) == (6, 0.9, 0)
 
 
 @pytest.mark.parametrize("changes", [{"accumulation": 3}, {"gradient_checkpointing": True}])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import PretrainingBatch
 from albertkit.pretraining.settings import PretrainingSettings
-from albertkit.training.loop import OUTPUT_SPREAD, StepOutput
+from albertkit.training.objective import OUTPUT_SPREAD, StepOutput
 
 PREDICTIONS_MULTIPLE = 64
 IGNORED = -100  # label of a position that is not predicted

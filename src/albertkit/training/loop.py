@@ -5,13 +5,13 @@ can start at any position, and an evaluation. The loop owns the optimizer, the s
 """
 
 import math
-import signal
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
@@ -22,54 +22,17 @@ from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import contents
 from albertkit.training.distributed import World
 from albertkit.training.health import CONSTANT
+from albertkit.training.objective import OUTPUT_SPREAD, Batch, BatchSource, Objective
 from albertkit.training.optimizers import build_optimizer, clip_gradients
 from albertkit.training.progress import METRICS, TENSORBOARD, Reporter
 from albertkit.training.schedules import learning_rate_factor
 from albertkit.training.settings import TrainingSettings
-from albertkit.training.state import RunState, checkpoints, load_checkpoint, save_checkpoint
+from albertkit.training.signals import stop_signals
+from albertkit.training.state import RunState, checkpoints, load_checkpoint, replace_folder, save_checkpoint
 from albertkit.training.throughput import computes_in_bf16, peak_flops, peak_memory
 
 LOCK = ".lock"
-OUTPUT_SPREAD = "output_spread"
-"""Metric of an evaluation that the loop watches: how much outputs differ over positions, relative."""
-
-
-class Batch(Protocol):
-    """The rows of this process of one batch."""
-
-    def split(self, parts: int) -> list[Any]:
-        """Return the batch in that many parts, or fewer where it has fewer rows."""
-        ...
-
-
-@dataclass(frozen=True)
-class StepOutput:
-    """What an objective returns for one part of a batch."""
-
-    loss: Tensor
-    """Scalar, to be minimised: this part's share of the loss of the whole batch."""
-    sums: dict[str, tuple[Tensor, int]]
-    """Metric name -> (sum over the part, number of items summed); the same names for every part."""
-
-
-class Objective(Protocol):
-    """What is learned."""
-
-    def counts(self, batch: Any) -> dict[str, int]:
-        """Count what the losses of a part are averaged over, and its real tokens as "tokens".
-
-        The names are the same for every part.
-        """
-        ...
-
-    def __call__(self, model: Callable[..., Any], batch: Any, counts: dict[str, int]) -> StepOutput:
-        """Compute a part's share of the loss, where `counts` are those of the whole batch."""
-        ...
-
-
-BatchSource = Callable[[dict[str, int] | None], Iterator[tuple[Any, dict[str, int]]]]
-"""Starts the stream of batches at a position (None: the beginning); with each batch comes the position of
-the one after it."""
+BEST = "best"
 
 
 @dataclass(frozen=True)
@@ -94,6 +57,7 @@ def train(
     *,
     save_model: Callable[[Path], object],
     evaluate: Callable[[], dict[str, float]] | None = None,
+    best_metric: str | None = None,
     fingerprint: dict[str, Any] | None = None,
     world: World | None = None,
     flops_per_token: float = 0.0,
@@ -110,6 +74,8 @@ def train(
         save_model: writes a complete model folder (weights, config, tokenizer).
         evaluate: returns metrics on held-out data; given to all processes and called in the main one, with
             the model in evaluation mode. A run whose metric "output_spread" falls to nothing is stopped.
+        best_metric: metric of the evaluation, higher is better, by which the final model is chosen and kept
+            in `best/` meanwhile; without it, that is the last one.
         fingerprint: what else must be the same for a resume (data, shape).
         world: the processes of the run.
         flops_per_token: operations of a training step for each token, for the utilisation figure.
@@ -120,7 +86,7 @@ def train(
             losses that stay bad after several rollbacks, or outputs that became constant.
     """
     world = world or World(next(model.parameters()).device)
-    run = _Run(model, settings, output, world, save_model, fingerprint or {}, flops_per_token)
+    run = _Run(model, settings, output, world, save_model, fingerprint or {}, flops_per_token, best_metric)
     with run.opened(console or Console(stderr=True)):
         run.resume_or_start()
         run.wrap()
@@ -141,6 +107,7 @@ def _refuse_other_folders(output: Path) -> None:
         LOCK,
         "curves.png",
         "checkpoints",
+        BEST,
     }
     if others:
         raise TrainingError(
@@ -166,6 +133,7 @@ class _Run:
         save_model: Callable[[Path], object],
         fingerprint: dict[str, Any],
         flops_per_token: float,
+        best_metric: str | None,
     ) -> None:
         if settings.learning_rate is None:
             raise ConfigError("learning_rate must be given")
@@ -173,6 +141,7 @@ class _Run:
         self.learning_rate = settings.learning_rate
         self.save_model = save_model
         self.flops_per_token = flops_per_token
+        self.best_metric = best_metric
         self.optimizer = build_optimizer(
             model, settings.optimizer, learning_rate=self.learning_rate, weight_decay=settings.weight_decay
         )
@@ -229,10 +198,11 @@ class _Run:
         self.called = torch.compile(self.wrapped, dynamic=True) if self.settings.compile else self.wrapped
 
     def is_finished(self) -> bool:
-        """Tell whether the run has reached its length."""
-        return (
-            getattr(self.state, "step" if self.settings.unit == "steps" else "tokens") >= self.settings.length
-        )
+        """Tell whether the run has reached its length, or stopped getting better."""
+        state, settings = self.state, self.settings
+        if settings.early_stopping and state.stale_evaluations >= settings.early_stopping:
+            return True
+        return (state.step if settings.unit == "steps" else state.tokens) >= settings.length
 
     def resume_or_start(self) -> None:
         """Load the newest checkpoint, or write the first one: what a rollback can always go back to."""
@@ -276,7 +246,7 @@ class _Run:
         self.model.train()
         self._clock = time.perf_counter()
         logged_tokens, logged_seconds = state.tokens, state.seconds
-        with _stop_signals(self.say) as stopping:
+        with stop_signals(self.say) as stopping:
             stream = batches(state.position) if not self.is_finished() else iter(())
             for batch, next_position in stream:
                 grad_norm = self.step(objective, batch)
@@ -297,6 +267,7 @@ class _Run:
                 if evaluate and (last or state.step % settings.evaluate_every == 0):
                     self.evaluate(evaluate)
                     logged_seconds = state.seconds
+                    ending = ending or self.world.any(self.is_finished())
                 if state.step % settings.save_every == 0 or ending:
                     self.save()
                 if ending:
@@ -305,7 +276,11 @@ class _Run:
         if state.step != self.saved_step:  # the stream of batches ended before the steps did
             self.save()
         if self.world.is_main:
-            self.save_model(self.output)
+            best = self.output / BEST
+            if self.is_finished() and best.is_dir():
+                shutil.copytree(best, self.output, dirs_exist_ok=True)
+            else:
+                self.save_model(self.output)
 
     def step(self, objective: Objective, batch: Batch) -> Tensor | None:
         """Take one optimizer step and return the norm of the gradients; None for a bad loss, and no step."""
@@ -417,6 +392,7 @@ class _Run:
                 self.last_evaluation = evaluate()
             self.model.train()
             self.log({f"eval/{name}": value for name, value in self.last_evaluation.items()})
+            self.keep_if_best()
         if self.reporter:
             self.reporter.plot()
         spreads = [values.get(OUTPUT_SPREAD, math.inf) for values in (before, self.last_evaluation or {})]
@@ -427,6 +403,20 @@ class _Run:
                 "start again with a lower learning rate, more warm-up, or frequency_bias."
             )
         self._clock = time.perf_counter()  # evaluation is not training time
+
+    def keep_if_best(self) -> None:
+        """Save the model to `best/` if its last evaluation is the best so far."""
+        if self.best_metric is None:
+            return
+        state, value = self.state, (self.last_evaluation or {})[self.best_metric]
+        if state.best is not None and value <= state.best:
+            state.stale_evaluations += 1
+            return
+        state.best, state.best_step, state.stale_evaluations = value, state.step, 0
+        temporary = self.output / f".{BEST}.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        self.save_model(temporary)
+        replace_folder(temporary, self.output / BEST)
 
     def load(self, checkpoint: Path) -> None:
         """Put a checkpoint's weights, optimizer and state in place."""
@@ -479,28 +469,3 @@ class _Run:
 
 def _sum_counts(parts: list[dict[str, int]]) -> dict[str, int]:
     return {name: sum(counts[name] for counts in parts) for name in parts[0]}
-
-
-@contextmanager
-def _stop_signals(say: Callable[[str], None]) -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT instead of dying: the loop ends after the step it is in.
-
-    A second one ends the process at once.
-    """
-    received: list[int] = []
-
-    def receive(number: int, _frame: object) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-        say("stopping with a checkpoint after this step; once more stops at once, without one")
-
-    try:
-        previous = {number: signal.signal(number, receive) for number in (signal.SIGTERM, signal.SIGINT)}
-    except ValueError:  # not the main thread, where signals do not arrive
-        previous = {}
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -55,6 +55,8 @@ class TrainingSettings:
     max_rollbacks: int = 3
     """Rollbacks without a new checkpoint between them after which the run gives up."""
 
+    early_stopping: int = 0
+    """Evaluations without a better one after which the run ends, where the best model is kept (0: never)."""
     evaluate_every: int = 500
     """Steps between evaluations; the first and the last step are always evaluated."""
     save_every: int = 500
@@ -83,7 +85,15 @@ class TrainingSettings:
             value = getattr(self, name)
             if value is not None and not value > 0:  # also refuses nan
                 raise ConfigError(f"{name} must be more than 0, not {value}")
-        for name in ("warmup_steps", "warmup_tokens", "decay_steps", "decay_tokens", "weight_decay", "seed"):
+        for name in (
+            "warmup_steps",
+            "warmup_tokens",
+            "decay_steps",
+            "decay_tokens",
+            "weight_decay",
+            "seed",
+            "early_stopping",
+        ):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}")
 
@@ -112,7 +122,15 @@ class TrainingSettings:
 
         A trapezoid's total is not among them: until its decay begins, the run does not depend on it.
         """
-        free = {"evaluate_every", "save_every", "keep_checkpoints", "log_every", "max_minutes"}
+        # Evaluations do not change what is learnt, only when it ends.
+        free = {
+            "early_stopping",
+            "evaluate_every",
+            "save_every",
+            "keep_checkpoints",
+            "log_every",
+            "max_minutes",
+        }
         if self.schedule == "trapezoid":
             free |= {self.unit, f"decay_{self.unit}"}
         return {key: value for key, value in asdict(self).items() if key not in free}

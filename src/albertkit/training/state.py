@@ -6,6 +6,7 @@
       checkpoints/step-0000500/        config.json, model.safetensors, tokenizer files: opens like any model
         training_state.json            step, tokens, seconds, position in the data, fingerprint of the run
         training_state.safetensors     optimizer tensors
+      best/                            the best model so far, where one is chosen by its evaluation
       config.json, model.safetensors   the model when the run has ended
 
 A checkpoint folder is written under a temporary name, flushed and renamed: one that has its final name is
@@ -46,6 +47,12 @@ class RunState:
     """Share of the peak learning rate that the last step was taken with."""
     position: dict[str, int] | None = None
     """Where the data continues; None at the start."""
+    best: float | None = None
+    """Best value so far of the metric by which the model is chosen."""
+    best_step: int = 0
+    """Step at which it was reached."""
+    stale_evaluations: int = 0
+    """Evaluations since then."""
     watch: LossWatch = field(default_factory=LossWatch)
     """The losses so far, to tell a jump by."""
 
@@ -85,15 +92,21 @@ def save_checkpoint(
     except OSError:  # a full disk, say: leave it no fuller than it was
         shutil.rmtree(temporary)
         raise
+    replace_folder(temporary, folder)
+    for old in checkpoints(output)[:-keep]:
+        shutil.rmtree(old)
+    return folder
+
+
+def replace_folder(temporary: Path, folder: Path) -> None:
+    """Give a finished folder its name; one that has the name already goes only when the new one is there."""
     replaced = folder.with_name(f".{folder.name}.replaced.tmp")
-    if folder.exists():  # the same step, reached again: the old one goes only when the new one is there
+    shutil.rmtree(replaced, ignore_errors=True)
+    if folder.exists():
         folder.rename(replaced)
     temporary.rename(folder)
     _flush(folder.parent)
     shutil.rmtree(replaced, ignore_errors=True)
-    for old in checkpoints(output)[:-keep]:
-        shutil.rmtree(old)
-    return folder
 
 
 def load_checkpoint(

@@ -1,0 +1,48 @@
+"""What a training loop is given: batches, and an objective that computes their losses."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+OUTPUT_SPREAD = "output_spread"
+"""Metric of an evaluation that the loop watches: how much outputs differ over positions, relative."""
+
+
+class Batch(Protocol):
+    """The rows of this process of one batch."""
+
+    def split(self, parts: int) -> list[Any]:
+        """Return the batch in that many parts, or fewer where it has fewer rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """What an objective returns for one part of a batch."""
+
+    loss: Tensor
+    """Scalar, to be minimised: this part's share of the loss of the whole batch."""
+    sums: dict[str, tuple[Tensor, int]]
+    """Metric name -> (sum over the part, number of items summed); the same names for every part."""
+
+
+class Objective(Protocol):
+    """What is learned."""
+
+    def counts(self, batch: Any) -> dict[str, int]:
+        """Count what the losses of a part are averaged over, and its real tokens as "tokens".
+
+        The names are the same for every part.
+        """
+        ...
+
+    def __call__(self, model: Callable[..., Any], batch: Any, counts: dict[str, int]) -> StepOutput:
+        """Compute a part's share of the loss, where `counts` are those of the whole batch."""
+        ...
+
+
+BatchSource = Callable[[dict[str, int] | None], Iterator[tuple[Any, dict[str, int]]]]
+"""Starts the stream of batches at a position (None: the beginning); with each batch comes the position of
+the one after it."""
