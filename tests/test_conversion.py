@@ -1,7 +1,10 @@
 """Checkpoints of every format: what the original computed, each to each and back, the report, the verb."""
 
+import importlib.util
 import json
 import shutil
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -30,7 +33,8 @@ from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.tokenization.auto import AutoTokenizer
 
-GOLDEN = Path(__file__).parent / "golden" / "google_tf1_small"
+ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT / "tests" / "golden" / "google_tf1_small"
 TOLERANCE = 1e-5
 WORDS = "bert/embeddings/word_embeddings"
 CLASSES = [
@@ -586,6 +590,36 @@ def test_the_verb(tf1: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "(hf) -> " in done.stdout
     assert julia.load(target)["weights"][WORDS].dtype == np.float16
+
+
+def test_the_table_of_the_documentation(tmp_path: Path, arrays: Tensors) -> None:
+    spec = importlib.util.spec_from_file_location(
+        "checkpoint_table", ROOT / "scripts" / "checkpoint_table.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    table = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(table)
+    page = table.PAGE.read_text()
+    for name, _, make in table.FORMATS:
+        path = make(tmp_path, arrays)
+        assert table.largest_difference(path, arrays) <= TOLERANCE, name
+        assert f"| {name} | yes |" in page
+
+
+def test_the_walk_through_julia(tf1: Path, tiny_vocabulary: Path) -> None:
+    convert(tf1, tf1.parent / "model.tfbson")
+    example = ROOT / "examples" / "julia_walkthrough.py"
+    done = subprocess.run(
+        [sys.executable, example, tf1.parent / "model.tfbson", tiny_vocabulary],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for stage in ("embedding            16x", "transformer          48x", "pooler               48x3"):
+        assert stage in done.stdout
+    assert "masked-word head     512x" in done.stdout
+    assert "sentence-order head  2x3 (features first)" in done.stdout
 
 
 def test_a_difference_is_found(tf1: Path, monkeypatch: pytest.MonkeyPatch) -> None:

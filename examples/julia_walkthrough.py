@@ -1,0 +1,67 @@
+"""The walk through ALBERT in Julia (TextAnalysis.jl), in Python: from a file of weights to both heads.
+
+    python examples/julia_walkthrough.py MODEL.tfbson SPIECE.MODEL
+
+The steps are those of the article that introduced the Julia model: load config, weights and vocabulary from a
+file of BSON.jl, make cased ids without special tokens, pad a batch, and look at every stage of the pretrained
+model. Julia counts ids from 1 and lists the features first; so do the lines printed here.
+"""
+
+import sys
+
+import torch
+
+from albertkit import AlbertForPreTraining, AlbertTokenizer
+from albertkit.checkpoints.formats import read
+
+SENTENCES = [
+    "God is Great! I won a lottery.",
+    "If all their conversations in the three months he had been coming to the diner were put together, "
+    "it was doubtful that they would make a respectable paragraph.",
+    "She had the job she had planned for the last three years.",
+]
+
+
+def main(weights: str, vocabulary: str) -> None:
+    checkpoint = read(weights)
+    config = checkpoint.config
+    print(f"config   {config['num_hidden_layers']} layers of width {config['hidden_size']}")
+    print(f"weights  {len(checkpoint.tensors)} arrays")
+    print(f"vocab    {len(checkpoint.pieces):,} pieces, such as {checkpoint.pieces[:3]}")
+    model = AlbertForPreTraining.from_pretrained(weights)
+
+    # The article's tokenizer keeps case and adds nothing.
+    tokenizer = AlbertTokenizer(vocabulary, do_lower_case=False, keep_accents=True)
+    batch = tokenizer(
+        SENTENCES,
+        add_special_tokens=False,
+        padding=True,
+        truncation=True,
+        max_length=config["max_position_embeddings"],
+        return_tensors="pt",
+    )
+    first = batch["input_ids"][0][batch["attention_mask"][0] == 1]
+    print(f"\nids of the first sentence, from 1: {(first + 1).tolist()}")
+    # A model smaller than the vocabulary (a test's) knows its own ids only.
+    input_ids = batch["input_ids"] % config["vocab_size"]
+    segments = torch.zeros_like(input_ids)
+    print(f"batch, tokens x sentences: {tuple(input_ids.T.shape)}")
+
+    with torch.no_grad():
+        embedded = model.albert.embeddings(input_ids, segments)
+        show("embedding", embedded)
+        output = model.albert(input_ids, batch["attention_mask"], segments)
+        show("transformer", output.last_hidden_state)
+        show("pooler", output.pooler_output)
+        show("masked-word head", model.predictions(output.last_hidden_state))
+        show("sentence-order head", model.sop_classifier(output.pooler_output).log_softmax(-1))
+
+
+def show(stage: str, values: torch.Tensor) -> None:
+    """Print a stage's shape, in Julia's order of dimensions, and its first values."""
+    first = " ".join(f"{value:.4f}" for value in values.flatten()[:4].tolist())
+    print(f"{stage:<20} {'x'.join(map(str, reversed(values.shape)))} (features first)   {first} ...")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
