@@ -109,7 +109,17 @@ def test_no_cycle() -> None:
 
 
 # None of these is a base dependency.
-EXTRAS = {"pyarrow", "ray", "sentencex", "matplotlib", "crc32c", "h5py", "transformers", "pytest", "hypothesis"}
+EXTRAS = {
+    "pyarrow",
+    "ray",
+    "sentencex",
+    "matplotlib",
+    "crc32c",
+    "h5py",
+    "transformers",
+    "pytest",
+    "hypothesis",
+}
 
 IMPORT_ALL = """
 import importlib, sys

@@ -3,9 +3,11 @@
 Each reader sees random damage of files that were whole, and files made to lie about sizes and nesting.
 """
 
+import gzip
 import json
 import random
 import struct
+import tarfile
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -139,6 +141,33 @@ def test_tensorflow_files(bundle: Path, amount: int) -> None:
 
     # Data that only an optimizer had is not read, so some damage goes unseen.
     assert count_refused(lambda: formats.read(bundle), cases()) > amount * 0.8
+
+
+@amounts
+def test_archives(bundle: Path, amount: int) -> None:
+    rng = random.Random(5)
+    path = bundle.parent / f"{bundle.name}.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(bundle, "model")
+    whole = path.read_bytes()
+    plain = gzip.decompress(whole)
+
+    def cases() -> Iterator[None]:
+        for _ in range(amount):
+            # Half of the damage is inside, where gzip's checksum would hide it.
+            inside = rng.random() < 0.5
+            path.write_bytes(gzip.compress(damaged(plain, rng), 1) if inside else damaged(whole, rng))
+            yield
+
+    assert count_refused(lambda: formats.read(path), cases()) > amount * 0.4
+
+
+def test_an_archive_of_holes(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("m.index")
+    header.size = 1 << 40
+    (tmp_path / "x.tar").write_bytes(header.tobuf() + bytes(2048))
+    with little_memory(), pytest.raises(CheckpointError, match="more than its size allows"):
+        formats.read(tmp_path / "x.tar")
 
 
 @amounts

@@ -32,6 +32,8 @@ PREFIX = "model.ckpt-best"
 VOCABULARY = "30k-clean.model"
 
 _ALWAYS = {"tie_word_embeddings": True, "layer_norm_eps": 1e-12, "pruned_heads": {}}
+_LARGEST_GAIN = 1_100
+"""Bytes that one of an archive can stand for: gzip ends at 1,032, and holes in files would know no limit."""
 _WORDS = "embeddings.word_embeddings.weight"
 _MAPPING = "encoder.embedding_hidden_mapping_in"
 # In an archive: nothing else is unpacked.
@@ -263,11 +265,17 @@ def _multiply_out(
 
 def _unpack(archive: Path, folder: Path) -> None:
     """Unpack the files of a checkpoint, and no others."""
+    room = _LARGEST_GAIN * archive.stat().st_size
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, "r:" if archive.suffix == ".tar" else "r:gz") as tar:
             for member in tar:
                 if member.isfile() and _WANTED.fullmatch(Path(member.name).name):
+                    room -= member.size
+                    if room < 0:
+                        raise CheckpointError(f"{archive} claims to hold more than its size allows.")
                     tar.extract(member, folder, filter="data")
+    except CheckpointError:
+        raise
     except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
         raise CheckpointError(f"{archive} is damaged or no archive ({error}). Copy it again.") from error
 
