@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from albertkit import AlbertForPreTraining, AlbertTokenizer
-from albertkit.pretraining.examples import PretrainingBatch, fixed_batches
-from albertkit.pretraining.run import PretrainingObjective, evaluate_batches
+from albertkit.pretraining.batches import PretrainingBatch
+from albertkit.pretraining.examples import fixed_batches
+from albertkit.pretraining.objective import PretrainingObjective
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
@@ -49,11 +50,11 @@ and every verb without `--model` use it.
 | sequences | up to {max_seq_length} tokens; fill-mask reads a window of longer texts |
 | data | 713 public-domain English books (318 MB, mostly of the 18th to early 20th century), \
 {training_tokens:,} tokens; every 40th book held out |
-| training | {tokens:,} tokens ({epochs:.2f} epochs) in {steps:,} steps, {hours:.1f} hours on two CPU cores |
+| training | {tokens:,} tokens ({epochs:.2f} epochs) in {steps:,} steps, {hours:.1f} hours on one CPU core |
 
 ## Figures
 
-On {sequences:,} sequences of held-out books, masks as in training (whole words, 15% of the tokens):
+On {sequences:,} sequences of held-out books, masks as in training (whole words, {masked:.0%} of the tokens):
 
 | | this model | unigram model |
 |---|---|---|
@@ -67,10 +68,9 @@ On {sequences:,} sequences of held-out books, masks as in training (whole words,
 
 ## Limits
 
-It has seen very little text and is far weaker than the published ALBERT models; most of its answers are the
-commonest words. Use it to try the library and to test code. It knows nothing after 1929, speaks
-the language of its books, and repeats their views of people, which are those of their time. Uncased, English
-only.
+It has seen very little text and is far weaker than the published ALBERT models: it knows some grammar and hardly
+any facts. Use it to try the library and to test code. It knows nothing after 1929, speaks the language of its
+books, and repeats their views of people, which are those of their time. Uncased, English only.
 """
 
 
@@ -115,10 +115,10 @@ def main() -> None:
     train, held_out = ShardSet(arguments.shards / "train"), ShardSet(arguments.shards / "validation")
     words = WordTable(arguments.run / "spiece.model")
     batches = fixed_batches(held_out, words, settings, 64, limit=SEQUENCES)
-    objective = PretrainingObjective(order_weight=1.0)
+    objective = PretrainingObjective()
     with torch.no_grad():
-        before = evaluate_batches(exact.eval(), objective, batches)
-        after = evaluate_batches(rounded.eval(), objective, batches)
+        before = objective.evaluate(exact.eval(), batches)
+        after = objective.evaluate(rounded.eval(), batches)
     if after["masked_loss"] > before["masked_loss"] + MAX_ROUNDING_LOSS:
         raise SystemExit(
             f"fp16 changed the held-out loss from {before['masked_loss']} to {after['masked_loss']}"
@@ -134,6 +134,7 @@ def main() -> None:
         )},
         parameters=exact.num_parameters(),
         max_seq_length=settings.max_seq_length,
+        masked=settings.masked_lm_probability,
         training_tokens=train.manifest.tokens,
         tokens=int(last["tokens"]),
         epochs=last["tokens"] / train.manifest.tokens,
