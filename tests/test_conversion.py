@@ -26,7 +26,13 @@ from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.cli.main import app
 from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
-from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, ModelNotFoundError
+from albertkit.errors import (
+    AlbertKitError,
+    CheckpointError,
+    ConfigError,
+    MissingExtraError,
+    ModelNotFoundError,
+)
 from albertkit.modeling import auto
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -590,6 +596,12 @@ def test_the_verb(tf1: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "(hf) -> " in done.stdout
     assert julia.load(target)["weights"][WORDS].dtype == np.float16
+
+
+def test_without_the_extra_the_error_says_what_to_install(tf1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'albertkit\[convert\]'"):
+        AlbertModel.from_pretrained(tf1)
 
 
 def test_the_table_of_the_documentation(tmp_path: Path, arrays: Tensors) -> None:

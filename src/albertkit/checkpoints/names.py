@@ -9,6 +9,7 @@ Keras are ours with slashes.
 import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 BASE_PREFIX = "albert."
@@ -148,16 +149,23 @@ def _pattern(template: str) -> str:
 
 
 _ROWS = {re.compile(_pattern(row.ours)): row for row in TABLE}
-# A module of TensorFlow Hub, or a model inside another, puts a scope before the names, and some have no
-# "bert/". The heads of fine-tuned models have no scope of their own, so nothing may stand before them.
-_GOOGLE_ROWS = {
-    re.compile(
-        ("" if "/" not in name else r"(?:[^/]+/)*?") + _pattern(name).replace("bert/", "(?:bert/)?", 1)
-    ): row
-    for row in TABLE
-    for name in (row.google, row.older)
-    if name is not None
-}
+
+
+@cache
+def _google_rows() -> dict[re.Pattern[str], Row]:
+    """Patterns of Google's names; made when first needed, since most files have none.
+
+    A module of TensorFlow Hub, or a model inside another, puts a scope before the names, and some have no
+    "bert/". The heads of fine-tuned models have no scope of their own, so nothing may stand before them.
+    """
+    return {
+        re.compile(
+            (r"(?:[^/]+/)*?" if "/" in name else "") + _pattern(name).replace("bert/", "(?:bert/)?", 1)
+        ): row
+        for row in TABLE
+        for name in (row.google, row.older)
+        if name is not None
+    }
 
 
 def canonical(name: str) -> str:
@@ -179,7 +187,9 @@ def canonical(name: str) -> str:
 
 def from_google(name: str) -> tuple[str, Row] | None:
     """Our name, with the prefix of an encoder, and the row of a tensor named by Google; None if it is not."""
-    for pattern, row in _GOOGLE_ROWS.items():
+    if "/" not in name and not name.startswith("output_"):
+        return None
+    for pattern, row in _google_rows().items():
         if found := pattern.fullmatch(name):
             # The older layout has one layer, and so no numbers.
             numbers = {"group": 0, "layer": 0} | found.groupdict()
