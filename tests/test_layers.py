@@ -18,6 +18,7 @@ LEVELS = {
     "files": 0,
     "hub": 0,
     "recipe": 0,
+    "text_files": 0,
     "config": 0,
     "assets": 0,
     "tokenization": 1,
@@ -41,6 +42,8 @@ EDGES_WITHIN_A_LEVEL = {
     ("hub", "files"),
     ("pretraining", "training"),
     ("recipe", "errors"),
+    ("text_files", "errors"),
+    ("text_files", "extras"),
 }
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from albertkit import files
+from albertkit import files, text_files
 from albertkit.errors import ConfigError, DataError, ModelNotFoundError
 from albertkit.pretraining import corpus as corpus_module
 from albertkit.pretraining import engines
@@ -115,7 +115,7 @@ def test_long_records_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_module, "LINE_BYTES", 3 << 20)
+    monkeypatch.setattr(text_files, "LINE_BYTES", 3 << 20)
     file = tmp_path / "one.txt"
     file.write_bytes(b"fine\n" + b"word " * 500_000 + b"\n")
     assert len(read(file)) == 1

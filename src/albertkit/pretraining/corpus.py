@@ -13,26 +13,23 @@ often a failed download than meant.
 """
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from albertkit.errors import DataError
 from albertkit.extras import optional
+from albertkit.text_files import COMPRESSIONS, Lines, decompressed, file_format, read_lines
 
 pa = optional("pyarrow", extra="train")
 parquet = optional("pyarrow.parquet", extra="train")
 
 FORMATS = (".txt", ".jsonl", ".parquet")
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 # Long texts are handed on in parts of about this many characters, so that a file can be larger than memory.
 PART_CHARACTERS = 4_000_000
-LINE_BYTES = 128 << 20  # no longer line is read: a line is the least that must fit into memory
 ROWS_BYTES = 16 << 20  # of a Parquet file, decompressed, at once
 
 
@@ -91,10 +88,10 @@ class Corpus:
 
     def _read(self, path: Path) -> Iterator[tuple[SourceDocument, float]]:
         """Yield the documents of one file, each with the share of the file read so far."""
-        kind, compression = _format(path)
+        kind, compression = file_format(path)
         if kind == ".parquet":
             return self._read_parquet(path, compression)
-        lines = _lines(path, compression)
+        lines = read_lines(path, compression)
         if kind == ".jsonl":
             return self._read_jsonl(path, lines)
         return _read_text(path, lines, blocks=self.sentence_per_line)
@@ -103,7 +100,7 @@ class Corpus:
         row = 0
         try:
             with ExitStack() as stack:
-                source = stack.enter_context(_decompressed(path, compression)) if compression else path
+                source = stack.enter_context(decompressed(path, compression)) if compression else path
                 file = stack.enter_context(parquet.ParquetFile(source))
                 names = file.schema_arrow.names
                 if self.text_column not in names:
@@ -120,7 +117,7 @@ class Corpus:
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path}: not a readable Parquet file ({error})") from error
 
-    def _read_jsonl(self, path: Path, lines: "_Lines") -> Iterator[tuple[SourceDocument, float]]:
+    def _read_jsonl(self, path: Path, lines: Lines) -> Iterator[tuple[SourceDocument, float]]:
         for number, line, share in lines:
             if not line.strip():
                 continue
@@ -140,10 +137,7 @@ class Corpus:
             yield SourceDocument(text=text, origin=origin), share
 
 
-_Lines = Iterator[tuple[int, str, float]]  # line number from 1, the line, share of the file read
-
-
-def _read_text(path: Path, lines: _Lines, *, blocks: bool) -> Iterator[tuple[SourceDocument, float]]:
+def _read_text(path: Path, lines: Lines, *, blocks: bool) -> Iterator[tuple[SourceDocument, float]]:
     """Yield a file as one document, or (`blocks`) one per block of lines; in parts where too long."""
     part: list[str] = []
     characters, first, share, continues = 0, 1, 1.0, False
@@ -199,64 +193,10 @@ def _no_text(size: int) -> str:
     return "the file is empty" if size == 0 else f"no text in these {size:,} bytes"
 
 
-def _lines(path: Path, compression: str | None) -> _Lines:
-    """Yield the lines of a possibly compressed UTF-8 file."""
-    size = max(1, path.stat().st_size)
-    number = 0
-    try:
-        with path.open("rb") as raw:
-            stream = pa.CompressedInputStream(raw, compression) if compression else raw
-            for number, line in enumerate(_byte_lines(stream), start=1):
-                if len(line) > LINE_BYTES:
-                    raise DataError(
-                        f"{path}, line {number}: over {LINE_BYTES >> 20} MB without an end; cut it into lines"
-                    )
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8"), raw.tell() / size
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}, line {number}: not UTF-8 (byte {error.object[error.start]:#04x} at column "
-            f"{error.start + 1}); convert the file first, for instance with iconv"
-        ) from error
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
-
-
-def _byte_lines(stream: Any) -> Iterator[bytes]:
-    """Yield lines with their ends; of one over LINE_BYTES no more than is needed to see that it is."""
-    begun: list[bytes] = []
-    length = 0
-    while block := stream.read(1 << 20):
-        first, *others = block.split(b"\n")
-        begun.append(first)
-        length += len(first)
-        if others:
-            *whole, last = others
-            yield b"".join(begun) + b"\n"
-            yield from (line + b"\n" for line in whole)
-            begun, length = [last], len(last)
-        elif length > LINE_BYTES:
-            break
-    if rest := b"".join(begun):
-        yield rest
-
-
-@contextmanager
-def _decompressed(path: Path, compression: str) -> Iterator[IO[bytes]]:
-    """Yield a whole file unpacked, on disk: a Parquet file is read from its end."""
-    with (
-        tempfile.TemporaryFile() as whole,
-        path.open("rb") as raw,
-        pa.CompressedInputStream(raw, compression) as stream,
-    ):
-        shutil.copyfileobj(stream, whole, 1 << 20)
-        whole.seek(0)
-        yield whole
-
-
 def _files_of(name: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file() and _format(file)[0] in FORMATS)
+        files = sorted(file for file in path.rglob("*") if file.is_file() and file_format(file)[0] in FORMATS)
         if not files:
             raise DataError(f"{path}: no {', '.join(FORMATS)} file in this folder")
         return files
@@ -268,15 +208,9 @@ def _files_of(name: str) -> list[Path]:
         if not files:
             raise DataError(f"{name}: no such file or folder, and nothing matches it as a pattern")
     for file in files:
-        if _format(file)[0] not in FORMATS:
+        if file_format(file)[0] not in FORMATS:
             raise DataError(
                 f"{file}: unknown kind of file; expected {', '.join(FORMATS)}, "
                 f"perhaps with {', '.join(COMPRESSIONS)} after it"
             )
     return files
-
-
-def _format(path: Path) -> tuple[str, str | None]:
-    """Return the suffix of the kind of file, one of FORMATS where a reader knows it, and the compression."""
-    compression = COMPRESSIONS.get(path.suffix)
-    return (Path(path.stem).suffix if compression else path.suffix), compression

@@ -1,0 +1,81 @@
+"""Files of text, compressed or not: their kind, their lines with numbers, their content unpacked.
+
+Lines are UTF-8 and end with a line feed, and are read in bounded memory. Every error names the file and line.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from albertkit.errors import DataError
+from albertkit.extras import optional
+
+pa = optional("pyarrow", extra="train")
+
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+LINE_BYTES = 128 << 20  # no longer line is read: a line is the least that must fit into memory
+
+Lines = Iterator[tuple[int, str, float]]  # line number from 1, the line, share of the file read
+
+
+def file_format(path: Path) -> tuple[str, str | None]:
+    """Return the suffix that tells the kind of file (.jsonl of a.jsonl.gz), and the compression."""
+    compression = COMPRESSIONS.get(path.suffix)
+    return (Path(path.stem).suffix if compression else path.suffix), compression
+
+
+def read_lines(path: Path, compression: str | None) -> Lines:
+    """Yield the lines of a possibly compressed UTF-8 file."""
+    size = max(1, path.stat().st_size)
+    number = 0
+    try:
+        with path.open("rb") as raw:
+            stream = pa.CompressedInputStream(raw, compression) if compression else raw
+            for number, line in enumerate(_byte_lines(stream), start=1):
+                if len(line) > LINE_BYTES:
+                    raise DataError(
+                        f"{path}, line {number}: over {LINE_BYTES >> 20} MB without an end; cut it into lines"
+                    )
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8"), raw.tell() / size
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}, line {number}: not UTF-8 (byte {error.object[error.start]:#04x} at column "
+            f"{error.start + 1}); convert the file first, for instance with iconv"
+        ) from error
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
+
+
+def _byte_lines(stream: Any) -> Iterator[bytes]:
+    """Yield lines with their ends; of one over LINE_BYTES no more than is needed to see that it is."""
+    begun: list[bytes] = []
+    length = 0
+    while block := stream.read(1 << 20):
+        first, *others = block.split(b"\n")
+        begun.append(first)
+        length += len(first)
+        if others:
+            *whole, last = others
+            yield b"".join(begun) + b"\n"
+            yield from (line + b"\n" for line in whole)
+            begun, length = [last], len(last)
+        elif length > LINE_BYTES:
+            break
+    if rest := b"".join(begun):
+        yield rest
+
+
+@contextmanager
+def decompressed(path: Path, compression: str) -> Iterator[IO[bytes]]:
+    """Yield a whole file unpacked, on disk: a Parquet file is read from its end."""
+    with (
+        tempfile.TemporaryFile() as whole,
+        path.open("rb") as raw,
+        pa.CompressedInputStream(raw, compression) as stream,
+    ):
+        shutil.copyfileobj(stream, whole, 1 << 20)
+        whole.seek(0)
+        yield whole
