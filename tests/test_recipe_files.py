@@ -58,7 +58,7 @@ def test_takes_two_steps(recipe: str, data: Path, tmp_path: Path, monkeypatch: p
     if model["hidden_size"] > 768:  # all else as it is, the depth too
         model |= {"hidden_size": 2 * model["num_attention_heads"], "intermediate_size": 64}
     one_row = {"batch_size": 1} if settings.batch_size else {"batch_tokens": settings.examples.max_seq_length}
-    training = replace(settings.training, steps=2, log_every=1)
+    training = replace(settings.training, steps=2, warmup_steps=1, decay_steps=0, log_every=1)
     small = replace(settings, **one_row, model=model, training=training)
     result = pretrain(small, data / "shards", data / "tokenizer", tmp_path)
     assert result.finished

@@ -346,6 +346,7 @@ def test_a_run_counted_in_tokens_is_the_one_counted_in_steps(tmp_path: Path) -> 
         ({"tokens": 5}, "steps is 12 and tokens is 5: give the length of a run in one of them"),
         ({"steps": None}, "steps is None and tokens is None"),
         ({"warmup_tokens": 5}, "warmup_tokens is given, but the length of the run is in steps"),
+        ({"warmup_steps": 13}, r"warm-up \(13\) and decay \(0\) together are longer than the run \(12 steps"),
         ({"accumulation": 0}, "accumulation must be 1 or more, not 0"),
         ({"spike": 0.0}, "spike must be more than 0"),
     ],

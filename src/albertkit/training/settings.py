@@ -96,6 +96,11 @@ class TrainingSettings:
         ):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        if self.warmup + self.decay > self.length:
+            raise ConfigError(
+                f"warm-up ({self.warmup:,}) and decay ({self.decay:,}) together are longer than the run "
+                f"({self.length:,} {self.unit}); give shorter ones (warmup_{self.unit}, decay_{self.unit})"
+            )
 
     @property
     def unit(self) -> Literal["steps", "tokens"]:
