@@ -23,6 +23,7 @@ LEVELS = {
     "assets": 0,
     "tokenization": 1,
     "checkpoints": 1,
+    "metrics": 1,
     "modeling": 2,
     "conversion": 3,
     "tasks": 3,
@@ -117,6 +118,9 @@ EXTRAS = {
     "ray",
     "sentencex",
     "matplotlib",
+    "sklearn",
+    "scipy",
+    "datasets",
     "crc32c",
     "h5py",
     "transformers",
@@ -162,7 +166,7 @@ def test_type_checkers_see_the_same_names() -> None:
 
 
 def test_importing_is_light() -> None:
-    heavy = ("torch", "transformers", "pyarrow", "huggingface_hub", "matplotlib")
+    heavy = ("torch", "transformers", "pyarrow", "huggingface_hub", "matplotlib", "sklearn", "scipy")
     code = f"import albertkit.cli.main, sys; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.strip() == "[]"

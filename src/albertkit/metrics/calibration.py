@@ -1,0 +1,64 @@
+"""Whether a model is as often right as it says (Guo et al. 2017, On Calibration of Modern Neural Networks).
+
+Examples are put into bins by their confidence, the probability of the predicted label. In each bin the mean
+confidence should be the share of right predictions; the expected calibration error (ECE) is the mean
+difference, weighted with the examples of the bin.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from albertkit.errors import DataError
+from albertkit.metrics.checks import check_same_length
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """The examples whose confidence is in (lower, upper]; the first bin has its lower edge too."""
+
+    lower: float
+    upper: float
+    count: int
+    confidence: float | None
+    """The mean, or None without examples."""
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The reliability diagram and its one number."""
+
+    expected_error: float
+    bins: tuple[ReliabilityBin, ...]
+
+
+def calibration(confidences: Sequence[float], right: Sequence[bool], *, bins: int = 15) -> Calibration:
+    """Return the reliability of predictions in bins of equal width.
+
+    Args:
+        confidences: the probability of each predicted label.
+        right: whether the prediction is right.
+        bins: as in the paper.
+
+    Raises:
+        DataError: a confidence outside of 0 to 1, or not as many of both.
+    """
+    check_same_length(right, confidences)
+    confidence, is_right = np.asarray(confidences, float), np.asarray(right, float)
+    if not ((confidence >= 0) & (confidence <= 1)).all():
+        raise DataError("a confidence is outside of 0 to 1; expected probabilities, not logits")
+    edges = np.linspace(0, 1, bins + 1)
+    places = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
+    found = []
+    error = 0.0
+    for place in range(bins):
+        inside = places == place
+        count = int(inside.sum())
+        mean = float(confidence[inside].mean()) if count else None
+        share = float(is_right[inside].mean()) if count else None
+        if mean is not None and share is not None:
+            error += count / len(confidence) * abs(mean - share)
+        found.append(ReliabilityBin(float(edges[place]), float(edges[place + 1]), count, mean, share))
+    return Calibration(error, tuple(found))

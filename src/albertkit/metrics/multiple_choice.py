@@ -1,0 +1,30 @@
+"""Accuracy of choices; for RACE also that of its two parts."""
+
+from collections.abc import Sequence
+
+from albertkit.metrics.checks import check_same_length
+
+RACE_PARTS = ("middle", "high")
+"""Examinations of middle and high schools. The ids of RACE's examples begin with one of them."""
+
+
+def choice_scores(
+    references: Sequence[int], predictions: Sequence[int], *, ids: Sequence[str] = ()
+) -> dict[str, float]:
+    """Return `accuracy`, and `middle` and `high` for those parts of RACE that are there.
+
+    Args:
+        references: the place of the right choice of each example.
+        predictions: the place of the chosen one.
+        ids: the examples' ids, to tell the parts of RACE by.
+    """
+    check_same_length(references, predictions)
+    right = [true == predicted for true, predicted in zip(references, predictions, strict=True)]
+    scores = {"accuracy": sum(right) / len(right)}
+    if ids:
+        check_same_length(references, ids)
+        for part in RACE_PARTS:
+            of_part = [one for one, name in zip(right, ids, strict=True) if name.startswith(part)]
+            if of_part:
+                scores[part] = sum(of_part) / len(of_part)
+    return scores

@@ -1,0 +1,137 @@
+"""F1 of chunks and entities by span, by the rules of the official script of CoNLL (conlleval).
+
+A label is O or a prefix, a hyphen and a type: B-LOC. A span is the longest run of words of one type that no
+prefix cuts: B and S begin a span, E and S end one (BILOU writes L and U for E and S). So IOB1, IOB2, IOE,
+BIOES and BILOU are all read by one rule, and labels that no scheme allows in their order still have spans: I
+after O begins one, and so does another type.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from albertkit.errors import DataError
+from albertkit.metrics.checks import check_same_length
+
+_PREFIXES = ("B", "I", "E", "S", "L", "U")
+_BEGINS, _ENDS = "BSU", "ELSU"
+
+
+class Span(NamedTuple):
+    """Words `start:end` of a sentence, which together are of one type."""
+
+    type: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class SpanScore:
+    """What was found of the spans of one type, or of all."""
+
+    found: int
+    predicted: int
+    true: int
+
+    @property
+    def precision(self) -> float:
+        """The share of the predicted spans that are right; 0 without any."""
+        return self.found / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        """The share of the true spans that were found; 0 without any."""
+        return self.found / self.true if self.true else 0.0
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of both."""
+        return 2 * self.found / (self.predicted + self.true) if self.found else 0.0
+
+
+@dataclass(frozen=True)
+class SpanScores:
+    """The scores of all spans together and by type, and the accuracy over words."""
+
+    overall: SpanScore
+    by_type: dict[str, SpanScore]
+    accuracy: float
+
+    def summary(self) -> dict[str, float]:
+        """Return `f1`, `precision`, `recall` over all spans, and `accuracy` over words."""
+        return {
+            "f1": self.overall.f1,
+            "precision": self.overall.precision,
+            "recall": self.overall.recall,
+            "accuracy": self.accuracy,
+        }
+
+
+def spans(labels: Sequence[str]) -> list[Span]:
+    """Return the spans of a sentence in order.
+
+    Raises:
+        DataError: a label that is neither O nor prefix-type.
+    """
+    found: list[Span] = []
+    before, start = ("O", ""), 0
+    for position, label in enumerate([*labels, "O"]):
+        prefix, kind = _split(label)
+        if position and not _goes_on(before, (prefix, kind)):
+            if before[0] != "O":
+                found.append(Span(before[1], start, position))
+            start = position
+        before = prefix, kind
+    return found
+
+
+def _split(label: str) -> tuple[str, str]:
+    if label == "O":
+        return "O", ""
+    prefix, hyphen, kind = label.partition("-")
+    if prefix not in _PREFIXES or not hyphen:
+        raise DataError(
+            f"the label {label!r} is of no scheme; expected O, or one of {', '.join(_PREFIXES)} before '-TYPE'"
+        )
+    return prefix, kind
+
+
+def _goes_on(before: tuple[str, str], now: tuple[str, str]) -> bool:
+    return before[1] == now[1] and now[0] not in _BEGINS and before[0] not in _ENDS
+
+
+def span_scores(references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> SpanScores:
+    """Compare the labels of sentences.
+
+    Args:
+        references: for each sentence the true labels of its words.
+        predictions: the predicted ones.
+
+    Raises:
+        DataError: another number of sentences or words; a label of no scheme.
+    """
+    check_same_length(references, predictions)
+    found: Counter[str] = Counter()
+    predicted: Counter[str] = Counter()
+    true: Counter[str] = Counter()
+    words = right = 0
+    for number, (reference, prediction) in enumerate(zip(references, predictions, strict=True)):
+        if len(reference) != len(prediction):
+            raise DataError(
+                f"sentence {number} has {len(reference)} words and {len(prediction)} predicted labels"
+            )
+        true_spans, predicted_spans = set(spans(reference)), set(spans(prediction))
+        true.update(span.type for span in true_spans)
+        predicted.update(span.type for span in predicted_spans)
+        found.update(span.type for span in true_spans & predicted_spans)
+        words += len(reference)
+        right += sum(map(str.__eq__, reference, prediction))
+    return SpanScores(
+        overall=SpanScore(found.total(), predicted.total(), true.total()),
+        by_type={
+            kind: SpanScore(found[kind], predicted[kind], true[kind])
+            for kind in sorted(true.keys() | predicted.keys())
+        },
+        accuracy=right / words if words else 0.0,
+    )

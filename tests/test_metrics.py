@@ -1,0 +1,316 @@
+"""Metrics: equal to the official scripts, on published values and on cases worked out by hand."""
+
+import math
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.metrics.by_length import LengthBin, score_by_length
+from albertkit.metrics.calibration import calibration
+from albertkit.metrics.classification import (
+    accuracy,
+    class_scores,
+    confusion_matrix,
+    f1,
+    matthews,
+    multi_label_scores,
+    number_scores,
+    pearson,
+    spearman,
+)
+from albertkit.metrics.multiple_choice import choice_scores
+from albertkit.metrics.question_answering import (
+    QuestionScores,
+    best_threshold,
+    exact_match,
+    normalize_answer,
+    score_questions,
+    token_f1,
+)
+from albertkit.metrics.spans import Span, span_scores, spans
+
+# --- classes and numbers
+
+
+def test_scores_of_two_classes() -> None:
+    # true positives 3, false positives 1, false negatives 2, true negatives 4
+    references = ["1"] * 5 + ["0"] * 5
+    predictions = ["1"] * 3 + ["0"] * 2 + ["1"] + ["0"] * 4
+    scores = class_scores(references, predictions, labels=["0", "1"])
+    f1_of_1, f1_of_0 = 2 * 3 / (2 * 3 + 1 + 2), 2 * 4 / (2 * 4 + 2 + 1)
+    assert scores == pytest.approx(
+        {
+            "accuracy": 0.7,
+            "f1": f1_of_1,
+            "f1_macro": (f1_of_0 + f1_of_1) / 2,
+            "matthews": (3 * 4 - 1 * 2) / math.sqrt((3 + 1) * (3 + 2) * (4 + 1) * (4 + 2)),
+        }
+    )
+    assert confusion_matrix(references, predictions, labels=["0", "1"]).tolist() == [[4, 1], [2, 3]]
+    assert f1(references, predictions, labels=["0", "1"], average="micro") == pytest.approx(0.7)
+
+
+def test_matthews_of_the_documentation_of_scikit_learn() -> None:
+    assert matthews(["+", "+", "+", "-"], ["+", "-", "+", "+"]) == pytest.approx(-1 / 3)
+
+
+def test_constant_predictions_have_no_correlation() -> None:
+    assert matthews(["0", "1", "1"], ["1", "1", "1"]) == 0
+    assert f1(["0", "0"], ["0", "0"], labels=["0", "1"]) == 0
+    assert math.isnan(pearson([1, 2, 3], [2, 2, 2]))
+    assert math.isnan(spearman([1, 2, 3], [2, 2, 2]))
+    assert math.isnan(pearson([1], [2]))
+
+
+def test_a_class_that_never_occurs_counts_in_the_macro_average() -> None:
+    assert f1(["a", "b"], ["a", "b"], labels=["a", "b", "c"], average="macro") == pytest.approx(2 / 3)
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=3, max_size=30))
+def test_correlations_are_those_of_values_and_ranks(pairs: list[tuple[float, float]]) -> None:
+    # Coarse values: many ties, and no differences that vanish when squared.
+    true, predicted = (np.round(np.array(side), 1) for side in zip(*pairs, strict=True))
+    if len(set(true)) < 2 or len(set(predicted)) < 2:
+        return
+
+    def ranks(values: np.ndarray) -> list[float]:
+        return [((values < one).sum() + (values <= one).sum() + 1) / 2 for one in values]
+
+    scores = number_scores(true.tolist(), predicted.tolist())
+    assert scores["pearson"] == pytest.approx(np.corrcoef(true, predicted)[0, 1])
+    assert scores["spearman"] == pytest.approx(np.corrcoef(ranks(true), ranks(predicted))[0, 1])
+    assert scores["mean_squared_error"] == pytest.approx(np.mean((true - predicted) ** 2))
+
+
+def test_several_labels() -> None:
+    scores = multi_label_scores(
+        [("a", "b"), (), ("c",), ("a",)], [("b", "a"), (), ("a",), ("a", "b")], labels=["a", "b", "c"]
+    )
+    # a: 2 of 3 predicted, 2 of 2 true; b: 1 of 2 predicted, 1 of 1 true; c: never predicted, once true
+    assert scores == pytest.approx(
+        {"accuracy": 2 / 4, "f1_micro": 2 * 3 / (5 + 4), "f1_macro": (4 / 5 + 2 / 3 + 0) / 3}
+    )
+
+
+def test_what_cannot_be_scored_is_refused() -> None:
+    with pytest.raises(DataError, match="2 predictions for 1 references"):
+        accuracy(["a"], ["a", "b"])
+    with pytest.raises(DataError, match="expected at least one"):
+        accuracy([], [])
+    with pytest.raises(ConfigError, match="'binary' with 3 labels"):
+        f1(["a"], ["a"], labels=["a", "b", "c"])
+    with pytest.raises(DataError, match=r"\['x'\] are none of a, b"):
+        confusion_matrix(["a"], ["x"], labels=["a", "b"])
+    with pytest.raises(DataError, match="'x' is none of a"):
+        multi_label_scores([("a",)], [("x",)], labels=["a"])
+
+
+# --- answers
+
+
+@pytest.mark.parametrize(
+    ("answer", "normalized"),
+    [
+        ("The Denver Broncos", "denver broncos"),
+        ("  a  cat,\tan owl & the dog! ", "cat owl dog"),
+        ("Theatre in Athens", "theatre in athens"),
+        ("$1,200.50", "120050"),
+        ("the-rapist", "therapist"),  # punctuation goes before articles
+        ("Beyonce's", "beyonces"),
+        ("\u201cthe\u201d caf\u00e9", "\u201c \u201d caf\u00e9"),  # only ASCII punctuation is removed
+        ("A", ""),
+    ],
+)
+def test_answers_are_compared_normalized(answer: str, normalized: str) -> None:
+    assert normalize_answer(answer) == normalized
+
+
+def test_f1_counts_repeated_words() -> None:
+    assert token_f1("the cat and the cat", "cat cat cat") == pytest.approx(2 * (2 / 3) * (2 / 3) / (4 / 3))
+    assert token_f1("in Denver, Colorado", "Denver") == pytest.approx(0.5)
+    assert token_f1("Denver", "Boulder") == 0
+    assert exact_match("The Denver", "denver.") == 1
+
+
+def test_the_two_scripts_differ_in_empty_answers() -> None:
+    assert (token_f1("the", "a", version="2.0"), token_f1("the", "a", version="1.1")) == (1, 0)
+    assert (token_f1("the", "b", version="2.0"), token_f1("the", "b", version="1.1")) == (0, 0)
+    scores = score_questions({"q": ["the", "Rome"]}, {"q": ""}, version="1.1")
+    assert (scores.exact["q"], scores.f1["q"]) == (1, 0)
+    scores = score_questions({"q": ["the", "Rome"]}, {"q": ""})  # 2.0 leaves "the" out
+    assert (scores.exact["q"], scores.f1["q"]) == (0, 0)
+
+
+ANSWERS = {"x": ["Rome", "in Rome"], "y": [], "z": ["the year 1912"], "w": []}
+PREDICTIONS = {"x": "in Rome", "y": "Paris", "z": "1912", "w": ""}
+
+
+def test_scores_of_questions_with_and_without_answers() -> None:
+    scores = score_questions(ANSWERS, PREDICTIONS)
+    assert scores.f1 == pytest.approx({"x": 1, "y": 0, "z": 2 / 3, "w": 1})
+    assert scores.summary() == pytest.approx(
+        {
+            **{"exact": 2 / 4, "f1": (1 + 0 + 2 / 3 + 1) / 4, "total": 4},
+            **{"has_answer_exact": 1 / 2, "has_answer_f1": (1 + 2 / 3) / 2, "has_answer_total": 2},
+            **{"no_answer_exact": 1 / 2, "no_answer_f1": 1 / 2, "no_answer_total": 2},
+        }
+    )
+    no_answer = {"x": 0.1, "y": 0.8, "z": 0.8, "w": 0.9}
+    assert scores.at_threshold(no_answer, 0.8).f1 == scores.f1  # only above it
+    assert scores.at_threshold(no_answer, 0.7).f1 == {"x": 1, "y": 1, "z": 0, "w": 1}
+    assert "has_answer_f1" not in score_questions({"x": ["Rome"]}, PREDICTIONS, version="1.1").summary()
+
+
+def test_every_question_needs_a_prediction() -> None:
+    with pytest.raises(DataError, match="1 of 4 questions have no prediction, first 'z'"):
+        score_questions(ANSWERS, {key: text for key, text in PREDICTIONS.items() if key != "z"})
+    with pytest.raises(DataError, match="question y has no answer"):
+        score_questions(ANSWERS, PREDICTIONS, version="1.1")
+
+
+def test_the_threshold_of_a_worked_case() -> None:
+    # By no_answer: x (answered, F1 1), y (none, but predicted), z (answered, F1 2/3), w (none, and "").
+    # Silence: 2. + x: 3. + y: 2. + z: 2.67. + w: 2.67.
+    scores = score_questions(ANSWERS, PREDICTIONS)
+    no_answer = {"x": 0.1, "y": 0.3, "z": 0.5, "w": 0.9}
+    best = best_threshold(scores.f1, scores.has_answer, PREDICTIONS, no_answer)
+    assert (best.score, best.threshold) == (3 / 4, 0.1)
+    assert scores.at_threshold(no_answer, 0.1).summary()["f1"] == 3 / 4
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.floats(0, 1), st.booleans(), st.integers(-1000, 1000)),
+        min_size=1,
+        max_size=12,
+        unique_by=lambda one: one[3],
+    )
+)
+def test_no_threshold_is_better(questions: list[tuple[bool, float, bool, int]]) -> None:
+    has_answer = {str(n): has for n, (has, *_) in enumerate(questions)}
+    predictions = {str(n): "text" if has or silly else "" for n, (has, _, silly, _) in enumerate(questions)}
+    raw = {str(n): f1 if has else float(not silly) for n, (has, f1, silly, _) in enumerate(questions)}
+    no_answer = {str(n): value / 7 for n, (*_, value) in enumerate(questions)}
+    scores = QuestionScores(raw, raw, has_answer)
+
+    def at(threshold: float) -> float:
+        return scores.at_threshold(no_answer, threshold).summary()["f1"]
+
+    best = best_threshold(raw, has_answer, predictions, no_answer)
+    assert best.score == pytest.approx(at(best.threshold))
+    assert best.score == pytest.approx(max(map(at, [-1000.0, *no_answer.values()])))
+
+
+# --- spans
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ("B-A I-A O B-B", [("A", 0, 2), ("B", 3, 4)]),
+        ("I-A I-A O I-B", [("A", 0, 2), ("B", 3, 4)]),  # IOB1
+        ("I-A B-A I-A", [("A", 0, 1), ("A", 1, 3)]),  # IOB1: B only between neighbours of one type
+        ("B-A I-B O", [("A", 0, 1), ("B", 1, 2)]),  # another type begins another span
+        ("S-A B-A I-A E-A S-A", [("A", 0, 1), ("A", 1, 4), ("A", 4, 5)]),  # BIOES
+        ("U-A B-A L-A I-A", [("A", 0, 1), ("A", 1, 3), ("A", 3, 4)]),  # BILOU; I after an end begins
+        ("E-A E-A O", [("A", 0, 1), ("A", 1, 2)]),
+        ("B-A B-A", [("A", 0, 1), ("A", 1, 2)]),
+        ("I-A-1 I-A-2", [("A-1", 0, 1), ("A-2", 1, 2)]),
+        ("O O", []),
+        ("", []),
+    ],
+)
+def test_spans_by_the_rules_of_conlleval(labels: str, expected: list[tuple[str, int, int]]) -> None:
+    assert spans(labels.split()) == [Span(*one) for one in expected]
+
+
+def test_scores_of_spans() -> None:
+    scores = span_scores(
+        [["B-A", "I-A", "O", "B-B"], ["B-A", "O"]], [["B-A", "I-A", "B-A", "B-C"], ["B-A", "I-A"]]
+    )
+    # true: A 0-2, B 3-4, A 0-1; predicted: A 0-2 (right), A 2-3, C 3-4, A 0-2
+    assert scores.overall.precision == 1 / 4
+    assert scores.overall.recall == 1 / 3
+    assert scores.overall.f1 == pytest.approx(2 * (1 / 4) * (1 / 3) / (1 / 4 + 1 / 3))
+    assert scores.accuracy == 3 / 6
+    assert scores.by_type["A"].f1 == pytest.approx(2 * 1 / (3 + 2))
+    assert (scores.by_type["B"].f1, scores.by_type["C"].f1) == (0, 0)
+    assert scores.summary()["f1"] == scores.overall.f1
+
+
+def test_labels_of_no_scheme_are_refused() -> None:
+    with pytest.raises(DataError, match="'NN' is of no scheme"):
+        spans(["NN", "O"])
+    with pytest.raises(DataError, match="sentence 1 has 1 words and 2 predicted labels"):
+        span_scores([["O"], ["O"]], [["O"], ["O", "O"]])
+
+
+def test_the_published_baseline_of_conll_2000(shared: Path) -> None:
+    """The most frequent chunk label of each part of speech: 72.58 / 82.14 / 77.07 in the task's paper."""
+
+    def sentences(name: str) -> list[list[list[str]]]:
+        blocks = (shared / "data" / "conll2000" / name).read_text().strip().split("\n\n")
+        return [[line.split() for line in block.splitlines()] for block in blocks]
+
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for sentence in sentences("train.txt"):
+        for _, part_of_speech, label in sentence:
+            counts[part_of_speech][label] += 1
+    test = sentences("test.txt")
+    scores = span_scores(
+        [[label for *_, label in sentence] for sentence in test],
+        [[counts[part].most_common(1)[0][0] for _, part, _ in sentence] for sentence in test],
+    )
+    assert f"{scores.overall.precision:.2%} {scores.overall.recall:.2%} {scores.overall.f1:.2%}" == (
+        "72.58% 82.14% 77.07%"
+    )
+
+
+# --- choices, calibration, lengths
+
+
+def test_race_has_two_parts() -> None:
+    ids = ["middle1.txt-0", "middle1.txt-1", "high7.txt-0", "high7.txt-1"]
+    assert choice_scores([0, 1, 2, 3], [0, 0, 2, 3], ids=ids) == {
+        "accuracy": 0.75,
+        "middle": 0.5,
+        "high": 1,
+    }
+    assert choice_scores([0, 1], [0, 1]) == {"accuracy": 1}
+
+
+def test_calibration_of_a_worked_case() -> None:
+    found = calibration([0.05, 0.6, 0.7, 0.95, 1.0, 0.5], [False, True, False, True, True, True], bins=2)
+    # up to 0.5: confidence 0.275, right 1/2; above: 0.8125, right 3/4
+    assert [(one.lower, one.upper, one.count) for one in found.bins] == [(0, 0.5, 2), (0.5, 1, 4)]
+    assert found.bins[0].confidence == pytest.approx(0.275)
+    assert found.bins[1].accuracy == 0.75
+    assert found.expected_error == pytest.approx(2 / 6 * 0.225 + 4 / 6 * 0.0625)
+    (empty, _) = calibration([0.9], [True], bins=2).bins
+    assert (empty.count, empty.confidence, empty.accuracy) == (0, None, None)
+
+
+def test_a_model_that_says_how_sure_it_is_has_no_error() -> None:
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.3, 1, 200_000)
+    right = rng.uniform(size=200_000) < confidence
+    assert calibration(confidence.tolist(), right.tolist()).expected_error < 0.005
+    assert calibration((confidence * 0.5).tolist(), right.tolist()).expected_error == pytest.approx(
+        0.325, abs=0.005
+    )
+    with pytest.raises(DataError, match="not logits"):
+        calibration([1.5], [True])
+
+
+def test_scores_by_length() -> None:
+    lengths = [5, 1, 9, 3, 3, 7]
+    right = [1, 1, 0, 1, 0, 0]
+    found = score_by_length(lengths, lambda numbers: sum(right[n] for n in numbers) / len(numbers), bins=3)
+    assert found == [LengthBin(1, 3, 3, pytest.approx(2 / 3)), LengthBin(5, 5, 1, 1), LengthBin(7, 9, 2, 0)]
+    (one,) = score_by_length([4, 4, 4], len, bins=3)
+    assert (one.count, one.score) == (3, 3)
