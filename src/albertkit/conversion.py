@@ -10,9 +10,8 @@ the model does not have is left out and reported; a tensor of the encoder that i
 import hashlib
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import torch
 
@@ -20,7 +19,7 @@ from albertkit.checkpoints import formats, google, julia
 from albertkit.checkpoints.checkpoint import Checkpoint, Format
 from albertkit.checkpoints.folder import WEIGHTS_FILE, write_folder
 from albertkit.checkpoints.names import TIED, UNTIED, parts_of, to_google
-from albertkit.checkpoints.report import LoadReport, match
+from albertkit.checkpoints.report import ConversionReport, LoadReport, Move, match
 from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError
@@ -35,67 +34,6 @@ TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
 """Largest difference of outputs that `verify` accepts, by the less precise of the two types."""
 
 _VERIFIED_BATCH = (2, 24)
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One tensor on its way."""
-
-    source: str
-    target: str
-    shape: tuple[int, ...]
-    dtype: str
-
-
-@dataclass(slots=True)
-class ConversionReport:
-    """What became of every tensor, and what the files are."""
-
-    source: str
-    source_format: Format
-    target: str
-    target_format: Format
-    architecture: str
-    """The class of the model that the tensors make."""
-    tensors: list[Move] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    """Tensors of the model that the source lacks; the target lacks them too."""
-    unexpected: list[str] = field(default_factory=list)
-    """Tensors of the source that ALBERT has no known use for; not in the target."""
-    unused: dict[str, str] = field(default_factory=dict)
-    """Tensors of the source that are rightly left out, each with the reason."""
-    notes: list[str] = field(default_factory=list)
-    """What else was decided on the way."""
-    checksums: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of every file read and written."""
-    largest_difference: float | None = None
-    """Between the outputs of source and target on random text, where that was asked for."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as plain values for `json.dumps`."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.source} ({self.source_format}) -> {self.target} ({self.target_format})",
-            f"{self.architecture}, {len(self.tensors)} tensors",
-        ]
-        width = max((len(move.source) for move in self.tensors), default=0)
-        lines += [
-            f"  {move.source:<{width}}  ->  {move.target}  {'x'.join(map(str, move.shape))} {move.dtype}"
-            for move in self.tensors
-        ]
-        lines += [f"missing: {name}" for name in self.missing]
-        lines += [f"unexpected, left out: {name}" for name in self.unexpected]
-        reasons: dict[str, list[str]] = {}
-        for name, reason in self.unused.items():
-            reasons.setdefault(reason, []).append(name)
-        lines += [f"left out ({reason}): {', '.join(names)}" for reason, names in reasons.items()]
-        lines += [f"note: {note}" for note in self.notes]
-        lines += [f"sha256 {checksum}  {path}" for path, checksum in self.checksums.items()]
-        if self.largest_difference is not None:
-            lines.append(f"verified: outputs differ by at most {self.largest_difference:.1e}")
-        return "\n".join(lines)
 
 
 def convert(

@@ -1,4 +1,4 @@
-"""Fitting the tensors of a file to the names of a model, with an account of every one of them."""
+"""Fitting the tensors of a file to the names of a model; the accounts of loading and of converting."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from albertkit.checkpoints.checkpoint import Format
 from albertkit.checkpoints.names import BASE_PREFIX, REQUIRED, TIED, in_model, row_of, why_no_weight
 from albertkit.errors import CheckpointError
 
@@ -55,11 +56,65 @@ class LoadReport:
             f"not used: {name} differs from {source}, which this model shares it with"
             for name, source in self.conflicting.items()
         ]
-        by_reason: dict[str, list[str]] = {}
-        for name, reason in self.ignored.items():
-            by_reason.setdefault(reason, []).append(name)
-        lines += [f"left out ({reason}): {', '.join(names)}" for reason, names in by_reason.items()]
-        return "\n  ".join(lines)
+        return "\n  ".join([*lines, *_left_out(self.ignored)])
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One tensor on its way."""
+
+    source: str
+    target: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(slots=True)
+class ConversionReport:
+    """What became of every tensor, and what the files are."""
+
+    source: str
+    source_format: Format
+    target: str
+    target_format: Format
+    architecture: str
+    """The class of the model that the tensors make."""
+    tensors: list[Move] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """Tensors of the model that the source lacks; the target lacks them too."""
+    unexpected: list[str] = field(default_factory=list)
+    """Tensors of the source that ALBERT has no known use for; not in the target."""
+    unused: dict[str, str] = field(default_factory=dict)
+    """Tensors of the source that are rightly left out, each with the reason."""
+    notes: list[str] = field(default_factory=list)
+    """What else was decided on the way."""
+    checksums: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of every file read and written."""
+    largest_difference: float | None = None
+    """Between the outputs of source and target on random text, where that was asked for."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain values for `json.dumps`."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.source} ({self.source_format}) -> {self.target} ({self.target_format})",
+            f"{self.architecture}, {len(self.tensors)} tensors",
+        ]
+        width = max((len(move.source) for move in self.tensors), default=0)
+        lines += [
+            f"  {move.source:<{width}}  ->  {move.target}  {'x'.join(map(str, move.shape))} {move.dtype}"
+            for move in self.tensors
+        ]
+        lines += [f"missing: {name}" for name in self.missing]
+        lines += [f"unexpected, left out: {name}" for name in self.unexpected]
+        lines += _left_out(self.unused)
+        lines += [f"note: {note}" for note in self.notes]
+        lines += [f"sha256 {checksum}  {path}" for path, checksum in self.checksums.items()]
+        if self.largest_difference is not None:
+            lines.append(f"verified: outputs differ by at most {self.largest_difference:.1e}")
+        return "\n".join(lines)
 
 
 def match(
@@ -173,6 +228,14 @@ def _some(texts: list[str], separator: str = ", ", *, limit: int = 4) -> str:
     """The first few of `texts`, and how many more there are."""
     more = f"{separator}and {len(texts) - limit} more" if len(texts) > limit else ""
     return separator.join(texts[:limit]) + more
+
+
+def _left_out(reasons: Mapping[str, str]) -> list[str]:
+    """A line for each reason with the names it holds for."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return [f"left out ({reason}): {', '.join(some)}" for reason, some in names.items()]
 
 
 def _sizes(shape: tuple[int, ...]) -> str:
