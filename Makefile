@@ -40,10 +40,11 @@ format: .venv/installed-test ## Put the code into the project's format.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/installed-test ## Measure against transformers, side by side.
+bench: .venv/installed-test ## Measure against transformers, side by side (over an hour).
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/tokenizer.py
 	$(BIN)/python benchmarks/examples.py
+	$(BIN)/python benchmarks/pretraining.py
 
 clean: ## Remove the environment and what tools left behind.
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist build

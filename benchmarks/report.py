@@ -29,9 +29,14 @@ def compare(name: str, value: float, against: float, *, at_most: float = 0, at_l
     return Figure(name, round(value, 4), round(against, 4), round(ratio, 3), target, met)
 
 
-def alternate(runs: int, *measure: Callable[[], list[float]]) -> list[list[float]]:
+def state(name: str, value: float, against: float) -> Figure:
+    """Return a figure that has no target."""
+    return Figure(name, round(value, 4), round(against, 4), round(value / against, 3), "none", True)
+
+
+def alternate(runs: int, *measure: Callable[[], list[float]], warm_up: bool = True) -> list[list[float]]:
     """Measure in turn, A B A B ..., after one warm-up of each; return the median of each one's figures."""
-    for one in measure:
+    for one in measure if warm_up else ():
         one()
     results: list[list[list[float]]] = [[] for _ in measure]
     for _ in range(runs):
@@ -54,6 +59,6 @@ def show(title: str, figures: list[Figure], *, as_json: bool, against: str = "tr
             f"{figure.against:g}",
             f"{figure.ratio:.2f}",
             figure.target,
-            "yes" if figure.met else "NO",
+            "" if figure.target == "none" else "yes" if figure.met else "NO",
         )
     Console().print(table)

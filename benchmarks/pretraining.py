@@ -1,0 +1,297 @@
+"""Pretraining, ours against a `transformers` loop: speed in real tokens, memory, data-parallel steps.
+
+    python benchmarks/pretraining.py [--texts FILE] [--tokenizer FOLDER] [--precision fp32|bf16]
+                                     [--only mini|base|large|gpu] [--runs 3] [--quick] [--json]
+
+Both sides train on the same text with the same shape, precision and slots of a batch (rows x padded length),
+each in processes of its own, in turn; pretraining_loops.py has the two loops. Four parts:
+
+* mini: the shape and method of recipes/mini.toml.
+* base: ALBERT-base, sequences of 128.
+* large: ALBERT-large against BERT-large, in one process and in two whose gradients travel (gloo).
+* gpu: ALBERT-base, sequences of 512, where there is a GPU.
+
+Without --texts the text is the prose of Python's own language reference, which every Python carries. What a
+step costs depends on the number of pieces, so a vocabulary of fewer than 30,000 is filled up with pieces that
+no text has. All of it takes about an hour; --quick tries it in a few minutes with tiny shapes, whose figures
+mean nothing.
+"""
+
+import argparse
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from report import Figure, alternate, compare, show, state
+
+from albertkit.config import AlbertConfig
+from albertkit.hub import resolve
+from albertkit.modeling.model import AlbertModel
+from albertkit.pretraining.batches import PretrainingBatch
+from albertkit.pretraining.corpus import Corpus
+from albertkit.pretraining.examples import ExampleStream
+from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.settings import ExampleSettings
+from albertkit.pretraining.shards import ShardSet
+from albertkit.pretraining.words import WordTable
+from albertkit.recipe import read_recipe
+from albertkit.tokenization.model_file import load_processor, read_model_file
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training.throughput import computes_in_bf16
+
+LOOPS = Path(__file__).with_name("pretraining_loops.py")
+RECIPES = Path(__file__).parents[1] / "recipes"
+PIECES = 30_000
+MAX_CHARACTERS = 8_000_000
+PARTS = ("mini", "base", "large", "gpu")
+QUICK_SHAPE = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+FIGURES = ("tokens_per_second", "steps_per_second", "megabytes", "mfu")
+
+Recipe = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all measurements share."""
+
+    folder: Path
+    """With `tokenizer/` and `shards/` in it."""
+    runs: int
+    quick: bool
+    as_json: bool
+
+    def measure(
+        self,
+        recipe: Recipe,
+        *,
+        steps: int,
+        warm_up: int,
+        device: str = "cpu",
+        processes: int = 1,
+        bert: bool = False,
+    ) -> list[dict[str, float]]:
+        """Return the figures of both sides, ours first: medians of alternating runs."""
+        if self.quick:
+            steps, warm_up = 2, 1
+            recipe = recipe | {"model": recipe["model"] | QUICK_SHAPE}
+        total = warm_up + steps
+        short = {"steps": total, "warmup_steps": 1, "decay_steps": 0, "log_every": 1, "save_every": total}
+        recipe = recipe | {"training": recipe["training"] | short}
+        case = {
+            "recipe": recipe,
+            "warm_up": warm_up,
+            "device": device,
+            "bert": bert,
+            "shards": str(self.folder / "shards"),
+            "tokenizer": str(self.folder / "tokenizer"),
+            "vocabulary_size": PIECES,
+            "batches": str(self.folder / "batches.npz"),
+        }
+        (self.folder / "case.json").write_text(json.dumps(case))
+        self._write_their_batches(recipe, total)
+        medians = alternate(
+            self.runs,
+            lambda: self._run("albertkit", processes),
+            lambda: self._run("transformers", processes),
+            warm_up=False,  # every run is a new process with a warm-up of its own
+        )
+        return [dict(zip(FIGURES, figures, strict=True)) for figures in medians]
+
+    def _write_their_batches(self, recipe: Recipe, count: int) -> None:
+        """Write the batches of the other side: examples drawn as ours, in batches of equally many rows."""
+        settings = ExampleSettings(**recipe["examples"])
+        rows = recipe.get("batch_size") or recipe["batch_tokens"] // settings.max_seq_length
+        words = WordTable(self.folder / "tokenizer/spiece.model")
+        stream = ExampleStream(ShardSet(self.folder / "shards/train"), words, settings, rows)
+        arrays = {
+            f"{index}.{name}": array
+            for index, batch in zip(range(count), stream, strict=False)
+            for name, array in _forward_arguments(batch).items()
+        }
+        np.savez(self.folder / "batches.npz", allow_pickle=False, **arrays)
+
+    def _run(self, side: str, processes: int) -> list[float]:
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        with tempfile.TemporaryDirectory() as output:
+            command = [*(launcher if processes > 1 else []), LOOPS, side, self.folder / "case.json", output]
+            result = subprocess.run(
+                [sys.executable, *map(str, command)], capture_output=True, text=True, check=False
+            )
+        if result.returncode:
+            raise SystemExit(f"{side} failed:\n{result.stderr}")
+        figures = json.loads(result.stdout.splitlines()[-1])
+        return [figures.get(name, 0.0) for name in FIGURES]
+
+    def show(self, title: str, figures: list[Figure], *, against: str = "transformers") -> None:
+        """Print the figures."""
+        show(title, figures, against=against, as_json=self.as_json)
+
+
+def _forward_arguments(batch: PretrainingBatch) -> dict[str, np.ndarray]:
+    labels = np.full_like(batch.input_ids, -100)
+    labels.reshape(-1)[batch.masked_positions] = batch.masked_labels
+    return {
+        "input_ids": batch.input_ids,
+        "attention_mask": batch.attention_mask,
+        "token_type_ids": batch.token_type_ids,
+        "labels": labels,
+        "sentence_order_label": batch.sentence_order_labels,
+    }
+
+
+def write_tokenizer(name: str, folder: Path) -> None:
+    """Write a tokenizer with 30,000 pieces, the last of them such as no text has where there were fewer."""
+    source = resolve(name, patterns=("spiece.model",)) / "spiece.model"
+    model = read_model_file(source)
+    size = load_processor(model, source=source).GetPieceSize()
+    if size > PIECES:
+        raise SystemExit(f"{name} has {size} pieces, more than {PIECES}")
+    # A protocol buffer's repeated field goes on at its end: entries of (piece, score, kind "unused").
+    for index in range(size, PIECES):
+        piece = f"<unused-{index}>".encode()
+        entry = b"\x0a" + bytes([len(piece)]) + piece + b"\x15" + struct.pack("<f", 0.0) + b"\x18\x05"
+        model += b"\x0a" + bytes([len(entry)]) + entry
+    (folder / "spiece.model").write_bytes(model)
+    AlbertTokenizer(folder / "spiece.model").save_pretrained(folder)
+
+
+def write_shards(texts: str | None, folder: Path) -> None:
+    """Write shards of at most 8 MB of text."""
+    documents: Iterator[str] = (
+        (document.text for document in Corpus.find([texts])) if texts else iter(topics.values())
+    )
+    characters = 0
+    with (folder / "texts.jsonl").open("w") as file:
+        for document in documents:
+            text = document[: MAX_CHARACTERS - characters]
+            file.write(json.dumps({"text": text}) + "\n")
+            characters += len(text)
+            if characters == MAX_CHARACTERS:
+                break
+    prepare([folder / "texts.jsonl"], folder / "tokenizer", folder / "shards", workers=1)
+
+
+def recipe_of(name: str, precision: str, *, examples: dict[str, Any], **batch: int) -> Recipe:
+    """Return a recipe file's settings in a precision, with other examples and batches."""
+    recipe = read_recipe(RECIPES / f"{name}.toml")
+    for key in ("batch_size", "batch_tokens"):
+        recipe.pop(key, None)
+    training = recipe["training"] | {"precision": precision, "accumulation": 1}
+    return recipe | {"training": training, "examples": recipe["examples"] | examples, **batch}
+
+
+def of_length(length: int) -> dict[str, int]:
+    """Return the settings of examples of a length, with the paper's share of predictions."""
+    return {"max_seq_length": length, "max_predictions": round(20 * length / 128)}
+
+
+def mini(bench: Bench, precision: str) -> None:
+    """Measure the mini shape."""
+    # The recipe's short sequences are for the first minutes of a run only.
+    recipe = recipe_of("mini", precision, examples={"warmup_documents": 0}, batch_tokens=2048)
+    ours, theirs = bench.measure(recipe, steps=60, warm_up=10)
+    bench.show(f"pretraining, mini shape, {PIECES} pieces", _single(f"mini, {precision}", ours, theirs, 2.5))
+
+
+def base(bench: Bench, precision: str) -> None:
+    """Measure ALBERT-base at length 128."""
+    recipe = recipe_of("paper/albert-base-v2", precision, examples=of_length(128), batch_tokens=1024)
+    ours, theirs = bench.measure(recipe, steps=8, warm_up=2)
+    bench.show("pretraining, ALBERT-base, length 128", _single(f"base, {precision}", ours, theirs, 1.3))
+
+
+def _single(name: str, ours: dict[str, float], theirs: dict[str, float], target: float) -> list[Figure]:
+    tokens = "tokens_per_second"
+    return [
+        compare(f"{name}: real text (tokens/s)", ours[tokens], theirs[tokens], at_least=target),
+        compare(f"{name}: peak memory (MB)", ours["megabytes"], theirs["megabytes"], at_most=0.6),
+    ]
+
+
+def large(bench: Bench, precision: str) -> None:
+    """Measure ALBERT-large against BERT-large: what travels is the gradients of all parameters."""
+    figures: list[Figure] = []
+    for processes, length in ((2, 64), (2, 128), (1, 128)):
+        recipe = recipe_of("paper/albert-large-v1", precision, examples=of_length(length), batch_size=4)
+        ours, theirs = bench.measure(recipe, steps=3, warm_up=1, processes=processes, bert=True)
+        name = (
+            f"large, {precision}, 4 x {length} tokens, {processes} process{'es' * (processes > 1)} (steps/s)"
+        )
+        speeds = ours["steps_per_second"], theirs["steps_per_second"]
+        figures.append(compare(name, *speeds, at_least=1.7) if processes > 1 else state(name, *speeds))
+    bench.show("pretraining, ALBERT-large against BERT-large", figures, against="BERT-large")
+
+
+def gpu(bench: Bench) -> None:
+    """Measure ALBERT-base in bf16 at length 512 on a GPU."""
+    recipe = recipe_of("base-1gpu", "bf16", examples=of_length(512), batch_tokens=64 * 512)
+    ours, theirs = bench.measure(recipe, steps=40, warm_up=10, device="cuda")
+    device = torch.cuda.get_device_name()
+    tokens = "tokens_per_second"
+    figures = [
+        compare("gpu, bf16: real text (tokens/s)", ours[tokens], theirs[tokens], at_least=2.0),
+        state("gpu, bf16: peak memory (MB)", ours["megabytes"], theirs["megabytes"]),
+    ]
+    bench.show(f"pretraining, ALBERT-base, length 512, {device}", figures)
+    utilisation = [compare("gpu, bf16: model FLOPs utilisation", ours["mfu"], 1.0, at_least=0.45)]
+    bench.show("of the rate the maker states", utilisation, against="peak")
+
+
+def parameters() -> Figure:
+    """Count the encoders of ALBERT-large and BERT-large with the same vocabulary."""
+    bert = transformers.BertConfig(
+        vocab_size=PIECES,
+        hidden_size=1024,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        intermediate_size=4096,
+    )
+    with torch.device("meta"):
+        ours = AlbertModel(AlbertConfig.preset("large", vocab_size=PIECES))
+        theirs = transformers.BertModel(bert)
+    millions = [sum(weight.numel() for weight in model.parameters()) / 1e6 for model in (ours, theirs)]
+    return compare("large: parameters (millions)", *millions, at_most=round(1 / 18, 3))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--texts", help="a corpus: .txt, .jsonl, .parquet")
+    parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), help="default: all the CPU computes in")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to measure")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each side")
+    parser.add_argument("--quick", action="store_true", help="tiny shapes: does it work?")
+    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    arguments = parser.parse_args()
+    precisions = ["fp32", "bf16"] if computes_in_bf16(torch.device("cpu")) else ["fp32"]
+    by_precision: dict[str, Callable[[Bench, str], None]] = {"mini": mini, "base": base, "large": large}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "tokenizer").mkdir()
+        write_tokenizer(arguments.tokenizer, folder / "tokenizer")
+        write_shards(arguments.texts, folder)
+        bench = Bench(folder, 1 if arguments.quick else arguments.runs, arguments.quick, arguments.json)
+        for part in (part for part in by_precision if part in arguments.only):
+            for precision in [arguments.precision] if arguments.precision else precisions:
+                by_precision[part](bench, precision)
+        if "large" in arguments.only:
+            bench.show("ALBERT-large and BERT-large", [parameters()], against="BERT-large")
+        if "gpu" in arguments.only and torch.cuda.is_available():
+            gpu(bench)
+
+
+if __name__ == "__main__":
+    main()
