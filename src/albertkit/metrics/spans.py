@@ -92,7 +92,7 @@ def _split(label: str) -> tuple[str, str]:
     prefix, hyphen, kind = label.partition("-")
     if prefix not in _PREFIXES or not hyphen:
         raise DataError(
-            f"the label {label!r} is of no scheme; expected O, or one of {', '.join(_PREFIXES)} before '-TYPE'"
+            f"the label {label!r} is of no scheme; expected O, or {', '.join(_PREFIXES)} before '-TYPE'"
         )
     return prefix, kind
 
