@@ -92,7 +92,7 @@ def pretrain(
     held_out: list[PretrainingBatch] = []
     if evaluated and world.is_main:
         # Not of the run's seed: all runs on these shards are measured on the same masks.
-        held_out = fixed_batches(
+        whole = fixed_batches(
             ShardSet(data / "validation"),
             words,
             settings.examples,
@@ -100,6 +100,10 @@ def pretrain(
             batch_tokens=settings.batch_tokens,
             limit=settings.evaluation_sequences,
         )
+        # What this process computes at once in training fits into its memory, and a whole batch may not.
+        held_out = [
+            part for batch in whole for part in batch.split(settings.training.accumulation * world.size)
+        ]
 
     def save_model(folder: Path) -> None:
         model.save_pretrained(folder)
