@@ -3,9 +3,9 @@
     fill = pipeline("fill-mask")                     # the bundled model
     fill("The captain opened the [MASK].", top_k=3)  # [{score, token, token_str, sequence}, ...]
 
-One text gives one answer, a list of texts a list of answers, and any other iterable a generator, which reads
-some batches ahead. Texts of about one length share a batch, whatever order they come in; the answers keep
-the order of the texts and do not depend on the batch.
+One text gives one answer, a list of texts a list of answers, and any other iterable, or a file (a `Path`), a
+generator, which reads some batches ahead. Texts of about one length share a batch, whatever order they come
+in; the answers keep the order of the texts and do not depend on the batch.
 
 This file makes them; each has a file of its own.
 """
@@ -24,33 +24,46 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
 from albertkit.pipelines.fill_mask import FillMaskPipeline
 from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines.multiple_choice import MultipleChoicePipeline
+from albertkit.pipelines.question_answering import QuestionAnsweringPipeline
+from albertkit.pipelines.sentence_order import SentenceOrderPipeline
+from albertkit.pipelines.text_classification import TextClassificationPipeline
+from albertkit.pipelines.token_classification import TokenClassificationPipeline
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.interface import TokenizerInterface
 
-__all__ = ["FeatureExtractionPipeline", "FillMaskPipeline", "Pipeline", "pipeline"]
+__all__ = [
+    "FeatureExtractionPipeline",
+    "FillMaskPipeline",
+    "MultipleChoicePipeline",
+    "Pipeline",
+    "QuestionAnsweringPipeline",
+    "SentenceOrderPipeline",
+    "TextClassificationPipeline",
+    "TokenClassificationPipeline",
+    "pipeline",
+]
 
 Device = int | str | torch.device | None
 
-_PIPELINES: dict[str, type[Pipeline]] = {
-    one.task: one for one in (FillMaskPipeline, FeatureExtractionPipeline)
-}
+_CLASSES: tuple[type[Pipeline], ...] = (
+    FillMaskPipeline,
+    FeatureExtractionPipeline,
+    TextClassificationPipeline,
+    TokenClassificationPipeline,
+    QuestionAnsweringPipeline,
+    MultipleChoicePipeline,
+    SentenceOrderPipeline,
+)
+_PIPELINES: dict[str, type[Pipeline]] = {name: one for one in _CLASSES for name in (one.task, *one.aliases)}
 
-
-_TASKS_BY_CLASS = {
-    "AlbertForMaskedLM": "fill-mask",
-    "AlbertForPreTraining": "fill-mask",
-    "AlbertModel": "feature-extraction",
+_TASKS_BY_CLASS = {one.model_class.__name__: one.task for one in _CLASSES} | {
+    "AlbertForPreTraining": "fill-mask"
 }
 """What a model is for, where nobody names a task."""
 
-_MODELS_ONLY = {
-    "text-classification": "AlbertForSequenceClassification",
-    "sentiment-analysis": "AlbertForSequenceClassification",
-    "token-classification": "AlbertForTokenClassification",
-    "ner": "AlbertForTokenClassification",
-    "question-answering": "AlbertForQuestionAnswering",
-}
-"""Tasks of `transformers` that have a model here and no pipeline yet."""
+_SAME_HEAD = ("AlbertForSequenceClassification", "AlbertForTokenClassification", "AlbertForMultipleChoice")
+"""Classes whose heads have tensors of the same names: the weights of one would load as another's."""
 
 
 @overload
@@ -59,6 +72,24 @@ def pipeline(task: Literal["fill-mask"], model: Any = None, **options: Any) -> F
 def pipeline(
     task: Literal["feature-extraction"], model: Any = None, **options: Any
 ) -> FeatureExtractionPipeline: ...
+@overload
+def pipeline(
+    task: Literal["text-classification", "sentiment-analysis"], model: Any = None, **options: Any
+) -> TextClassificationPipeline: ...
+@overload
+def pipeline(
+    task: Literal["token-classification", "ner"], model: Any = None, **options: Any
+) -> TokenClassificationPipeline: ...
+@overload
+def pipeline(
+    task: Literal["question-answering"], model: Any = None, **options: Any
+) -> QuestionAnsweringPipeline: ...
+@overload
+def pipeline(
+    task: Literal["multiple-choice"], model: Any = None, **options: Any
+) -> MultipleChoicePipeline: ...
+@overload
+def pipeline(task: Literal["sentence-order"], model: Any = None, **options: Any) -> SentenceOrderPipeline: ...
 @overload
 def pipeline(task: str | None = None, model: Any = None, **options: Any) -> Pipeline: ...
 def pipeline(
@@ -81,9 +112,11 @@ def pipeline(
     """Make the pipeline for a task.
 
     Args:
-        task: "fill-mask" or "feature-extraction"; None for what the model's class, or the `architectures` of
-            its config, is made for.
-        model: a folder, a hub name, or a model; None for the bundled model.
+        task: "fill-mask", "feature-extraction", "sentence-order"; or, for a model that was fine-tuned,
+            "text-classification" ("sentiment-analysis"), "token-classification" ("ner"),
+            "question-answering", "multiple-choice"; None for what the model's class, or the `architectures`
+            of its config, is made for.
+        model: a folder, a hub name, or a model; None for the bundled model, which was not fine-tuned.
         tokenizer: a folder, a hub name, or a tokenizer; None for the one beside the model. Must be given with
             a model that is loaded already.
         config: in place of the checkpoint's own.
@@ -93,7 +126,8 @@ def pipeline(
         dtype: type of the weights, default float32; `torch_dtype` is its older name.
         use_fast: which of the two tokenizer classes; their answers are the same.
         revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
-        defaults: `batch_size` and arguments of the call, such as `top_k=3`, for every call.
+        defaults: `batch_size` (most rows at once), `batch_tokens` (most tokens at once), and arguments of the
+            call, such as `top_k=3`, for every call.
 
     Raises:
         ModelNotFoundError: a name or folder that leads to no model.
@@ -129,10 +163,6 @@ def pipeline(
 
 
 def _choose(task: str) -> type[Pipeline]:
-    if task in _MODELS_ONLY:
-        raise ConfigError(
-            f"there is no pipeline for {task!r} yet; its model is there: {_MODELS_ONLY[task]}.from_pretrained"
-        )
     if task not in _PIPELINES:
         raise ConfigError(f"the task is {task!r}; expected one of {', '.join(_PIPELINES)}")
     return _PIPELINES[task]
@@ -182,7 +212,14 @@ def _load(
     if missing:
         raise CheckpointError(
             f"{str(name)!r} was not trained for {chosen.task}: its weights lack {', '.join(missing)}. "
-            "Give a checkpoint that has them"
+            f"Fine-tune it for that first ({chosen.model_class.__name__}), or give a checkpoint that has them"
+        )
+    trained = (model.config.architectures or [""])[0]
+    wanted = chosen.model_class.__name__
+    if {trained, wanted} <= set(_SAME_HEAD) and trained != wanted:
+        raise CheckpointError(
+            f"{str(name)!r} was trained for {_TASKS_BY_CLASS[trained]} ({trained}), not for {chosen.task}: "
+            "its scores mean something else. Give a checkpoint of that task"
         )
     if report.unexpected or report.conflicting:
         warnings.warn(f"{name}: {report}", UserWarning, stacklevel=3)

@@ -1,20 +1,23 @@
-"""What every pipeline does alike: one text, lists and iterables; batches by length; answers in order."""
+"""What every pipeline does alike: one input, lists, iterables, files; batches by length; answers in order."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from albertkit.errors import ConfigError, DataError
+from albertkit.inputs import format_of, read_inputs
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.rows import evaluating, run_rows
+from albertkit.tasks.rows import Batch, Row, evaluating, run_rows
+from albertkit.tasks.task import BATCH_TOKENS
 from albertkit.tokenization.interface import TokenizerInterface
 
-_BATCHES_AHEAD = 16  # so many batches of texts are sorted by length together
+_INPUTS_AHEAD = 512  # so many inputs of an iterable are sorted by length together ...
+_BATCHES_AHEAD = 16  # ... or so many batches, where a batch has a number of rows
 
 
 class Pipeline(ABC):
@@ -23,18 +26,31 @@ class Pipeline(ABC):
     Args:
         model: as `model_class` or another class that `accepts` holds; its mode (training or not) is kept.
         tokenizer: the one the model was trained with.
-        batch_size: rows computed at once. With 1, a generator's texts are answered as they come.
+        batch_size: most rows computed at once; None for as many as `batch_tokens` allows. With 1, a
+            generator's inputs are answered as they come.
+        batch_tokens: most tokens computed at once, padding included.
 
     Raises:
-        ConfigError: model and tokenizer do not fit the task or each other, or `batch_size` is below 1.
+        ConfigError: model and tokenizer do not fit the task or each other, or a batch would be empty.
     """
 
     task: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names of the task."""
     model_class: ClassVar[type[AlbertPreTrainedModel]]
     accepts: ClassVar[tuple[type[AlbertPreTrainedModel], ...]]
+    fields: ClassVar[tuple[str, ...]] = ("text",)
+    """What an input consists of: the keys of a mapping, the columns of a TSV file."""
+    rest: ClassVar[str | None] = None
+    """The field that takes all further columns."""
 
     def __init__(
-        self, model: AlbertPreTrainedModel, tokenizer: TokenizerInterface, *, batch_size: int = 32
+        self,
+        model: AlbertPreTrainedModel,
+        tokenizer: TokenizerInterface,
+        *,
+        batch_size: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
     ) -> None:
         if not isinstance(model, self.accepts):
             names = " or ".join(accepted.__name__ for accepted in self.accepts)
@@ -49,42 +65,75 @@ class Pipeline(ABC):
             )
         self.model = model
         self.tokenizer = tokenizer
-        self.batch_size = _check_batch_size(batch_size)
+        self.batch_size = _check_size("batch_size", batch_size)
+        self.batch_tokens = _check_size("batch_tokens", batch_tokens) or BATCH_TOKENS
 
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return next(self.model.parameters()).device
+        return self.model.device
 
-    def _run(
-        self,
-        inputs: str | Iterable[str],
-        answer: Callable[..., list[Any]],
-        batch_size: int | None,
-    ) -> Any:
-        """Give all texts to `answer(texts, batch_size=...)`, some batches of them at a time."""
+    @property
+    def max_length(self) -> int:
+        """Most tokens that the model reads."""
+        return self.model.config.max_position_embeddings
+
+    def _is_single(self, inputs: Any) -> bool:
+        """Whether this is one input, and not several."""
+        return isinstance(inputs, str)
+
+    def _read(self, given: Any) -> Any:
+        """Return one input as the task takes it; raise DataError for anything else."""
+        if not isinstance(given, str):
+            raise DataError(f"received {given!r:.80} ({type(given).__name__}) for a text; expected a string")
+        return given
+
+    def _run(self, inputs: Any, answer: Callable[..., list[Any]], batch_size: int | None) -> Any:
+        """Give all inputs to `answer(inputs, batch_size=...)`, some batches of them at a time."""
+        size = self.batch_size if batch_size is None else _check_size("batch_size", batch_size)
+        answer = partial(answer, batch_size=size)
+        if self._is_single(inputs):
+            return answer([self._read(inputs)])[0]
+        if isinstance(inputs, Path):
+            return self._stream(self._read_file(inputs), answer, size)
         # Iterating over a mapping would give its keys: no texts that anybody meant.
-        if not isinstance(inputs, Iterable) or isinstance(inputs, Mapping):
+        if not isinstance(inputs, Iterable) or isinstance(inputs, str | Mapping):
             raise DataError(
-                f"received {inputs!r:.60} ({type(inputs).__name__}); expected a text or an iterable of texts"
+                f"received {inputs!r:.60} ({type(inputs).__name__}); expected {self._expected()} or an "
+                "iterable of these, or the path of a file"
             )
-        size = self.batch_size if batch_size is None else _check_batch_size(batch_size)
-        if isinstance(inputs, str):
-            return answer([inputs], batch_size=size)[0]
-        answers = _stream(inputs, partial(answer, batch_size=size), 1 if size == 1 else size * _BATCHES_AHEAD)
+        answers = self._stream(inputs, answer, size)
         return list(answers) if isinstance(inputs, Sequence) or hasattr(inputs, "__len__") else answers
+
+    def _expected(self) -> str:
+        return "a text"
+
+    def _read_file(self, path: Path) -> Iterator[Any]:
+        with path.open("rb") as stream:
+            yield from read_inputs(
+                stream, str(path), format=format_of(path), fields=self.fields, rest=self.rest
+            )
+
+    def _stream(
+        self, inputs: Iterable[Any], answer: Callable[[list[Any]], list[Any]], batch_size: int | None
+    ) -> Iterator[Any]:
+        inputs = iter(inputs)
+        ahead = _INPUTS_AHEAD if batch_size is None else 1 if batch_size == 1 else batch_size * _BATCHES_AHEAD
+        while some := list(islice(inputs, ahead)):
+            yield from answer([self._read(one) for one in some])
 
     def _compute(
         self,
-        rows: Sequence[list[int]],
-        forward: Callable[[list[int], Tensor, Tensor], Iterable[Any]],
-        batch_size: int,
+        rows: Sequence[Row],
+        forward: Callable[[list[int], Batch], Iterable[Any]],
+        batch_size: int | None,
     ) -> list[Any]:
         """Return what `forward` makes of each row, as `run_rows` does."""
         with evaluating(self.model):
             return run_rows(
                 rows,
                 forward,
+                batch_tokens=self.batch_tokens,
                 batch_size=batch_size,
                 pad_token_id=self.tokenizer.pad_token_id,
                 device=self.device,
@@ -95,23 +144,10 @@ class Pipeline(ABC):
 
     @abstractmethod
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """Answer one text, a list of texts, or an iterable of texts."""
+        """Answer one input, a list of them, an iterable of them, or a file of them."""
 
 
-def _stream(
-    texts: Iterable[str], answer: Callable[[list[str]], list[Any]], texts_at_once: int
-) -> Iterator[Any]:
-    texts = iter(texts)
-    while some := list(islice(texts, texts_at_once)):
-        for text in some:
-            if not isinstance(text, str):
-                raise DataError(
-                    f"received {text!r:.80} ({type(text).__name__}) for a text; expected a string"
-                )
-        yield from answer(some)
-
-
-def _check_batch_size(batch_size: int) -> int:
-    if batch_size < 1:
-        raise ConfigError(f"batch_size is {batch_size}; expected at least 1")
-    return batch_size
+def _check_size(name: str, value: int | None) -> int | None:
+    if value is not None and value < 1:
+        raise ConfigError(f"{name} is {value}; expected at least 1")
+    return value

@@ -8,7 +8,9 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError
+from albertkit.tasks.rows import Row
+from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.interface import TokenizerInterface
 
 Pooling = Literal["mean", "cls"]
@@ -29,8 +31,8 @@ class FeatureExtraction:
 
     def features(
         self, texts: Sequence[str], *, truncation: bool = False, parse_special_tokens: bool | None = None
-    ) -> list[list[int]]:
-        """Return the ids of each text.
+    ) -> list[Row]:
+        """Return the row of each text.
 
         Args:
             texts: the texts.
@@ -41,21 +43,13 @@ class FeatureExtraction:
         Raises:
             DataError: a text is longer than the model reads.
         """
-        rows: list[list[int]] = self.tokenizer(
-            list(texts),
-            truncation=truncation,
-            max_length=self.max_length if truncation else None,
+        return text_rows(
+            self.tokenizer,
+            texts,
+            max_length=self.max_length,
+            truncation="longest_first" if truncation else False,
             parse_special_tokens=parse_special_tokens,
-            verbose=False,
-        )["input_ids"]
-        for text, row in zip(texts, rows, strict=True):
-            if len(row) > self.max_length:
-                raise DataError(
-                    f"the text {text!r:.60} has {len(row)} tokens with [CLS] and [SEP], and the model reads "
-                    f"at most {self.max_length}: cut it into shorter texts, or let it be cut after the "
-                    "first ones (truncation=True in Python, --truncate on the command line)"
-                )
-        return rows
+        )
 
 
 def check_pooling(pooling: str | None) -> None:

@@ -15,15 +15,16 @@ import torch
 from torch import Tensor
 
 from albertkit.errors import ConfigError, DataError
+from albertkit.tasks.rows import Row
 from albertkit.tokenization.encoding import BatchEncoding, Encoding
 from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import WORD_START
 
 
-class MaskedRow(NamedTuple):
-    """What the model reads at once: ids, and where the masks to be filled stand in them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedRow(Row):
+    """What the model reads at once, and where the masks to be filled stand in it."""
 
-    input_ids: list[int]
     mask_positions: list[int]
 
 
@@ -84,13 +85,13 @@ class MaskedLM:
             )
         no_spaces = self._no_spaces(text, ids, masks, encoded[number])
         if len(ids) <= self.max_length:
-            return MaskedText(ids, masks, [MaskedRow(ids, masks)], no_spaces, None)
+            return MaskedText(ids, masks, [_row(number, ids, masks)], no_spaces, None)
         offsets = encoded[number].offsets
         rows: list[MaskedRow] = []
         windows: list[tuple[int, int]] = []
         for mask in masks:
             start, stop = centred_window(mask, first=1, last=len(ids) - 1, size=self.max_length - 2)
-            rows.append(MaskedRow([ids[0], *ids[start:stop], ids[-1]], [mask - start + 1]))
+            rows.append(_row(number, [ids[0], *ids[start:stop], ids[-1]], [mask - start + 1]))
             windows.append((offsets[start][0], offsets[stop - 1][1]))
         return MaskedText(ids, masks, rows, no_spaces, windows)
 
@@ -196,6 +197,13 @@ class MaskedLM:
                 }
             )
         return answers
+
+
+def _row(example: int, input_ids: list[int], mask_positions: list[int]) -> MaskedRow:
+    segments = [0] * len(input_ids)
+    return MaskedRow(
+        input_ids=input_ids, token_type_ids=segments, example=example, mask_positions=mask_positions
+    )
 
 
 def check_top_k(top_k: Any, *, size: int) -> None:

@@ -1,0 +1,113 @@
+"""The pipeline for the choice among answers."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from albertkit.errors import DataError
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.task_heads import AlbertForMultipleChoice
+from albertkit.pipelines.interface import Pipeline
+from albertkit.tasks.examples import ChoiceExample
+from albertkit.tasks.multiple_choice import MultipleChoice
+from albertkit.tasks.task import BATCH_TOKENS
+from albertkit.tokenization.interface import TokenizerInterface
+
+
+class MultipleChoicePipeline(Pipeline):
+    """The choice that fits a context and a question best; `pipeline("multiple-choice")` makes one."""
+
+    task = "multiple-choice"
+    model_class = AlbertForMultipleChoice
+    accepts = (AlbertForMultipleChoice,)
+    fields = ("context", "question")
+    rest = "choices"
+
+    def __init__(
+        self,
+        model: AlbertPreTrainedModel,
+        tokenizer: TokenizerInterface,
+        *,
+        batch_size: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        truncation: bool = False,
+    ) -> None:
+        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
+        self.truncation = truncation
+
+    def __call__(
+        self,
+        inputs: Mapping[str, Any] | Iterable[Any] | Path,
+        *,
+        truncation: bool | None = None,
+        batch_size: int | None = None,
+    ) -> Any:
+        """Choose.
+
+        Args:
+            inputs: {"context": ..., "question": ..., "choices": [...]}, where the question may be left out;
+                a list or other iterable of these; or a file: .jsonl, or .tsv with the columns context,
+                question (may be empty) and one for each choice.
+            truncation: cut a context that is too long at its end, instead of raising. The answer then has
+                `cut`, the most tokens left out beside a choice.
+            batch_size: most rows computed at once; each choice is a row.
+
+        Returns:
+            {choice, index, score, scores}: the best choice, its number from 0, its probability, and those of
+            all. A list or generator of these for several inputs.
+
+        Raises:
+            DataError: what is no such input, fewer than two choices, or a context that is too long.
+            ConfigError: `batch_size` below 1.
+        """
+        task = MultipleChoice(
+            self.tokenizer,
+            max_length=self.max_length,
+            truncation=self.truncation if truncation is None else truncation,
+        )
+        return self._run(inputs, partial(self._answer, task=task), batch_size)
+
+    def _is_single(self, inputs: Any) -> bool:
+        return isinstance(inputs, Mapping)
+
+    def _read(self, given: Any) -> ChoiceExample:
+        if isinstance(given, Mapping) and given.keys() <= {"context", "question", "choices"}:
+            context, question, choices = (given.get(name) for name in ("context", "question", "choices"))
+            if (
+                isinstance(context, str)
+                and isinstance(question, str | None)
+                and isinstance(choices, list | tuple)
+                and all(isinstance(choice, str) for choice in choices)
+            ):
+                return ChoiceExample(
+                    id=context[:40], context=context, question=question, choices=tuple(choices)
+                )
+        raise DataError(
+            f"received {given!r:.80} ({type(given).__name__}); expected {self._expected()}, where the "
+            "question may be left out"
+        )
+
+    def _expected(self) -> str:
+        return '{"context": "...", "question": "...", "choices": ["...", "..."]}'
+
+    def _answer(
+        self, examples: list[ChoiceExample], *, batch_size: int | None, task: MultipleChoice
+    ) -> list[dict[str, Any]]:
+        rows = task.features(examples)
+        outputs = task.run(self.model, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+        cut = [0] * len(examples)
+        for row in rows:
+            cut[row.example] = max(cut[row.example], row.cut)
+        return [
+            {
+                "choice": example.choices[one.choice],
+                "index": one.choice,
+                "score": one.scores[one.choice],
+                "scores": one.scores,
+                **({"cut": left_out} if left_out else {}),
+            }
+            for example, one, left_out in zip(
+                examples, task.predictions(examples, rows, outputs), cut, strict=True
+            )
+        ]

@@ -1,0 +1,181 @@
+"""The pipeline for questions about a text, answered by a place of it."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.task_heads import AlbertForQuestionAnswering
+from albertkit.pipelines.interface import Pipeline
+from albertkit.tasks.examples import QuestionExample
+from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering
+from albertkit.tasks.task import BATCH_TOKENS
+from albertkit.tokenization.interface import TokenizerInterface
+
+
+class QuestionAnsweringPipeline(Pipeline):
+    """The place of a text that answers a question; `pipeline("question-answering")` makes one.
+
+    Where the model's config has `null_score_diff_threshold` (fine-tuning on questions without answers saves
+    it), the answer may be that there is none.
+    """
+
+    task = "question-answering"
+    model_class = AlbertForQuestionAnswering
+    accepts = (AlbertForQuestionAnswering,)
+    fields = ("question", "context")
+
+    def __init__(
+        self,
+        model: AlbertPreTrainedModel,
+        tokenizer: TokenizerInterface,
+        *,
+        batch_size: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        top_k: int = 1,
+        doc_stride: int = 128,
+        max_seq_len: int = 384,
+        max_question_len: int = 64,
+        max_answer_len: int = 30,
+        handle_impossible_answer: bool | None = None,
+    ) -> None:
+        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
+        self.top_k = top_k
+        self.handle_impossible_answer = handle_impossible_answer
+        self._sizes = {
+            "doc_stride": doc_stride,
+            "max_length": max_seq_len,
+            "max_question_length": max_question_len,
+            "max_answer_length": max_answer_len,
+        }
+
+    def __call__(
+        self,
+        inputs: Mapping[str, str] | Iterable[Any] | Path | None = None,
+        *,
+        question: str | list[str] | None = None,
+        context: str | list[str] | None = None,
+        top_k: int | None = None,
+        doc_stride: int | None = None,
+        max_seq_len: int | None = None,
+        max_question_len: int | None = None,
+        max_answer_len: int | None = None,
+        handle_impossible_answer: bool | None = None,
+        batch_size: int | None = None,
+    ) -> Any:
+        """Answer questions.
+
+        Args:
+            inputs: {"question": ..., "context": ...}; a list or other iterable of these; or a file: .tsv with
+                these two columns, .jsonl.
+            question, context: the same in place of `inputs`: a text each; or lists, where a single context
+                is that of all questions.
+            top_k: how many answers.
+            doc_stride: tokens that a window repeats from the one before, where the context needs several.
+            max_seq_len: most tokens of a window, at most what the model reads.
+            max_question_len: most tokens of a question.
+            max_answer_len: most tokens of an answer.
+            handle_impossible_answer: whether "no answer" (an empty one) is an answer; None: where the config
+                has a threshold for it.
+            batch_size: most windows computed at once.
+
+        Returns:
+            {score, start, end, answer} for a question: characters `start:end` of the context; with `top_k`
+            over 1 a list of so many, best first. A list or generator of these for several questions. "No
+            answer" is "" at 0:0; it comes first where it beats the best answer by the threshold.
+
+        Raises:
+            DataError: what is no question and context, or a question that is too long.
+            ConfigError: a size below 1 or over what the model reads.
+        """
+        count = self.top_k if top_k is None else top_k
+        if count < 1:
+            raise ConfigError(f"top_k is {count}; expected at least 1")
+        given = {
+            "doc_stride": doc_stride,
+            "max_length": max_seq_len,
+            "max_question_length": max_question_len,
+            "max_answer_length": max_answer_len,
+        }
+        sizes = {**self._sizes, **{name: size for name, size in given.items() if size is not None}}
+        sizes["max_length"] = min(sizes["max_length"], self.max_length)
+        task = QuestionAnswering(self.tokenizer, n_best=max(20, count), **sizes)
+        if inputs is None:
+            inputs = _join(question, context)
+        elif question is not None or context is not None:
+            raise ConfigError("questions are given twice; give inputs, or question and context")
+        threshold = self._threshold(handle_impossible_answer)
+        return self._run(
+            inputs, partial(self._answer, task=task, top_k=count, threshold=threshold), batch_size
+        )
+
+    def _threshold(self, wanted: bool | None) -> float | None:
+        """Return by how much "no answer" must be better, None where it is not an answer."""
+        wanted = self.handle_impossible_answer if wanted is None else wanted
+        saved: float | None = getattr(self.model.config, THRESHOLD_KEY, None)
+        if wanted is None:
+            return saved
+        return (saved or 0.0) if wanted else None
+
+    def _is_single(self, inputs: Any) -> bool:
+        return isinstance(inputs, Mapping)
+
+    def _read(self, given: Any) -> QuestionExample:
+        if isinstance(given, Mapping):
+            question, context = given.get("question"), given.get("context")
+            if isinstance(question, str) and isinstance(context, str):
+                return QuestionExample(str(given.get("id", "")), question, context)
+        raise DataError(
+            f"received {given!r:.80} ({type(given).__name__}); expected {self._expected()}, two strings"
+        )
+
+    def _expected(self) -> str:
+        return '{"question": "...", "context": "..."}'
+
+    def _answer(
+        self,
+        examples: list[QuestionExample],
+        *,
+        batch_size: int | None,
+        task: QuestionAnswering,
+        top_k: int,
+        threshold: float | None,
+    ) -> list[Any]:
+        rows = task.features(examples)
+        outputs = task.run(self.model, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+        answers = []
+        for answered in task.predictions(examples, rows, outputs):
+            ranked = [_describe(one) for one in _rank(answered, threshold)[:top_k]]
+            answers.append(ranked[0] if top_k == 1 else ranked)
+        return answers
+
+
+def _rank(answered: Answered, threshold: float | None) -> list[Answer]:
+    """Return the answers, best first; "no answer" among them where there is a threshold or nothing else."""
+    if threshold is None:
+        return answered.answers or [answered.no_answer]
+    bar = answered.no_answer.logit - threshold
+    better = [one for one in answered.answers if one.logit >= bar]
+    return [*better, answered.no_answer, *answered.answers[len(better) :]]
+
+
+def _describe(answer: Answer) -> dict[str, Any]:
+    return {"score": answer.score, "start": answer.start, "end": answer.end, "answer": answer.text}
+
+
+def _join(question: str | list[str] | None, context: str | list[str] | None) -> Any:
+    """Return questions and contexts as inputs: one, or a list."""
+    if question is None or context is None:
+        raise DataError("there is no question or no context; give both, or inputs")
+    if isinstance(question, str) and isinstance(context, str):
+        return {"question": question, "context": context}
+    questions = [question] if isinstance(question, str) else list(question)
+    contexts = [context] * len(questions) if isinstance(context, str) else list(context)
+    if len(questions) != len(contexts):
+        raise DataError(
+            f"received {len(questions)} questions and {len(contexts)} contexts; expected as many, "
+            "or one context"
+        )
+    return [{"question": one, "context": text} for one, text in zip(questions, contexts, strict=True)]

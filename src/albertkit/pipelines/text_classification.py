@@ -1,0 +1,159 @@
+"""The pipeline for classes of texts and pairs, and for numbers."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.pipelines.interface import Pipeline
+from albertkit.tasks.examples import TextExample
+from albertkit.tasks.sequence_classification import Function, SequenceClassification, problem_type_of
+from albertkit.tasks.task import BATCH_TOKENS
+from albertkit.tokenization.interface import TokenizerInterface
+
+_UNSET: Any = ""  # top_k=None means all labels, so that is not what nobody has set
+
+
+class TextClassificationPipeline(Pipeline):
+    """The labels of a text or a pair; `pipeline("text-classification")` makes one."""
+
+    task = "text-classification"
+    aliases = ("sentiment-analysis",)
+    model_class = AlbertForSequenceClassification
+    accepts = (AlbertForSequenceClassification,)
+    fields = ("text", "text_pair")
+
+    def __init__(
+        self,
+        model: AlbertPreTrainedModel,
+        tokenizer: TokenizerInterface,
+        *,
+        batch_size: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        top_k: int | None = _UNSET,
+        function_to_apply: Function | None = None,
+        truncation: bool = False,
+        max_length: int | None = None,
+    ) -> None:
+        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
+        self.top_k = top_k
+        self.function_to_apply: Function | None = function_to_apply
+        self.truncation = truncation
+        self._limit = max_length
+
+    def __call__(
+        self,
+        inputs: str | Mapping[str, str] | tuple[str, str] | Iterable[Any] | Path,
+        *,
+        top_k: int | None = _UNSET,
+        function_to_apply: Function | None = None,
+        truncation: bool | None = None,
+        max_length: int | None = None,
+        batch_size: int | None = None,
+    ) -> Any:
+        """Classify texts or pairs of texts.
+
+        Args:
+            inputs: a text; a pair as {"text": ..., "text_pair": ...} or (text, text_pair); a list or other
+                iterable of these; or a file: one text in a line, .tsv with one or two columns, .jsonl.
+            top_k: how many labels; None for all. Not given: the best one.
+            function_to_apply: "softmax", "sigmoid" or "none" makes the scores of the logits; None for what
+                the config's `problem_type` says (softmax; sigmoid for multi-label or a single label; none
+                for regression).
+            truncation: cut a text that is longer than the model reads, instead of raising; of a pair the
+                longer one. The answer then has `cut`, the number of tokens left out.
+            max_length: most tokens of an input, [CLS] and [SEP] included; None for what the model reads.
+            batch_size: most rows computed at once.
+
+        Returns:
+            For a text [{label, score}]; for a pair, and for each input of several, {label, score}. With
+            `top_k` given a list of so many, best first. A list or generator of these for several inputs.
+
+        Raises:
+            DataError: what is no text, or a text that is too long.
+            ConfigError: `top_k`, `max_length`, `batch_size` or the function is none.
+        """
+        chosen = self.top_k if top_k is _UNSET else top_k
+        if chosen is not _UNSET and chosen is not None and (not isinstance(chosen, int) or chosen < 1):
+            raise ConfigError(f"top_k is {chosen!r}; expected a whole number of at least 1, or None for all")
+        task = SequenceClassification(
+            self.tokenizer,
+            max_length=_check_length(max_length or self._limit, self.max_length),
+            labels=[self.model.config.id2label[number] for number in range(self.model.config.num_labels)],
+            problem_type=problem_type_of(self.model.config),
+            truncation=self.truncation if truncation is None else truncation,
+        )
+        answer = partial(
+            self._answer, task=task, top_k=chosen, function=function_to_apply or self.function_to_apply
+        )
+        answers = self._run(inputs, answer, batch_size)
+        # As in `transformers`, where one text without top_k gives a list all the same.
+        return [answers] if isinstance(inputs, str) and top_k is _UNSET else answers
+
+    def _is_single(self, inputs: Any) -> bool:
+        return isinstance(inputs, str | Mapping) or is_pair(inputs)
+
+    def _read(self, given: Any) -> TextExample:
+        return read_text_or_pair(given)
+
+    def _expected(self) -> str:
+        return "a text, a pair {text, text_pair}"
+
+    def _answer(
+        self,
+        examples: list[TextExample],
+        *,
+        batch_size: int | None,
+        task: SequenceClassification,
+        top_k: int | None,
+        function: Function | None,
+    ) -> list[Any]:
+        rows = task.features(examples)
+        outputs = task.run(self.model, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+        answers = []
+        predictions = task.predictions(examples, rows, outputs, function_to_apply=function)
+        for row, prediction in zip(rows, predictions, strict=True):
+            cut = {"cut": row.cut} if row.cut else {}
+            ranked = sorted(
+                (
+                    {"label": label, "score": score, **cut}
+                    for label, score in zip(task.labels, prediction.scores, strict=True)
+                ),
+                key=lambda one: one["score"],
+                reverse=True,
+            )
+            answers.append(ranked[0] if top_k is _UNSET else ranked[:top_k])
+        return answers
+
+
+def is_pair(given: Any) -> bool:
+    """Whether this is (text, second text); a list is several texts."""
+    return isinstance(given, tuple) and len(given) == 2 and all(isinstance(one, str) for one in given)
+
+
+def read_text_or_pair(given: Any) -> TextExample:
+    """Return a text or a pair, in any of its forms; raise DataError for anything else."""
+    if isinstance(given, str):
+        return TextExample(given)
+    if is_pair(given):
+        return TextExample(*given)
+    if (
+        isinstance(given, Mapping)
+        and given.keys() <= {"text", "text_pair"}
+        and isinstance(given.get("text"), str)
+        and isinstance(given.get("text_pair"), str | None)
+    ):
+        return TextExample(**given)
+    raise DataError(
+        f"received {given!r:.80} ({type(given).__name__}) for a text; expected a string, or for a pair "
+        '{"text": "...", "text_pair": "..."} or a tuple of two strings'
+    )
+
+
+def _check_length(wanted: int | None, most: int) -> int:
+    if wanted is not None and wanted > most:
+        raise ConfigError(f"max_length is {wanted}; expected at most {most}, what the model reads")
+    return most if wanted is None else wanted

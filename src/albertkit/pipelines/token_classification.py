@@ -1,0 +1,126 @@
+"""The pipeline for labels of words: entities, chunks, parts of speech."""
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from albertkit.errors import DataError
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.task_heads import AlbertForTokenClassification
+from albertkit.pipelines.interface import Pipeline
+from albertkit.tasks.entities import Aggregation, Entities
+from albertkit.tasks.examples import WordsExample
+from albertkit.tasks.task import BATCH_TOKENS
+from albertkit.tasks.token_classification import TokenClassification
+from albertkit.tasks.words import split_words
+from albertkit.tokenization.interface import TokenizerInterface
+
+
+class _Sentence(NamedTuple):
+    example: WordsExample
+    word_starts: list[int]  # the character of the text at which each word begins
+
+
+class TokenClassificationPipeline(Pipeline):
+    """The labels of the words in a text; `pipeline("token-classification")` makes one."""
+
+    task = "token-classification"
+    aliases = ("ner",)
+    model_class = AlbertForTokenClassification
+    accepts = (AlbertForTokenClassification,)
+
+    def __init__(
+        self,
+        model: AlbertPreTrainedModel,
+        tokenizer: TokenizerInterface,
+        *,
+        batch_size: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        aggregation_strategy: Aggregation = "none",
+        ignore_labels: Collection[str] = ("O",),
+        stride: int = 64,
+    ) -> None:
+        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
+        labels = [model.config.id2label[number] for number in range(model.config.num_labels)]
+        self.token_classification = TokenClassification(
+            tokenizer, max_length=self.max_length, labels=labels, stride=stride
+        )
+        self.aggregation_strategy: Aggregation = aggregation_strategy
+        self.ignore_labels = ignore_labels
+        self._entities(None, None)  # an unknown strategy is an error at once
+
+    def __call__(
+        self,
+        inputs: str | Sequence[str] | Iterable[Any] | Path,
+        *,
+        aggregation_strategy: Aggregation | None = None,
+        ignore_labels: Collection[str] | None = None,
+        is_split_into_words: bool = False,
+        batch_size: int | None = None,
+    ) -> Any:
+        """Label the words of texts.
+
+        A text is cut into words as taggers are trained on them: at spaces, and at the punctuation around
+        words. A text of any length is read, in windows that overlap.
+
+        Args:
+            inputs: a text; a list or other iterable of texts; or a file with a text in each line.
+            aggregation_strategy: "none" for every piece, "simple" for neighbouring pieces of one kind
+                together; "first", "max" and "average" for the same of words (see `tasks.entities`).
+            ignore_labels: labels, or kinds of entities, that are left out; default "O".
+            is_split_into_words: the input is a list of words, or a list or other iterable of those. Then
+                characters are counted in the words joined with spaces.
+            batch_size: most rows computed at once.
+
+        Returns:
+            For a text a list of {entity, score, index, word, start, end}, or with aggregation of
+            {entity_group, score, word, start, end}: characters `start:end` of the text. A list or generator
+            of these lists for several texts.
+
+        Raises:
+            DataError: what is no text, or no list of words.
+            ConfigError: an unknown strategy, or `batch_size` below 1.
+        """
+        entities = self._entities(aggregation_strategy, ignore_labels)
+        answer = partial(self._answer, entities=entities)
+        if not is_split_into_words:
+            return self._run(inputs, answer, batch_size)
+        if isinstance(inputs, list | tuple) and all(isinstance(word, str) for word in inputs):
+            return self._run([inputs], answer, batch_size)[0] if inputs else []
+        return self._run(inputs, answer, batch_size)
+
+    def _entities(self, strategy: Aggregation | None, ignored: Collection[str] | None) -> Entities:
+        return Entities(
+            self.tokenizer,
+            self.token_classification.labels,
+            aggregation=strategy or self.aggregation_strategy,
+            ignored_labels=self.ignore_labels if ignored is None else ignored,
+        )
+
+    def _read(self, given: Any) -> _Sentence:
+        if isinstance(given, str):
+            words = split_words(given)
+            return _Sentence(
+                WordsExample(tuple(given[start:end] for start, end in words)), [start for start, _ in words]
+            )
+        if isinstance(given, list | tuple) and all(isinstance(word, str) for word in given):
+            lengths = [len(word) + 1 for word in given]  # and a space
+            return _Sentence(WordsExample(tuple(given)), [0, *accumulate(lengths)][: len(given)])
+        raise DataError(
+            f"received {given!r:.80} ({type(given).__name__}) for a text; expected a string, or a "
+            "list of words"
+        )
+
+    def _answer(
+        self, sentences: list[_Sentence], *, batch_size: int | None, entities: Entities
+    ) -> list[list[dict[str, Any]]]:
+        task = self.token_classification
+        examples = [sentence.example for sentence in sentences]
+        rows = task.features(examples)
+        outputs = task.run(self.model, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+        return [
+            entities(tagged, sentence.word_starts)
+            for tagged, sentence in zip(task.predictions(examples, rows, outputs), sentences, strict=True)
+        ]

@@ -1,0 +1,172 @@
+"""From labels of pieces to entities: what belongs together, with its characters in the text.
+
+    none      every piece by itself
+    simple    neighbouring pieces of one kind are an entity
+    first     the same of words; a word is what its first piece is
+    max       ... what its most certain piece is
+    average   ... what its pieces are on average
+
+Labels may follow a scheme: B- begins an entity and I- goes on; E- or L- ends it, S- or U- stands alone (IOB1,
+IOB2, BIOES, BILOU); without one, neighbours of the same label belong together. The strategies and scores are
+those of `transformers`, which knows B and I only.
+
+Shapes: P pieces, K labels.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, get_args
+
+from torch import Tensor
+
+from albertkit.errors import ConfigError
+from albertkit.tasks.token_classification import Tagged
+from albertkit.tokenization.interface import TokenizerInterface
+
+Aggregation = Literal["none", "simple", "first", "max", "average"]
+
+_SCHEME_LABEL = re.compile(r"[BIELSU]-.+")
+_BEGINS, _ENDS = "BSU", "ELSU"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A piece or a word: what is labelled by itself."""
+
+    label: int
+    score: float
+    pieces: range  # numbers of its pieces
+    word: int
+
+
+class Entities:
+    """What makes entities of a tagged sentence, for one set of labels.
+
+    Args:
+        tokenizer: spells the pieces.
+        labels: names of the scores, in their order.
+        aggregation: see above.
+        ignored_labels: what has one of these labels, or kinds, is left out.
+
+    Raises:
+        ConfigError: an unknown aggregation.
+    """
+
+    def __init__(
+        self,
+        tokenizer: TokenizerInterface,
+        labels: Sequence[str],
+        *,
+        aggregation: Aggregation = "none",
+        ignored_labels: Collection[str] = ("O",),
+    ) -> None:
+        if aggregation not in get_args(Aggregation):
+            raise ConfigError(
+                f"aggregation_strategy is {aggregation!r}; expected one of {', '.join(get_args(Aggregation))}"
+            )
+        self.tokenizer = tokenizer
+        self.labels = list(labels)
+        self.aggregation: Aggregation = aggregation
+        self.ignored_labels = frozenset(ignored_labels)
+        self._follow_scheme = all(label == "O" or _SCHEME_LABEL.fullmatch(label) for label in labels)
+
+    def __call__(self, tagged: Tagged, word_starts: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the entities of a sentence in the shape of `transformers`.
+
+        Args:
+            tagged: what is predicted for its words.
+            word_starts: the character of the text at which each word begins.
+
+        Returns:
+            For "none" {entity, score, index, word, start, end} for each piece, where `index` counts the
+            pieces from 1; else {entity_group, score, word, start, end}.
+        """
+        starts = [
+            word_starts[word] + start for word, (start, _) in zip(tagged.words, tagged.offsets, strict=True)
+        ]
+        ends = [word_starts[word] + end for word, (_, end) in zip(tagged.words, tagged.offsets, strict=True)]
+        units = self._units(tagged)
+        if self.aggregation == "none":
+            tokens = self.tokenizer.convert_ids_to_tokens(tagged.pieces)
+            return [
+                {
+                    "entity": self.labels[unit.label],
+                    "score": unit.score,
+                    "index": number + 1,
+                    "word": tokens[number],
+                    "start": starts[number],
+                    "end": ends[number],
+                }
+                for number, unit in enumerate(units)
+                if self.labels[unit.label] not in self.ignored_labels
+            ]
+        entities = []
+        for group in self._groups(units):
+            kind = self._kind(group[0])
+            if kind in self.ignored_labels:
+                continue
+            first, last = group[0].pieces.start, group[-1].pieces.stop
+            # A mark of a word's beginning has no characters of its own, and the space before it is no part.
+            shown = [ends[piece] for piece in range(first, last) if ends[piece] > starts[piece]]
+            entities.append(
+                {
+                    "entity_group": kind,
+                    "score": sum(unit.score for unit in group) / len(group),
+                    "word": self.tokenizer.decode(tagged.pieces[first:last]),
+                    "start": starts[first],
+                    "end": max(shown, default=starts[first]),
+                }
+            )
+        return entities
+
+    def _units(self, tagged: Tagged) -> list[Unit]:
+        """Return the pieces with their labels, or the words."""
+        if self.aggregation in ("none", "simple"):
+            groups = [range(number, number + 1) for number in range(len(tagged.pieces))]
+        else:
+            numbers = [
+                list(run) for _, run in groupby(range(len(tagged.pieces)), key=tagged.words.__getitem__)
+            ]
+            groups = [range(run[0], run[-1] + 1) for run in numbers]
+        units = []
+        for pieces in groups:
+            scores = self._combine(tagged.scores[pieces.start : pieces.stop])
+            label = int(scores.argmax())
+            units.append(Unit(label, float(scores[label]), pieces, tagged.words[pieces.start]))
+        return units
+
+    def _combine(self, scores: Tensor) -> Tensor:
+        """(pieces, K) -> (K,)"""
+        match self.aggregation:
+            case "max":
+                return scores[int(scores.max(dim=-1).values.argmax())]
+            case "average":
+                return scores.mean(dim=0)
+        return scores[0]  # the first piece, or the only one
+
+    def _groups(self, units: Sequence[Unit]) -> list[list[Unit]]:
+        groups: list[list[Unit]] = []
+        for unit in units:
+            if groups and self._goes_on(groups[-1][-1], unit):
+                groups[-1].append(unit)
+            else:
+                groups.append([unit])
+        return groups
+
+    def _goes_on(self, before: Unit, unit: Unit) -> bool:
+        """Whether a unit belongs to the entity of the one before."""
+        if self._kind(before) != self._kind(unit):
+            return False
+        if self._prefix(unit) in _BEGINS:
+            return False
+        return before.word == unit.word or self._prefix(before) not in _ENDS
+
+    def _prefix(self, unit: Unit) -> str:
+        label = self.labels[unit.label]
+        return label[0] if self._follow_scheme and label != "O" else "I"
+
+    def _kind(self, unit: Unit) -> str:
+        label = self.labels[unit.label]
+        return label[2:] if self._follow_scheme and label != "O" else label

@@ -1,0 +1,136 @@
+"""Multiple choice: a context, a question and some answers -> which of them. RACE and SWAG are such tasks.
+
+Every choice is a row: `[CLS] context [SEP] question choice [SEP]`. Where the question has a gap ("_", as in
+RACE) the choice is put into it, and a context that is too long is cut at its end, both as in the original.
+
+Shapes: B examples, C choices, T tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from albertkit.errors import DataError
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.task_heads import AlbertForMultipleChoice
+from albertkit.tasks.examples import ChoiceExample
+from albertkit.tasks.rows import Batch, Row, by_example, runs_of_examples
+from albertkit.tasks.task import Task
+from albertkit.tasks.texts import text_rows
+from albertkit.tokenization.interface import TokenizerInterface
+
+GAP = "_"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is predicted for one example."""
+
+    choice: int
+    """Number of the most probable choice."""
+    scores: list[float]
+    """(C,), the probability of each."""
+
+
+class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
+    """The task for one tokenizer and one length of input.
+
+    Args:
+        tokenizer: cuts texts into pieces.
+        max_length: most tokens of a row, special tokens included.
+        truncation: cut a context that is too long at its end; the rows count what was cut.
+    """
+
+    name = "multiple-choice"
+    model_class = AlbertForMultipleChoice
+
+    def __init__(self, tokenizer: TokenizerInterface, *, max_length: int, truncation: bool = False) -> None:
+        super().__init__(tokenizer, max_length=max_length)
+        self.truncation = truncation
+
+    def features(self, examples: Sequence[ChoiceExample]) -> list[Row]:
+        """Return one row for each choice; `labels`, the number of the right one, stands in each of them."""
+        owners = []
+        for number, example in enumerate(examples):
+            _check(example)
+            owners += [number] * len(example.choices)
+        rows = text_rows(
+            self.tokenizer,
+            [
+                (example.context, join(example.question, choice))
+                for example in examples
+                for choice in example.choices
+            ],
+            max_length=self.max_length,
+            truncation="only_first" if self.truncation else False,
+        )
+        return [
+            replace(row, example=owner, labels=examples[owner].label)
+            for row, owner in zip(rows, owners, strict=True)
+        ]
+
+    def units(self, rows: Sequence[Row]) -> list[list[Row]]:
+        """Return the choices of each example together: they share one softmax."""
+        return runs_of_examples(rows)
+
+    def training_inputs(self, rows: Sequence[Row], device: torch.device) -> dict[str, Tensor]:
+        """Return a batch (B, C, T) and its labels (B,).
+
+        Raises:
+            DataError: a row without labels, or examples of different numbers of choices.
+        """
+        choices = {len(unit) for unit in self.units(rows)}
+        if len(choices) != 1:
+            raise DataError(
+                f"a batch has examples of {', '.join(map(str, sorted(choices)))} choices; expected as many "
+                "in each"
+            )
+        inputs = super().training_inputs(rows, device)
+        labels = inputs.pop("labels")
+        shaped = {name: value.unflatten(0, (-1, *choices)) for name, value in inputs.items()}
+        return {**shaped, "labels": labels}  # (B * C, T) -> (B, C, T)
+
+    def label_inputs(self, rows: Sequence[Row], device: torch.device) -> dict[str, Tensor]:
+        """Return `labels` (B,)."""
+        return {"labels": torch.tensor([unit[0].labels for unit in self.units(rows)], device=device)}
+
+    def score(self, model: AlbertPreTrainedModel, batch: Batch, rows: Sequence[Row]) -> list[Tensor]:
+        """Return the score of each choice, a number; they are compared later, so any rows share a batch."""
+        assert len(rows) == len(batch["input_ids"])
+        logits = model(
+            batch["input_ids"][:, None],  # (B, T) -> (B, 1, T)
+            batch["attention_mask"][:, None],
+            batch["token_type_ids"][:, None],
+            return_dict=True,
+        ).logits
+        return list(logits[:, 0])
+
+    def predictions(
+        self, examples: Sequence[ChoiceExample], rows: Sequence[Row], outputs: Sequence[Tensor]
+    ) -> list[Chosen]:
+        """Return the choice of each example, and the probability of all."""
+        predictions = []
+        for choices in by_example(rows, outputs, count=len(examples)):
+            logits = torch.stack([logit for _, logit in choices])  # (C,)
+            predictions.append(Chosen(int(logits.argmax()), logits.softmax(dim=0).tolist()))
+        return predictions
+
+
+def join(question: str | None, choice: str) -> str:
+    """Return the second text of a row: the choice in the question's gap, or after the question."""
+    if not question:
+        return choice
+    return question.replace(GAP, choice) if GAP in question else f"{question} {choice}"
+
+
+def _check(example: ChoiceExample) -> None:
+    where = f"example {example.id!r}"
+    if len(example.choices) < 2:
+        raise DataError(f"{where} has {len(example.choices)} choices; expected at least two")
+    if example.label is not None and not 0 <= example.label < len(example.choices):
+        raise DataError(
+            f"{where} has the label {example.label!r}; expected the number of one of its "
+            f"{len(example.choices)} choices, the first being 0"
+        )

@@ -1,0 +1,265 @@
+"""Extractive question answering: a question and a text -> the place of the text that answers, or none.
+
+A row is `[CLS] question [SEP] part of the text [SEP]`; a long text is read in windows that overlap by
+`doc_stride` tokens. Answers of all windows compete by the sum of their two logits, and [CLS] stands for "the
+text does not say", as is usual for SQuAD 2.0 (Rajpurkar et al. 2018; Devlin et al. 2019, section 4.3).
+
+Shapes: B batch, T tokens, S tokens of the text in one row.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.task_heads import AlbertForQuestionAnswering
+from albertkit.tasks.examples import QuestionExample
+from albertkit.tasks.rows import Batch, Row, by_example
+from albertkit.tasks.task import Task
+from albertkit.tasks.windows import overlap, owned
+from albertkit.tokenization.encoding import Encoding
+from albertkit.tokenization.interface import TokenizerInterface
+
+NO_ANSWER = (0, 0)  # start and end at [CLS]
+THRESHOLD_KEY = "null_score_diff_threshold"
+"""Where a config keeps by how much [CLS] must beat the best answer, to say that there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRow(Row):
+    """A window over the text, behind the question."""
+
+    context: range
+    """Positions of the text's tokens in the row."""
+    owned: range
+    """Those of them at which an answer may start: they have most context here."""
+    offsets: list[tuple[int, int]]
+    """(S,), the characters of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A place of the text, and how much speaks for it; the empty text at (0, 0) is no answer."""
+
+    text: str
+    start: int
+    end: int
+    score: float
+    """Probability of its start times probability of its end, over all windows."""
+    logit: float
+    """Sum of the two logits: what answers are ranked by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What is predicted for one question."""
+
+    answers: list[Answer]
+    """The best places of the text, best first; none for an empty text."""
+    no_answer: Answer
+
+    @property
+    def no_answer_difference(self) -> float:
+        """How much better "no answer" is than the best answer: what the threshold is compared with."""
+        return self.no_answer.logit - (self.answers[0].logit if self.answers else float("-inf"))
+
+    def best(self, threshold: float | None) -> Answer:
+        """Return the answer; with a threshold (0 where none was tuned) it may be that there is none."""
+        if not self.answers or (threshold is not None and self.no_answer_difference > threshold):
+            return self.no_answer
+        return self.answers[0]
+
+
+class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
+    """The task for one tokenizer and one length of window.
+
+    Args:
+        tokenizer: cuts texts into pieces.
+        max_length: most tokens of a row, special tokens included.
+        doc_stride: tokens that a window repeats from the one before, at most half of the text in it.
+        max_question_length: most tokens of a question.
+        max_answer_length: most tokens of an answer.
+        n_best: how many answers are kept.
+
+    Raises:
+        ConfigError: a size that leaves no room.
+    """
+
+    name = "question-answering"
+    model_class = AlbertForQuestionAnswering
+
+    def __init__(
+        self,
+        tokenizer: TokenizerInterface,
+        *,
+        max_length: int,
+        doc_stride: int = 128,
+        max_question_length: int = 64,
+        max_answer_length: int = 30,
+        n_best: int = 20,
+    ) -> None:
+        super().__init__(tokenizer, max_length=max_length)
+        for name, value, least in (
+            ("doc_stride", doc_stride, 0),
+            ("max_question_length", max_question_length, 1),
+            ("max_answer_length", max_answer_length, 1),
+            ("n_best", n_best, 1),
+        ):
+            if value < least:
+                raise ConfigError(f"{name} is {value}; expected at least {least}")
+        self.doc_stride = doc_stride
+        self.max_question_length = min(max_question_length, max_length // 2)
+        self.max_answer_length = max_answer_length
+        self.n_best = n_best
+
+    def features(self, examples: Sequence[QuestionExample]) -> list[QuestionRow]:
+        """Return the windows of each example; `labels` is (start, end), (0, 0) where the answer is not in it.
+
+        Of several answers the first is learnt. An example without answers that is not `is_impossible` has no
+        labels.
+
+        Raises:
+            DataError: a question that is too long, or an answer that is not in the text.
+        """
+        return [row for number, example in enumerate(examples) for row in self._rows(number, example)]
+
+    def _rows(self, number: int, example: QuestionExample) -> list[QuestionRow]:
+        question = len(self.tokenizer(example.question, add_special_tokens=False)["input_ids"])
+        if question > self.max_question_length:
+            raise DataError(
+                f"the question {example.question!r:.60} has {question} tokens; expected at most "
+                f"{self.max_question_length}, so that rows of {self.max_length} have room for the text"
+            )
+        encoded = self.tokenizer(
+            example.question,
+            example.context,
+            truncation="only_second",
+            max_length=self.max_length,
+            stride=overlap(self.doc_stride, room=self.max_length - question - 3),
+            return_overflowing_tokens=True,
+        )
+        windows: list[Encoding] = sorted(encoded.encodings or [], key=lambda one: _shown(one).start)
+        offsets = windows[0].sequences[1].places.offsets
+        answer = self._locate_answer(example, offsets)
+        ranges = [_shown(one) for one in windows]
+        before = question + 2  # [CLS] question [SEP]
+        rows = []
+        for window, shown, own in zip(windows, ranges, owned(ranges), strict=True):
+            shift = before - shown.start
+            labels = None
+            if answer is not None:
+                inside = answer != NO_ANSWER and shown.start <= answer[0] and answer[1] < shown.stop
+                labels = (answer[0] + shift, answer[1] + shift) if inside else NO_ANSWER
+            rows.append(
+                QuestionRow(
+                    input_ids=window.ids,
+                    token_type_ids=window.type_ids,
+                    example=number,
+                    labels=labels,
+                    context=range(before, before + len(shown)),
+                    owned=range(own.start + shift, own.stop + shift),
+                    offsets=offsets[shown.start : shown.stop],
+                )
+            )
+        return rows
+
+    def _locate_answer(
+        self, example: QuestionExample, offsets: list[tuple[int, int]]
+    ) -> tuple[int, int] | None:
+        """Return the first and the last token of the answer, counted in the text."""
+        if example.is_impossible:
+            return NO_ANSWER
+        if not example.answers:
+            return None
+        text, start = example.answers[0]
+        found = example.context[start : start + len(text)]
+        first = bisect_right(offsets, start, key=lambda place: place[1])
+        last = bisect_left(offsets, start + len(text), key=lambda place: place[0]) - 1
+        if found != text or first > last:
+            raise DataError(
+                f"question {example.id!r}: the answer {text!r:.60} is not at character {start} of the text, "
+                f"where {found!r:.60} stands"
+            )
+        return first, last
+
+    def label_inputs(self, rows: Sequence[QuestionRow], device: torch.device) -> dict[str, Tensor]:
+        """Return `start_positions` and `end_positions`, (B,) each."""
+        starts, ends = torch.tensor([row.labels for row in rows], device=device).unbind(dim=1)
+        return {"start_positions": starts, "end_positions": ends}
+
+    def score(self, model: AlbertPreTrainedModel, batch: Batch, rows: Sequence[QuestionRow]) -> list[Tensor]:
+        """Return the start and end logits (2, T) of each row."""
+        output = model(**batch, return_dict=True)
+        logits = torch.stack([output.start_logits, output.end_logits], dim=1)  # (B, 2, T)
+        return [one[:, : len(row.input_ids)] for one, row in zip(logits, rows, strict=True)]
+
+    def predictions(
+        self, examples: Sequence[QuestionExample], rows: Sequence[QuestionRow], outputs: Sequence[Tensor]
+    ) -> list[Answered]:
+        """Return the best answers to each question, and what speaks for there being none."""
+        return [
+            self._prediction(example.context, own)
+            for example, own in zip(examples, by_example(rows, outputs, count=len(examples)), strict=True)
+        ]
+
+    def _prediction(self, context: str, windows: list[tuple[QuestionRow, Tensor]]) -> Answered:
+        # What a start, or an end, may be: any token of the text in any window, or [CLS].
+        possible = torch.cat(
+            [logits[:, [0, *row.context]] for row, logits in windows], dim=1
+        )  # (2, S + 1 of every window)
+        norm = float(possible.logsumexp(dim=1).sum())
+        null = min(float(logits[:, 0].sum()) for _, logits in windows)
+        best: dict[tuple[int, int], float] = {}
+        for row, logits in windows:
+            for logit, start, end in self._spans(row, logits):
+                place = whole_words(context, row.offsets[start][0], row.offsets[end][1])
+                if place[0] < place[1]:  # not a mark of a word's beginning alone
+                    best[place] = max(logit, best.get(place, float("-inf")))
+        ranked = sorted(best.items(), key=lambda one: one[1], reverse=True)[: self.n_best]
+        return Answered(
+            [
+                Answer(context[start:end], start, end, _probability(logit - norm), logit)
+                for (start, end), logit in ranked
+            ],
+            Answer("", 0, 0, _probability(null - norm), null),
+        )
+
+    def _spans(self, row: QuestionRow, logits: Tensor) -> list[tuple[float, int, int]]:
+        """Return (logit, start, end) of the best spans of a row, counted in its tokens of the text."""
+        start, end = logits[:, row.context.start : row.context.stop]  # (S,) each
+        sums = start[:, None] + end[None, :]  # (S, S)
+        allowed = torch.ones_like(sums, dtype=torch.bool).triu().tril(self.max_answer_length - 1)
+        first = row.owned.start - row.context.start
+        allowed[:first] = False
+        allowed[first + len(row.owned) :] = False
+        count = min(self.n_best, int(allowed.sum()))
+        values, places = sums.masked_fill(~allowed, float("-inf")).flatten().topk(count)
+        width = len(row.context)
+        return [
+            (value, place // width, place % width)
+            for value, place in zip(values.tolist(), places.tolist(), strict=True)
+        ]
+
+
+def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a place of the text, widened where it begins or ends between two letters or digits."""
+    while 0 < start < end and text[start - 1].isalnum() and text[start].isalnum():
+        start -= 1
+    while start < end < len(text) and text[end - 1].isalnum() and text[end].isalnum():
+        end += 1
+    return start, end
+
+
+def _shown(row: Encoding) -> range:
+    """Return the tokens of the text that a row shows."""
+    second = row.layout.window.second
+    assert second is not None
+    return second
+
+
+def _probability(logarithm: float) -> float:
+    return float(torch.tensor(logarithm).exp())

@@ -1,0 +1,65 @@
+"""Sentence order: do two texts follow each other, or were they swapped? (Lan et al. 2020, section 3.1)
+
+ALBERT is pretrained on it, so every pretrained model with its head can say so.
+
+Shapes: B batch.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from albertkit.errors import DataError
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.tasks.examples import TextExample
+from albertkit.tasks.rows import Batch, Row
+from albertkit.tasks.sequence_classification import SequenceClassification
+from albertkit.tokenization.interface import TokenizerInterface
+
+LABELS = ("in order", "swapped")  # in the order of the head's scores, as in `sentence_order_label`
+
+
+class SentenceOrder(SequenceClassification):
+    """The task for one tokenizer and one length of input.
+
+    Args:
+        tokenizer: cuts texts into pieces.
+        max_length: most tokens of a row, special tokens included.
+        truncation: cut pairs that are longer (the longer text of each); the rows count what was cut.
+    """
+
+    name = "sentence-order"
+    model_class = AlbertForPreTraining
+
+    def __init__(self, tokenizer: TokenizerInterface, *, max_length: int, truncation: bool = False) -> None:
+        super().__init__(tokenizer, max_length=max_length, labels=LABELS, truncation=truncation)
+
+    def features(self, examples: Sequence[TextExample]) -> list[Row]:
+        """Return one row for each example; `labels` is 0 for "in order" and 1 for "swapped"."""
+        for example in examples:
+            if example.text_pair is None:
+                raise DataError(
+                    f"there is no second text beside {example.text!r:.60}; expected two that may follow "
+                    "each other"
+                )
+        return super().features(examples)
+
+    def label_inputs(self, rows: Sequence[Row], device: torch.device) -> dict[str, Tensor]:
+        """Return `sentence_order_label` (B,), and that no word is to be scored."""
+        labels = torch.tensor([row.labels for row in rows], device=device)
+        return {"sentence_order_label": labels, "masked_positions": _no_positions(device)}
+
+    def score(self, model: AlbertPreTrainedModel, batch: Batch, rows: Sequence[Row]) -> list[Tensor]:
+        """Return the two logits of each row."""
+        assert len(rows) == len(batch["input_ids"])
+        model = cast(AlbertForPreTraining, model)
+        positions = _no_positions(batch["input_ids"].device)
+        return list(model(**batch, masked_positions=positions, return_dict=True).sop_logits)
+
+
+def _no_positions(device: torch.device) -> Tensor:
+    """Return the positions (0,) at which words are scored: that takes the most time and is not asked for."""
+    return torch.empty(0, dtype=torch.long, device=device)

@@ -1,0 +1,75 @@
+"""Texts and pairs as rows: never cut without being asked, and what was cut is counted."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from albertkit.errors import DataError
+from albertkit.tasks.rows import Row
+from albertkit.tokenization.interface import TokenizerInterface
+
+Text = str | tuple[str, str]  # or a text and a second one
+
+
+def text_rows(
+    tokenizer: TokenizerInterface,
+    texts: Sequence[Text],
+    *,
+    max_length: int,
+    truncation: Literal[False, "longest_first", "only_first"],
+    parse_special_tokens: bool | None = None,
+) -> list[Row]:
+    """Return one row for each text, numbered as its example.
+
+    Args:
+        tokenizer: cuts texts into pieces.
+        texts: texts or pairs.
+        max_length: most tokens of a row, special tokens included.
+        truncation: cut what is longer: the longer of a pair, or the first. The row counts the tokens cut.
+        parse_special_tokens: whether `[SEP]` and the like, written in a text, are special tokens; None for
+            the tokenizer's setting.
+
+    Raises:
+        DataError: a text is longer, and not to be cut, or not by cutting the first of a pair.
+    """
+    if not texts:
+        return []
+    whole = tokenizer(list(texts), parse_special_tokens=parse_special_tokens, verbose=False)
+    rows = [
+        Row(input_ids=ids, token_type_ids=segments, example=number)
+        for number, (ids, segments) in enumerate(
+            zip(whole["input_ids"], whole["token_type_ids"], strict=True)
+        )
+    ]
+    long = [number for number, row in enumerate(rows) if len(row.input_ids) > max_length]
+    if not long:
+        return rows
+    if not truncation:
+        raise _too_long(texts[long[0]], rows[long[0]], max_length)
+    for number in long:
+        # [CLS] and [SEP] of the first text, and at least one token of it, must fit beside the second.
+        second = sum(rows[number].token_type_ids)
+        if truncation == "only_first" and second > max_length - 3:
+            raise DataError(
+                f"the second text {texts[number][1]!r:.60} has {second} tokens with its [SEP], which leaves "
+                f"no room for the first: a row has at most {max_length}. Shorten it"
+            )
+    cut = tokenizer(
+        [texts[number] for number in long],
+        truncation=truncation,
+        max_length=max_length,
+        parse_special_tokens=parse_special_tokens,
+    )
+    for number, ids, segments in zip(long, cut["input_ids"], cut["token_type_ids"], strict=True):
+        left_out = len(rows[number].input_ids) - len(ids)
+        rows[number] = replace(rows[number], input_ids=ids, token_type_ids=segments, cut=left_out)
+    return rows
+
+
+def _too_long(text: Text, row: Row, max_length: int) -> DataError:
+    what = f"the text {text!r:.60}" if isinstance(text, str) else f"the pair {text[0]!r:.30}, {text[1]!r:.30}"
+    return DataError(
+        f"{what} has {len(row.input_ids)} tokens with [CLS] and [SEP], and the model reads at most "
+        f"{max_length}: cut it into shorter texts, or let it be cut after the first ones (truncation=True in "
+        "Python, --truncate on the command line)"
+    )

@@ -1,0 +1,61 @@
+"""A text as the words that taggers are trained on: what stands between spaces, without punctuation around it.
+
+    He said: "Don't go to St. Ives (Cornwall)."
+    He said :  " Don't go to St . Ives ( Cornwall ) . "
+
+Punctuation inside a word stays in it (Don't, well-kept, 12,000). Scripts that put no spaces between words are
+cut into their characters, as their tagged corpora mostly are.
+"""
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+# Han with its extensions and iteration marks, Hiragana and Katakana
+_CHARACTER_WORD = re.compile(
+    r"[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+_BETWEEN_SPACES = re.compile(r"\S+")
+_REPEATED = re.compile(r"(.)\1*", re.DOTALL)
+
+
+class Word(NamedTuple):
+    """Characters `start:end` of a text."""
+
+    start: int
+    end: int
+
+
+def split_words(text: str) -> list[Word]:
+    """Return the words of a text in order."""
+    words: list[Word] = []
+    for run in _BETWEEN_SPACES.finditer(text):
+        start = run.start()
+        for character in _CHARACTER_WORD.finditer(text, *run.span()):
+            _add_run(words, text, start, character.start())
+            words.append(Word(*character.span()))
+            start = character.end()
+        _add_run(words, text, start, run.end())
+    return words
+
+
+def _add_run(words: list[Word], text: str, start: int, end: int) -> None:
+    """Append a run without spaces: punctuation, the word in it, punctuation."""
+    first, last = start, end
+    while first < last and _is_punctuation(text[first]):
+        first += 1
+    while last > first and _is_punctuation(text[last - 1]):
+        last -= 1
+    _add_punctuation(words, text, start, first)
+    if first < last:
+        words.append(Word(first, last))
+    _add_punctuation(words, text, last, end)
+
+
+def _add_punctuation(words: list[Word], text: str, start: int, end: int) -> None:
+    # "..." and "--" are one word, ".)" are two
+    words.extend(Word(*same.span()) for same in _REPEATED.finditer(text, start, end))
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character)[0] in "PS"
