@@ -1,0 +1,568 @@
+"""Tasks: rows and labels by value, losses of the model's own, windows, words, entities."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError, DataError
+from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.task_heads import (
+    AlbertForMultipleChoice,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
+)
+from albertkit.tasks.entities import Entities
+from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
+from albertkit.tasks.multiple_choice import MultipleChoice
+from albertkit.tasks.question_answering import QuestionAnswering, whole_words
+from albertkit.tasks.sentence_embedding import SentenceEmbedding
+from albertkit.tasks.sentence_order import SentenceOrder
+from albertkit.tasks.sequence_classification import SequenceClassification
+from albertkit.tasks.token_classification import Tagged, TokenClassification
+from albertkit.tasks.windows import overlap, owned
+from albertkit.tasks.words import split_words
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_vocabulary: Path) -> AlbertTokenizer:
+    return AlbertTokenizer(tiny_vocabulary)
+
+
+@pytest.fixture(scope="module")
+def make(tokenizer):
+    """Make a random model of a class, without dropout."""
+
+    def make(model_class, **settings):
+        torch.manual_seed(0)
+        return model_class(
+            AlbertConfig(
+                vocab_size=len(tokenizer),
+                embedding_size=16,
+                hidden_size=32,
+                num_attention_heads=4,
+                intermediate_size=64,
+                num_hidden_layers=2,
+                max_position_embeddings=64,
+                initializer_range=0.3,
+                **settings,
+            )
+        ).eval()
+
+    return make
+
+
+class TestSequenceClassification:
+    EXAMPLES = (
+        TextExample("the harbour", label="good"),
+        TextExample("the harbour", "my sister", label="bad"),
+        TextExample("a word"),
+    )
+
+    def test_rows(self, tokenizer):
+        task = SequenceClassification(tokenizer, max_length=32, labels=["bad", "good"])
+        rows = task.features(self.EXAMPLES)
+        assert [row.labels for row in rows] == [1, 0, None]
+        assert [row.example for row in rows] == [0, 1, 2]
+        assert [row.cut for row in rows] == [0, 0, 0]
+        pair = tokenizer("the harbour", "my sister")
+        assert rows[1].input_ids == pair["input_ids"]
+        assert rows[1].token_type_ids == pair["token_type_ids"]
+        assert 1 in rows[1].token_type_ids
+        assert task.features([]) == []
+
+    def test_loss_is_the_models(self, tokenizer, make):
+        task = SequenceClassification(tokenizer, max_length=32, labels=["bad", "good"])
+        model = make(AlbertForSequenceClassification)
+        rows = task.features(self.EXAMPLES[:2])
+        logits = torch.cat(
+            [
+                model(**tokenizer("the harbour", return_tensors="pt")).logits,
+                model(**tokenizer("the harbour", "my sister", return_tensors="pt")).logits,
+            ]
+        )
+        expected = F.cross_entropy(logits, torch.tensor([1, 0]))
+        assert task.loss(model, rows).item() == pytest.approx(expected.item(), abs=1e-5)
+        with pytest.raises(DataError, match="example 2 has no labels"):
+            task.loss(model, task.features(self.EXAMPLES))
+
+    def test_predictions(self, tokenizer):
+        task = SequenceClassification(tokenizer, max_length=32, labels=["bad", "good"])
+        rows = task.features(self.EXAMPLES[:1])
+        (one,) = task.predictions(self.EXAMPLES[:1], rows, [torch.tensor([0.0, 1.0])])
+        assert one.label == "good"
+        assert one.scores == pytest.approx([0.268941, 0.731059], abs=1e-5)
+
+    def test_multi_label(self, tokenizer, make):
+        task = SequenceClassification(
+            tokenizer, max_length=32, labels=["a", "b", "c"], problem_type="multi_label_classification"
+        )
+        examples = [TextExample("word", label=("c", "a")), TextExample("word", label=())]
+        rows = task.features(examples)
+        assert [row.labels for row in rows] == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+        found = task.predictions(examples, rows, [torch.tensor([2.0, -1, 0.1]), torch.tensor([-1.0, -1, -1])])
+        assert [one.label for one in found] == [("a", "c"), ()]
+        model = make(AlbertForSequenceClassification, num_labels=3, problem_type="multi_label_classification")
+        (logits, _) = task.run(model, rows)
+        expected = F.binary_cross_entropy_with_logits(
+            logits.expand(2, 3), torch.tensor([[1.0, 0, 1], [0, 0, 0]])
+        )
+        assert task.loss(model, rows).item() == pytest.approx(expected.item(), abs=1e-5)
+
+    def test_regression(self, tokenizer, make):
+        task = SequenceClassification(
+            tokenizer, max_length=32, labels=["similarity"], problem_type="regression"
+        )
+        examples = [TextExample("word", "letters", label=2.5)]
+        rows = task.features(examples)
+        assert rows[0].labels == 2.5
+        model = make(AlbertForSequenceClassification, num_labels=1, problem_type="regression")
+        outputs = task.run(model, rows)
+        (one,) = task.predictions(examples, rows, outputs)
+        assert one.label == one.scores[0] == pytest.approx(outputs[0].item())
+        assert task.loss(model, rows).item() == pytest.approx((one.scores[0] - 2.5) ** 2, abs=1e-4)
+
+    @pytest.mark.parametrize(
+        ("problem_type", "label", "message"),
+        [
+            (
+                "single_label_classification",
+                "fine",
+                "example 0 .*the label 'fine'; expected one of bad, good",
+            ),
+            ("single_label_classification", ("bad", "good"), "expected one, or problem_type='multi_label"),
+            ("single_label_classification", 1.0, "label 1.0"),
+            ("multi_label_classification", ("bad", "fine"), "'fine'"),
+            ("regression", "bad", "expected a number"),
+        ],
+    )
+    def test_wrong_labels(self, tokenizer, problem_type, label, message):
+        task = SequenceClassification(
+            tokenizer, max_length=32, labels=["bad", "good"], problem_type=problem_type
+        )
+        with pytest.raises(DataError, match=message):
+            task.features([TextExample("word", label=label)])
+
+    def test_long_texts_are_an_error_or_counted(self, tokenizer):
+        task = SequenceClassification(tokenizer, max_length=10, labels=["a", "b"])
+        long = TextExample("harbour " * 12, "sister", label="a")
+        length = len(tokenizer(long.text, long.text_pair)["input_ids"])
+        with pytest.raises(DataError, match=f"the pair 'harbour .* has {length} tokens"):
+            task.features([TextExample("word"), long])
+        task = SequenceClassification(tokenizer, max_length=10, labels=["a", "b"], truncation=True)
+        first, second = task.features([TextExample("word"), long])
+        assert (first.cut, second.cut) == (0, length - 10)
+        assert len(second.input_ids) == len(second.token_type_ids) == 10
+        # the shorter text stays whole
+        assert sum(second.token_type_ids) == len(tokenizer("sister")["input_ids"]) - 1
+
+    def test_bad_settings(self, tokenizer):
+        with pytest.raises(ConfigError, match="the labels are"):
+            SequenceClassification(tokenizer, max_length=10, labels=["a", "a"])
+        with pytest.raises(ConfigError, match="problem_type is 'multi'"):
+            SequenceClassification(tokenizer, max_length=10, labels=["a"], problem_type="multi")
+        with pytest.raises(ConfigError, match="max_length is 3"):
+            SequenceClassification(tokenizer, max_length=3, labels=["a"])
+
+
+class TestSentenceOrder:
+    def test_loss_is_that_of_pretraining(self, tokenizer, make):
+        task = SentenceOrder(tokenizer, max_length=32)
+        model = make(AlbertForPreTraining)
+        examples = [
+            TextExample("the harbour", "my sister", "swapped"),
+            TextExample("a word", "the letters in", "in order"),
+        ]
+        rows = task.features(examples)
+        assert [row.labels for row in rows] == [1, 0]
+        inputs = tokenizer([(one.text, one.text_pair) for one in examples], padding=True, return_tensors="pt")
+        logits = model(**inputs).sop_logits
+        expected = F.cross_entropy(logits, torch.tensor([1, 0]))
+        assert task.loss(model, rows).item() == pytest.approx(expected.item(), abs=1e-5)
+        labels = [one.label for one in task.predictions(examples, rows, task.run(model, rows))]
+        assert labels == [("in order", "swapped")[number] for number in logits.argmax(dim=-1)]
+
+    def test_one_text_has_no_order(self, tokenizer):
+        with pytest.raises(DataError, match="no second text beside 'word'"):
+            SentenceOrder(tokenizer, max_length=32).features([TextExample("word")])
+
+
+class TestMultipleChoice:
+    EXAMPLES = (
+        ChoiceExample("1", "the harbour", "who opened it", ("my sister", "a word", "the letters"), 2),
+        ChoiceExample("2", "the captain found a word", "he found _ again", ("my sister", "it", "a"), 0),
+    )
+
+    def test_rows_and_loss(self, tokenizer, make):
+        task = MultipleChoice(tokenizer, max_length=48)
+        rows = task.features(self.EXAMPLES)
+        assert [(row.example, row.labels) for row in rows] == [(0, 2)] * 3 + [(1, 0)] * 3
+        assert rows[1].input_ids == tokenizer("the harbour", "who opened it a word")["input_ids"]
+        assert rows[4].input_ids == tokenizer(self.EXAMPLES[1].context, "he found it again")["input_ids"]
+        assert [len(unit) for unit in task.units(rows)] == [3, 3]
+        model = make(AlbertForMultipleChoice)
+        inputs = task.training_inputs(rows, CPU)
+        assert inputs["input_ids"].shape[:2] == (2, 3)
+        assert inputs["labels"].tolist() == [2, 0]
+        outputs = task.run(model, rows)
+        logits = torch.stack(outputs).view(2, 3)
+        expected = F.cross_entropy(logits, torch.tensor([2, 0]))
+        assert task.loss(model, rows).item() == pytest.approx(expected.item(), abs=1e-5)
+        found = task.predictions(self.EXAMPLES, rows, outputs)
+        assert [one.choice for one in found] == logits.argmax(dim=-1).tolist()
+
+    def test_examples_of_different_numbers_of_choices(self, tokenizer):
+        task = MultipleChoice(tokenizer, max_length=48)
+        two = ChoiceExample("3", "a", None, ("b", "c"), 1)
+        rows = task.features([self.EXAMPLES[0], two])
+        with pytest.raises(DataError, match="examples of 2, 3 choices"):
+            task.training_inputs(rows, CPU)
+        assert rows[3].input_ids == tokenizer("a", "b")["input_ids"]
+
+    def test_context_is_cut_and_counted(self, tokenizer):
+        task = MultipleChoice(tokenizer, max_length=24, truncation=True)
+        example = ChoiceExample("1", "word " * 40, None, ("my sister", "a"), 1)
+        whole = [len(tokenizer(example.context, choice)["input_ids"]) for choice in example.choices]
+        rows = task.features([example])
+        assert [row.cut for row in rows] == [length - 24 for length in whole]
+        for row, choice in zip(rows, example.choices, strict=True):
+            assert sum(row.token_type_ids) == len(tokenizer(choice)["input_ids"]) - 1
+
+    def test_wrong_labels(self, tokenizer):
+        task = MultipleChoice(tokenizer, max_length=24)
+        with pytest.raises(DataError, match="example '7' has the label 2"):
+            task.features([ChoiceExample("7", "a", None, ("b", "c"), 2)])
+
+
+class TestTokenClassification:
+    LABELS = ("O", "B-PER", "I-PER", "S-LOC")
+    EXAMPLE = WordsExample(
+        ("remembered", "Lanimofe", "harbour", "\u200b", "."), ("O", "B-PER", "S-LOC", "O", "O")
+    )
+
+    def pieces(self, tokenizer) -> list[int]:
+        return [len(tokenizer.tokenize(word)) for word in self.EXAMPLE.words]
+
+    def test_first_pieces_learn(self, tokenizer, make):
+        task = TokenClassification(tokenizer, max_length=48, labels=self.LABELS)
+        (row,) = task.features([self.EXAMPLE])
+        counts = self.pieces(tokenizer)
+        assert counts[1] > 1
+        assert counts[3] == 0
+        expected = [
+            label
+            for label, count in zip((0, 1, 3, 0, 0), counts, strict=True)
+            for label in [label, *[-100] * (count - 1)][:count]
+        ]
+        assert row.labels == [-100, *expected, -100]
+        assert row.input_ids == [
+            2,
+            *(
+                one
+                for word in self.EXAMPLE.words
+                for one in tokenizer(word, add_special_tokens=False)["input_ids"]
+            ),
+            3,
+        ]
+        model = make(AlbertForTokenClassification, num_labels=4)
+        logits = model(torch.tensor([row.input_ids])).logits[0]
+        assert task.loss(model, [row]).item() == pytest.approx(
+            F.cross_entropy(logits, torch.tensor(row.labels)).item(), abs=1e-5
+        )
+
+    def test_all_pieces_learn(self, tokenizer):
+        task = TokenClassification(tokenizer, max_length=48, labels=self.LABELS, labelled_pieces="all")
+        example = WordsExample(("remembered", "Lanimofe", "remembered"), ("O", "B-PER", "S-LOC"))
+        (row,) = task.features([example])
+        first, second, third = (len(tokenizer.tokenize(word)) for word in example.words)
+        expected = [0] * first + [1] + [2] * (second - 1) + [3] * third  # there is no I-LOC
+        assert row.labels == [-100, *expected, -100]
+
+    def test_labels_of_words(self, tokenizer):
+        task = TokenClassification(tokenizer, max_length=48, labels=self.LABELS)
+        (row,) = task.features([self.EXAMPLE])
+        counts = self.pieces(tokenizer)
+        firsts = [sum(counts[:number]) for number in range(5)]
+        logits = torch.zeros(sum(counts), 4)
+        logits[:, 2] = 1  # every piece says I-PER, and the first of a word more clearly something else
+        for word, label in ((0, 3), (1, 1), (2, 0), (4, 3)):
+            logits[firsts[word], label] = 2
+        (tagged,) = task.predictions([self.EXAMPLE], [row], [logits])
+        assert tagged.labels == ["S-LOC", "B-PER", "O", "O", "S-LOC"]
+        assert tagged.words == [word for word, count in enumerate(counts) for _ in range(count)]
+
+    def test_windows_show_every_piece_and_label_it_once(self, tokenizer, make):
+        words = ("Lanimofe", "harbour", "the", "word", "remembered") * 12
+        example = WordsExample(words, ("B-PER", "S-LOC", "O", "O", "O") * 12)
+        task = TokenClassification(tokenizer, max_length=32, labels=self.LABELS, stride=10)
+        rows = task.features([WordsExample(("a",)), example])
+        pieces = [one for word in words for one in tokenizer(word, add_special_tokens=False)["input_ids"]]
+        rows = rows[1:]
+        assert len(rows) > 3
+        assert {row.example for row in rows} == {1}
+        assert [row.input_ids[place] for row in rows for place in row.positions] == pieces
+        counted = [label for row in rows for label in row.labels if label != -100]
+        assert counted == [1, 3, 0, 0, 0] * 12
+        for row in rows:
+            assert len(row.input_ids) <= 32
+            others = set(range(len(row.labels))) - set(row.positions)
+            assert {row.labels[place] for place in others} == {-100}
+        # every piece but those at the ends of the text has context on both sides
+        for row in rows[1:]:
+            assert row.positions.start >= 1 + 5
+        model = make(AlbertForTokenClassification, num_labels=4)
+        rows = [replace(row, example=0) for row in rows]
+        (tagged,) = task.predictions([example], rows, task.run(model, rows))
+        assert len(tagged.labels) == 60
+        assert tagged.pieces == pieces
+        assert tagged.scores.shape == (len(pieces), 4)
+
+    def test_sentences_without_words(self, tokenizer, make):
+        task = TokenClassification(tokenizer, max_length=32, labels=self.LABELS)
+        examples = [WordsExample(()), WordsExample(("\u200b",))]
+        rows = task.features(examples)
+        found = task.predictions(
+            examples, rows, task.run(make(AlbertForTokenClassification, num_labels=4), rows)
+        )
+        assert [one.labels for one in found] == [[], ["O"]]
+        assert task.features([]) == []
+
+    @pytest.mark.parametrize(
+        ("labels", "message"),
+        [(("O",), "5 words and 1 labels"), (("O",) * 4 + ("B-ORG",), "'B-ORG'; expected one of O")],
+    )
+    def test_wrong_labels(self, tokenizer, labels, message):
+        task = TokenClassification(tokenizer, max_length=32, labels=self.LABELS)
+        with pytest.raises(DataError, match=message):
+            task.features([WordsExample(self.EXAMPLE.words, labels)])
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("", []),
+            (" \n", []),
+            ("Anne opened it.", ["Anne", "opened", "it", "."]),
+            ('He said:  "Don\'t!"', ["He", "said", ":", '"', "Don't", "!", '"']),
+            ("a well-kept (12,000) ...", ["a", "well-kept", "(", "12,000", ")", "..."]),
+            ("cost $5.50, no?!", ["cost", "$", "5.50", ",", "no", "?", "!"]),
+            ("\u5317\u4eac is 2\u6708.", ["\u5317", "\u4eac", "is", "2", "\u6708", "."]),
+        ],
+    )
+    def test_words(self, text, words):
+        assert [text[start:end] for start, end in split_words(text)] == words
+
+    @given(st.text(max_size=60))
+    def test_words_are_all_but_the_spaces_in_order(self, text):
+        words = split_words(text)
+        assert "".join(text[start:end] for start, end in words) == "".join(text.split())
+        assert all(one.end <= two.start for one, two in pairwise(words))
+
+
+class TestWindows:
+    @given(st.integers(1, 200), st.integers(2, 40), st.integers(0, 20))
+    def test_every_token_once_where_it_has_most_context(self, length, size, stride):
+        stride = overlap(stride, room=size)
+        starts = [0]
+        while starts[-1] + size < length:
+            starts.append(starts[-1] + size - stride)
+        windows = [range(start, min(start + size, length)) for start in starts]
+        parts = owned(windows)
+        assert [token for part in parts for token in part] == list(range(length))
+        for window, part in zip(windows, parts, strict=True):
+            for token in part:
+                assert token in window
+                context = min(token - window.start, window.stop - 1 - token)
+                others = [
+                    min(token - other.start, other.stop - 1 - token) for other in windows if token in other
+                ]
+                assert context >= max(others) or len(others) > 2
+
+
+class TestEntities:
+    """Groups by labels, given for the words "a b c d" of one piece each, or for pieces of words."""
+
+    def group(self, tokenizer, labels: str, *, names=None, words=None, aggregation="simple", scores=None):
+        labels = labels.split()
+        names = names or sorted({"O", *labels})
+        if scores is None:
+            scores = torch.full((len(labels), len(names)), 0.1)
+            for number, label in enumerate(labels):
+                scores[number, names.index(label)] = 0.9
+        words = words or list(range(len(labels)))
+        tagged = Tagged(
+            labels=[],
+            pieces=[7] * len(labels),
+            words=words,
+            offsets=[
+                (sum(w == word for w in words[:place]), sum(w == word for w in words[: place + 1]))
+                for place, word in enumerate(words)
+            ],
+            scores=scores,
+        )
+        entities = Entities(tokenizer, names, aggregation=aggregation)
+        starts = [10 * word for word in range(max(words) + 1)]
+        return [(one["entity_group"], one["start"], one["end"]) for one in entities(tagged, starts)]
+
+    @pytest.mark.parametrize(
+        ("labels", "expected"),
+        [
+            ("B-X I-X O B-X", [("X", 0, 11), ("X", 30, 31)]),
+            ("B-X B-X I-X", [("X", 0, 1), ("X", 10, 21)]),
+            ("I-X I-X B-X I-Y", [("X", 0, 11), ("X", 20, 21), ("Y", 30, 31)]),
+            ("B-X I-X E-X I-X", [("X", 0, 21), ("X", 30, 31)]),
+            ("S-X S-X B-X E-X", [("X", 0, 1), ("X", 10, 11), ("X", 20, 31)]),
+            ("B-X L-X U-X U-Y", [("X", 0, 11), ("X", 20, 21), ("Y", 30, 31)]),
+            ("PER PER O LOC", [("PER", 0, 11), ("LOC", 30, 31)]),
+            ("E-X Y Y E-X", [("E-X", 0, 1), ("Y", 10, 21), ("E-X", 30, 31)]),  # E-X is a name here
+        ],
+    )
+    def test_schemes(self, tokenizer, labels, expected):
+        assert self.group(tokenizer, labels) == expected
+
+    def test_pieces_of_one_word_stay_together(self, tokenizer):
+        assert self.group(tokenizer, "S-X I-X S-X", words=[0, 0, 1]) == [("X", 0, 2), ("X", 10, 11)]
+
+    def test_words_by_first_max_and_average(self, tokenizer):
+        names = ["O", "X", "Y"]
+        scores = torch.tensor([[0.1, 0.5, 0.4], [0.05, 0.05, 0.9], [0.7, 0.3, 0.0]])
+        for aggregation, kind, score in (("first", "X", 0.5), ("max", "Y", 0.9), ("average", "Y", 1.3 / 3)):
+            tagged = Tagged([], [7, 7, 7], [0, 0, 0], [(0, 1), (1, 2), (2, 3)], scores)
+            (one,) = Entities(tokenizer, names, aggregation=aggregation)(tagged, [5])
+            assert (one["entity_group"], one["start"], one["end"]) == (kind, 5, 8)
+            assert one["score"] == pytest.approx(score, abs=1e-6)
+
+    def test_ignored(self, tokenizer):
+        tagged = Tagged([], [7], [0], [(0, 1)], torch.tensor([[0.1, 0.9]]))
+        assert (
+            Entities(tokenizer, ["O", "B-X"], aggregation="simple", ignored_labels=["X"])(tagged, [0]) == []
+        )
+        assert Entities(tokenizer, ["O", "B-X"], ignored_labels=["B-X"])(tagged, [0]) == []
+
+
+class TestQuestionAnswering:
+    CONTEXT = "The captain, Lanimofe, found 12,000 letters. " * 6 + "My sister opened the harbour."
+
+    def test_labels_point_to_the_answer_in_every_window_that_shows_it(self, tokenizer):
+        task = QuestionAnswering(tokenizer, max_length=48, doc_stride=16)
+        start = self.CONTEXT.index("My sister")
+        example = QuestionExample(
+            "q", "who opened it", self.CONTEXT, (("My sister", start), ("sister", start + 3))
+        )
+        rows = task.features([example])
+        assert len(rows) > 3
+        found = [row for row in rows if row.labels != (0, 0)]
+        assert 1 <= len(found) < len(rows)
+        assert rows[-1].labels != (0, 0)
+        for row in found:
+            first, last = row.labels
+            assert tokenizer.decode(row.input_ids[first : last + 1]) == "my sister"
+            assert row.offsets[first - row.context.start][0] == start
+            assert row.offsets[last - row.context.start][1] == start + len("My sister")
+        for row in rows:
+            assert len(row.input_ids) <= 48
+            assert row.token_type_ids[row.context.start - 1 : row.context.start + 1] == [0, 1]
+            assert row.token_type_ids[-1] == 1
+        starts = [row.offsets[place - row.context.start] for row in rows for place in row.owned]
+        assert starts == list(tokenizer(self.CONTEXT)[0].offsets)[1:-1]
+
+    def test_loss_is_the_models(self, tokenizer, make):
+        task = QuestionAnswering(tokenizer, max_length=48, doc_stride=16)
+        example = QuestionExample("q", "who", self.CONTEXT, (("The captain", 0),))
+        rows = task.features([example, QuestionExample("r", "who", "a word", is_impossible=True)])
+        assert rows[-1].labels == (0, 0)
+        model = make(AlbertForQuestionAnswering)
+        for row in rows:  # each alone: the loss of this head counts padding as a place to answer
+            output = model(torch.tensor([row.input_ids]), token_type_ids=torch.tensor([row.token_type_ids]))
+            start, end = (torch.tensor([place]) for place in row.labels)
+            expected = F.cross_entropy(output.start_logits, start) + F.cross_entropy(output.end_logits, end)
+            assert task.loss(model, [row]).item() == pytest.approx(expected.item() / 2, abs=1e-5)
+        assert task.training_inputs(rows, CPU)["start_positions"].tolist() == [row.labels[0] for row in rows]
+
+    def test_best_of_all_windows(self, tokenizer):
+        task = QuestionAnswering(tokenizer, max_length=48, doc_stride=16, n_best=3)
+        example = QuestionExample("q", "who", self.CONTEXT)
+        rows = task.features([example])
+        assert {row.labels for row in rows} == {None}
+        outputs = [torch.zeros(2, len(row.input_ids)) for row in rows]
+        target = rows[2].owned[4]
+        outputs[2][0, target] = 5
+        outputs[2][1, target + 1] = 4
+        outputs[0][:, 0] = 3
+        outputs[1][:, 0] = 4.25
+        for output in outputs[2:]:
+            output[:, 0] = 6
+        (found,) = task.predictions([example], rows, outputs)
+        first, last = (rows[2].offsets[place - rows[2].context.start] for place in (target, target + 1))
+        best = found.answers[0]
+        assert (best.start, best.end) == whole_words(self.CONTEXT, first[0], last[1])
+        assert best.text == self.CONTEXT[best.start : best.end]
+        assert best.logit == 9
+        assert len(found.answers) == 3
+        assert found.no_answer.logit == 6  # the least over the windows
+        assert found.no_answer_difference == -3
+        assert found.best(None) == found.best(0.0) == found.best(-3.0) == best
+        assert found.best(-3.5).text == ""
+        starts = torch.cat([output[0, [0, *row.context]] for row, output in zip(rows, outputs, strict=True)])
+        ends = torch.cat([output[1, [0, *row.context]] for row, output in zip(rows, outputs, strict=True)])
+        expected = (5 - starts.logsumexp(0) + 4 - ends.logsumexp(0)).exp().item()
+        assert best.score == pytest.approx(expected, rel=1e-4)
+
+    def test_answer_that_is_not_in_the_text(self, tokenizer):
+        task = QuestionAnswering(tokenizer, max_length=48)
+        with pytest.raises(
+            DataError, match="question 'q': the answer 'captain' is not at character 3 of the text"
+        ):
+            task.features([QuestionExample("q", "who", self.CONTEXT, (("captain", 3),))])
+
+    @pytest.mark.parametrize(
+        ("place", "expected"),
+        [((5, 8), "captain"), ((4, 11), "captain"), ((13, 16), "Lanimofe"), ((28, 31), "12")],
+    )
+    def test_whole_words(self, place, expected):
+        start, end = whole_words("The captain, Lanimofe, found 12,000", *place)
+        assert "The captain, Lanimofe, found 12,000"[start:end].strip() == expected
+
+
+class TestSentenceEmbedding:
+    EXAMPLES = (TextExample("the harbour", "my sister"), TextExample("a word", "the letters in the morning"))
+
+    def test_similarity_and_loss(self, tokenizer, make):
+        task = SentenceEmbedding(tokenizer, max_length=32, temperature=0.1)
+        model = make(AlbertModel)
+        rows = task.features(self.EXAMPLES)
+        assert [row.example for row in rows] == [0, 0, 1, 1]
+        texts = [text for one in self.EXAMPLES for text in (one.text, one.text_pair)]
+        vectors = torch.stack(
+            [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0) for text in texts]
+        ).detach()
+        found = task.predictions(self.EXAMPLES, rows, task.run(model, rows))
+        for number, one in enumerate(found):
+            torch.testing.assert_close(torch.stack(one.vectors), vectors[2 * number :][:2], atol=1e-5, rtol=0)
+            expected = F.cosine_similarity(*vectors[2 * number :][:2], dim=0).item()
+            assert one.similarity == pytest.approx(expected, abs=1e-5)
+        cosines = F.cosine_similarity(vectors[::2, None], vectors[None, 1::2], dim=-1)
+        expected = F.cross_entropy(cosines / 0.1, torch.tensor([0, 1])).item()
+        assert task.loss(model, rows).item() == pytest.approx(expected, abs=1e-4)
+
+    def test_single_texts(self, tokenizer, make):
+        task = SentenceEmbedding(tokenizer, max_length=32)
+        rows = task.features([TextExample("word"), TextExample("sister")])
+        (one, _) = task.predictions([TextExample("word")] * 2, rows, task.run(make(AlbertModel), rows))
+        assert one.similarity is None
+        with pytest.raises(DataError, match="example 0 has no second text"):
+            task.loss(make(AlbertModel), rows)
+        with pytest.raises(DataError, match="a batch has 1 pair"):
+            task.loss(make(AlbertModel), task.features(self.EXAMPLES[:1]))
