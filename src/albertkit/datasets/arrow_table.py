@@ -1,0 +1,87 @@
+"""Rows of Parquet files, and of the folders and files in which the library `datasets` keeps a split.
+
+That library notes the names of classes beside the columns that hold their numbers; here they are read from
+there, so it need not be installed.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from albertkit.datasets.table import Row, Table
+from albertkit.errors import DataError
+from albertkit.extras import optional
+from albertkit.text_files import decompressed, file_format
+
+pa = optional("pyarrow", extra="train")
+parquet = optional("pyarrow.parquet", extra="train")
+
+ROWS_AT_ONCE = 1024
+
+
+class ArrowTable(Table):
+    """Files of one schema, one after the other: Parquet, or Arrow streams as `datasets` writes them."""
+
+    def __init__(self, files: list[Path], *, name: str) -> None:
+        self.files = files
+        self.name = name
+        with ExitStack() as stack:
+            self._schema, _ = self._open(files[0], stack)
+
+    @classmethod
+    def folder(cls, path: Path) -> "ArrowTable":
+        """Return the split that `Dataset.save_to_disk` has written into a folder.
+
+        Raises:
+            DataError: the folder holds several splits, or none.
+        """
+        if (path / "dataset_dict.json").is_file():
+            splits = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
+            raise DataError(f"{path} holds several splits; give one of them: {path / splits[0]}, ...")
+        if not (path / "state.json").is_file():
+            raise DataError(f"{path}: expected a file, or a folder that `datasets` has saved (state.json)")
+        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        return cls([path / one["filename"] for one in state["_data_files"]], name=str(path))
+
+    def columns(self) -> list[str]:
+        """Return the names in the schema."""
+        return list(self._schema.names)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of all files, counted from 1 in each."""
+        for file in self.files:
+            number = 0
+            with ExitStack() as stack:
+                _, batches = self._open(file, stack)
+                try:
+                    for batch in batches:
+                        for values in batch.to_pylist():
+                            number += 1
+                            yield Row(f"{file}, row {number}", values)
+                except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+                    raise DataError(f"{file}, after row {number}: cannot be read ({error})") from error
+
+    def _open(self, file: Path, stack: ExitStack) -> tuple[Any, Iterator[Any]]:
+        kind, compression = file_format(file)
+        try:
+            source = stack.enter_context(decompressed(file, compression)) if compression else file
+            if kind == ".parquet":
+                opened = stack.enter_context(parquet.ParquetFile(source))
+                return opened.schema_arrow, opened.iter_batches(batch_size=ROWS_AT_ONCE)
+            stream = stack.enter_context(pa.ipc.open_stream(stack.enter_context(pa.OSFile(str(file)))))
+            return stream.schema, iter(stream)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{file}: not a readable {kind} file ({error})") from error
+
+    def class_names(self, column: str) -> tuple[str, ...] | None:
+        """Return the names of a `ClassLabel`, or of a list of them, that are noted in the schema."""
+        note = (self._schema.metadata or {}).get(b"huggingface")
+        if note is None:
+            return None
+        feature = json.loads(note).get("info", {}).get("features", {}).get(column) or {}
+        if isinstance(feature, list):  # how older versions note a list
+            feature = {"feature": feature[0]}
+        names = feature.get("feature", feature).get("names")
+        return tuple(names) if names else None

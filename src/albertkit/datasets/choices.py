@@ -1,0 +1,169 @@
+"""Questions with choices: the folders of RACE, and tables like SWAG's CSV.
+
+RACE (Lai et al. 2017) has a JSON file for each text, in the folders `middle` and `high` of each split:
+
+    {"article": ..., "questions": [...], "options": [[4 texts], ...], "answers": ["A", ...]}
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albertkit.datasets.reader import Reader, text_of
+from albertkit.datasets.report import ReadingReport
+from albertkit.datasets.sources import Source, open_table
+from albertkit.datasets.table import Row
+from albertkit.errors import ConfigError, DataError
+from albertkit.tasks.examples import ChoiceExample
+
+
+class RaceFolder(Reader[ChoiceExample]):
+    """The questions of a split of RACE, or of one part of it; ids begin with the part.
+
+    Args:
+        folder: `RACE/train`, or `RACE/train/middle`.
+        labelled: whether to read answers.
+
+    Raises:
+        DataError: no text in this folder.
+    """
+
+    def __init__(self, folder: str | Path, *, labelled: bool = True) -> None:
+        super().__init__(str(folder), labelled=labelled)
+        self.files = sorted(Path(folder).rglob("*.txt"))
+        if not self.files:
+            raise DataError(
+                f"{folder}: no .txt in it; expected a split of RACE, with the folders middle and high"
+            )
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, ChoiceExample]]:
+        """Yield the questions of all texts."""
+        for file in self.files:
+            try:
+                text = json.loads(file.read_text(encoding="utf-8"))
+                questions, options = text["questions"], text["options"]
+                answers = text["answers"] if self.labelled else [None] * len(questions)
+                asked = list(zip(questions, options, answers, strict=True))
+                context = text["article"].strip()
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise DataError(f"{file}: not a text of RACE ({error!r})") from error
+            for number, (question, choices, answer) in enumerate(asked):
+                report.rows += 1
+                origin = f"{file}, question {number + 1}"
+                name = f"{file.parent.name}/{file.stem}-{number}"
+                example = self._example(origin, report, name, context, question, choices, answer)
+                if example is not None:
+                    report.examples += 1
+                    yield origin, example
+
+    def _example(
+        self,
+        origin: str,
+        report: ReadingReport,
+        name: str,
+        context: str,
+        question: str,
+        choices: list[str],
+        answer: str | None,
+    ) -> ChoiceExample | None:
+        texts = tuple(choice.strip() for choice in choices)
+        if not context or not any(texts):
+            return self.leave_out(report, "empty", origin)
+        label = place_of(answer, texts)
+        if answer is not None and label is None:
+            return self.leave_out(report, "mislabelled", origin, f"answer {answer!r} of {len(texts)} choices")
+        return ChoiceExample(name, context, question.strip(), texts, label)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceColumns:
+    """The columns of a table of choices; as they are, those of SWAG."""
+
+    context: str = "sent1"
+    question: str | None = "sent2"
+    """A question, or how each choice begins; None for tables without."""
+    choices: tuple[str, ...] = ("ending0", "ending1", "ending2", "ending3")
+    """A column for each choice, or one that holds a list of them."""
+    label: str = "label"
+    """The place of the right one, from 0, or its letter from A."""
+    id: str | None = None
+
+
+class ChoiceTable(Reader[ChoiceExample]):
+    """The questions of a table.
+
+    Args:
+        source: file, folder, table or rows.
+        columns: which is what.
+        labelled: whether to read labels, and leave out what has none.
+        header, delimiter: as in `open_table`.
+
+    Raises:
+        DataError: no such source, or no such column.
+        ConfigError: no column for choices.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        columns: ChoiceColumns | None = None,
+        *,
+        labelled: bool = True,
+        header: bool = True,
+        delimiter: str | None = None,
+    ) -> None:
+        self.table = open_table(source, header=header, delimiter=delimiter)
+        super().__init__(self.table.name, labelled=labelled)
+        self.columns = columns = columns or ChoiceColumns()
+        if not columns.choices:
+            raise ConfigError("choices names no column; expected one for each choice, or one with lists")
+        label = columns.label if labelled else None
+        self.table.check_columns([columns.context, columns.question, *columns.choices, columns.id, label])
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, ChoiceExample]]:
+        """Yield the questions, called after their rows where they have no id."""
+        for row in self.table.rows():
+            report.rows += 1
+            example = self._example(row, report)
+            if example is not None:
+                report.examples += 1
+                yield row.origin, example
+
+    def _example(self, row: Row, report: ReadingReport) -> ChoiceExample | None:
+        columns, values = self.columns, row.values
+        if row.fault:
+            return self.leave_out(report, "malformed", row.origin, row.fault)
+        context = text_of(values.get(columns.context))
+        question = text_of(values.get(columns.question)) if columns.question else None
+        cells = [values.get(column) for column in columns.choices]
+        if len(cells) == 1 and isinstance(cells[0], (list, tuple)):
+            cells = list(cells[0])
+        choices = [text_of(cell) for cell in cells]
+        if context is None or len(choices) < 2 or None in choices:
+            return self.leave_out(report, "empty", row.origin)
+        texts = tuple(choice for choice in choices if choice is not None)
+        label = None
+        if self.labelled:
+            written = values.get(columns.label)
+            if written is None or written in ("", -1):
+                return self.leave_out(report, "unlabelled", row.origin)
+            label = place_of(written, texts)
+            if label is None:
+                detail = f"{written!r:.40} of {len(texts)} choices"
+                return self.leave_out(report, "mislabelled", row.origin, detail)
+        name = str(values.get(columns.id)) if columns.id else row.origin
+        return ChoiceExample(name, context, question, texts, label)
+
+
+def place_of(written: Any, choices: tuple[str, ...]) -> int | None:
+    """Return the place of the right choice that a label names: a number from 0, or a letter from A."""
+    text = str(written).strip()
+    if len(text) == 1 and text.isalpha() and text.isascii():
+        place = ord(text.upper()) - ord("A")
+    elif text.isdecimal():
+        place = int(text)
+    else:
+        return None
+    return place if place < len(choices) else None

@@ -1,0 +1,161 @@
+"""The nine tasks of GLUE (Wang et al. 2019) from the files as they are distributed.
+
+Each task is a folder of TSV files without quotes. `TASKS` says what is in their columns, what the labels are
+called, in the order of their numbers, and what is measured, the most important first.
+
+MRPC may also lie as Microsoft distributes it (`msr_paraphrase_train.txt`, `msr_paraphrase_test.txt`) with
+GLUE's list of the pairs that are for validation (`dev_ids.tsv`, or `mrpc_dev_ids.tsv`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albertkit.datasets.labels import ProblemType
+from albertkit.datasets.reader import Reader, text_of
+from albertkit.datasets.report import ReadingReport
+from albertkit.datasets.table import DelimitedTable, Row
+from albertkit.errors import ConfigError, DataError, suggestion
+from albertkit.tasks.examples import TextExample
+
+NO_CONSENSUS = "-"
+"""What the files of MNLI write where the annotators did not agree."""
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """A task of GLUE: where its data is and how it is measured."""
+
+    folder: str
+    text: str
+    pair: str | None
+    label: str
+    names: tuple[str, ...] | None
+    """The labels in their order; None for the regression."""
+    metrics: tuple[str, ...]
+    """Keys of `class_scores` or `number_scores`, the first to choose the best model by."""
+    columns: tuple[str, ...] | None = None
+    """Of train.tsv and dev.tsv, where they have no header."""
+    validation: tuple[str, ...] = ("validation",)
+    """The splits to validate on."""
+
+    @property
+    def problem_type(self) -> ProblemType:
+        """As in a model's config."""
+        return "single_label_classification" if self.names else "regression"
+
+
+_NLI = ("contradiction", "entailment", "neutral")
+_ENTAILMENT = ("entailment", "not_entailment")
+_YES = ("0", "1")
+
+TASKS: dict[str, GlueTask] = {
+    "cola": GlueTask(
+        "CoLA",
+        "sentence",
+        None,
+        "label",
+        _YES,
+        ("matthews", "accuracy"),
+        ("source", "label", "mark", "sentence"),
+    ),
+    "sst2": GlueTask("SST-2", "sentence", None, "label", _YES, ("accuracy",)),
+    "mrpc": GlueTask("MRPC", "#1 String", "#2 String", "Quality", _YES, ("accuracy", "f1")),
+    "qqp": GlueTask("QQP", "question1", "question2", "is_duplicate", _YES, ("accuracy", "f1")),
+    "stsb": GlueTask("STS-B", "sentence1", "sentence2", "score", None, ("pearson", "spearman")),
+    "mnli": GlueTask(
+        *("MNLI", "sentence1", "sentence2", "gold_label", _NLI, ("accuracy",)),
+        validation=("validation_matched", "validation_mismatched"),
+    ),
+    "qnli": GlueTask("QNLI", "question", "sentence", "label", _ENTAILMENT, ("accuracy",)),
+    "rte": GlueTask("RTE", "sentence1", "sentence2", "label", _ENTAILMENT, ("accuracy",)),
+    "wnli": GlueTask("WNLI", "sentence1", "sentence2", "label", _YES, ("accuracy",)),
+}
+
+_IDS = ("index", "id")
+_MRPC_IDS = ("#1 ID", "#2 ID")
+
+
+class GlueSplit(Reader[TextExample]):
+    """One split of one task. Test splits have no labels, except MRPC's as Microsoft distributes it.
+
+    Args:
+        folder: the folder of all tasks, or that of this one.
+        task: its name in `TASKS`.
+        split: "train", "validation" or "test"; for MNLI "validation_matched", "validation_mismatched" and
+            so on.
+
+    Raises:
+        ConfigError: an unknown task or split.
+        DataError: no such file, or not with these columns.
+    """
+
+    def __init__(self, folder: str | Path, task: str, split: str) -> None:
+        if task not in TASKS:
+            raise ConfigError(f"the task is {task!r}; {suggestion(task, TASKS)}")
+        self.task = TASKS[task]
+        tests = [name.replace("validation", "test") for name in self.task.validation]
+        splits = ["train", *self.task.validation, *tests]
+        if split not in splits:
+            raise ConfigError(f"the split of {task} is {split!r}; expected one of {', '.join(splits)}")
+        folder = Path(folder)
+        self.folder = folder / self.task.folder if (folder / self.task.folder).is_dir() else folder
+        file, self._chosen = self._find(split)
+        is_test = split.startswith("test")
+        self.table = DelimitedTable(file, names=None if is_test else self.task.columns, delimiter="\t")
+        super().__init__(str(file), labelled=not is_test or self.task.label in self.table.columns())
+        self.table.check_columns([self.task.text, self.task.pair, self.task.label if self.labelled else None])
+
+    def label_names(self) -> tuple[str, ...] | None:
+        """Return the task's labels."""
+        return self.task.names
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, TextExample]]:
+        """Yield the examples, called after the file's own index where it has one."""
+        for row in self.table.rows():
+            if not row.fault and self._chosen is not None and not self._chosen(row.values):
+                continue
+            report.rows += 1
+            example = self._example(row, report)
+            if example is not None:
+                report.examples += 1
+                yield row.origin, example
+
+    def _example(self, row: Row, report: ReadingReport) -> TextExample | None:
+        values = row.values
+        if row.fault:
+            return self.leave_out(report, "malformed", row.origin, row.fault)
+        text = text_of(values[self.task.text])
+        pair = text_of(values[self.task.pair]) if self.task.pair else None
+        if text is None or (self.task.pair and pair is None):
+            return self.leave_out(report, "empty", row.origin)
+        label = None
+        if self.labelled:
+            label = values[self.task.label].strip()
+            if label in ("", NO_CONSENSUS):
+                return self.leave_out(report, "unlabelled", row.origin)
+        name = next((values[column] for column in _IDS if column in values), row.origin)
+        return TextExample(text, pair, label, name)
+
+    def _find(self, split: str) -> tuple[Path, Callable[[Mapping[str, Any]], bool] | None]:
+        """Return the file of a split, and which of its rows belong to it if not all."""
+        file = self.folder / f"{split.replace('validation', 'dev')}.tsv"
+        if file.is_file():
+            return file, None
+        original = self.folder / f"msr_paraphrase_{'test' if split == 'test' else 'train'}.txt"
+        if self.task is not TASKS["mrpc"] or not original.is_file():
+            raise DataError(f"{file}: no such file; expected the folder {self.task.folder} of GLUE")
+        if split == "test":
+            return original, None
+        names = ("dev_ids.tsv", "mrpc_dev_ids.tsv")
+        listed = next((self.folder / name for name in names if (self.folder / name).is_file()), None)
+        if listed is None:
+            raise DataError(
+                f"{self.folder}: {original.name} holds training and validation of MRPC together; put "
+                f"GLUE's {names[0]} beside it, which says what is which"
+            )
+        lines = listed.read_text(encoding="utf-8-sig").splitlines()
+        for_validation = {tuple(line.split("\t")[:2]) for line in lines}
+        wanted = split == "validation"
+        return original, lambda values: (tuple(values[one] for one in _MRPC_IDS) in for_validation) == wanted

@@ -1,0 +1,197 @@
+"""Questions about texts: the JSON files of SQuAD 1.1 and 2.0, and tables with the columns of `datasets`.
+
+An answer is text and the character of the context at which it starts. Files with shifted starts are common
+(other line ends, translated data): where the text is elsewhere in the context, the nearest place is taken.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albertkit.datasets.reader import Reader, existing_file, text_of
+from albertkit.datasets.report import ReadingReport
+from albertkit.datasets.sources import Source, open_table
+from albertkit.errors import DataError
+from albertkit.tasks.examples import QuestionExample
+from albertkit.text_files import file_format, read_lines
+
+
+class QuestionReader(Reader[QuestionExample]):
+    """What files and tables of questions share: the check of a question and its answers."""
+
+    def checked(
+        self,
+        report: ReadingReport,
+        origin: str,
+        *,
+        name: str,
+        question: Any,
+        context: Any,
+        answers: Sequence[tuple[str, int]],
+        is_impossible: bool,
+    ) -> QuestionExample | None:
+        """Return the example, or None for one that is left out and counted."""
+        # The context stays as it is: answers count its characters.
+        question = text_of(question)
+        if question is None or not isinstance(context, str) or not context.strip():
+            return self.leave_out(report, "empty", origin)
+        if not self.labelled:
+            return QuestionExample(name, question, context)
+        if is_impossible:
+            return QuestionExample(name, question, context, (), True)
+        if not answers:
+            return self.leave_out(report, "unlabelled", origin)
+        placed = [
+            (text, start) for text, near in answers if (start := _nearest(context, text, near)) is not None
+        ]
+        if not placed:
+            return self.leave_out(
+                report, "mislabelled", origin, f"{answers[0][0]!r:.60} is not in the context"
+            )
+        return QuestionExample(name, question, context, tuple(placed))
+
+
+def _nearest(context: str, text: str, near: int) -> int | None:
+    """Return the place of a text in the context that is nearest to where it should be."""
+    if not text.strip():
+        return None
+    if near >= 0 and context.startswith(text, near):
+        return near
+    before = context.rfind(text, 0, max(0, near) + len(text))
+    after = context.find(text, max(0, near))
+    places = [place for place in (before, after) if place >= 0]
+    return min(places, key=lambda place: abs(place - near), default=None)
+
+
+class SquadFile(QuestionReader):
+    """The questions of a SQuAD file, compressed or not, in its order. The file is read whole.
+
+    In version 2.0 a question without answers says `is_impossible`. One without either has no label.
+
+    Args:
+        path: the file.
+        labelled: whether to read answers, and leave out questions without.
+    """
+
+    def __init__(self, path: str | Path, *, labelled: bool = True) -> None:
+        self.path = existing_file(path)
+        super().__init__(str(path), labelled=labelled)
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, QuestionExample]]:
+        """Yield the questions.
+
+        Raises:
+            DataError: the file is no JSON or of another layout, or two questions have one id.
+        """
+        lines = read_lines(self.path, file_format(self.path)[1])
+        try:
+            articles = json.loads("".join(line for _, line, _ in lines))["data"]
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise DataError(f"{self.path}: expected the JSON of SQuAD with 'data' in it ({error})") from error
+        known: set[str] = set()
+        for place, article in enumerate(articles):
+            try:
+                for paragraph in article["paragraphs"]:
+                    for asked in paragraph["qas"]:
+                        report.rows += 1
+                        name = str(asked["id"])
+                        if name in known:
+                            raise DataError(
+                                f"{self.path}: two questions have the id {name!r}; expected each once"
+                            )
+                        known.add(name)
+                        origin = f"{self.path}, question {name}"
+                        given = [(one["text"], one["answer_start"]) for one in asked.get("answers", ())]
+                        example = self.checked(
+                            report,
+                            origin,
+                            name=name,
+                            question=asked["question"],
+                            context=paragraph["context"],
+                            answers=given,
+                            is_impossible=bool(asked.get("is_impossible", False)),
+                        )
+                        if example is not None:
+                            report.examples += 1
+                            yield origin, example
+            except (KeyError, TypeError) as error:
+                raise DataError(f"{self.path}, article {place}: not of SQuAD's layout ({error!r})") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionColumns:
+    """The columns of a table of questions."""
+
+    question: str = "question"
+    context: str = "context"
+    answers: str = "answers"
+    """{"text": [...], "answer_start": [...]} as in `datasets`, where two empty lists say that there is no
+    answer; or the text of one answer, whose first place in the context is taken."""
+    id: str | None = None
+
+
+class QuestionTable(QuestionReader):
+    """The questions of a table.
+
+    Args:
+        source: file, folder, table or rows.
+        columns: which is what.
+        labelled: whether to read answers, and leave out questions without.
+        header, delimiter: as in `open_table`.
+
+    Raises:
+        DataError: no such source, or no such column.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        columns: QuestionColumns | None = None,
+        *,
+        labelled: bool = True,
+        header: bool = True,
+        delimiter: str | None = None,
+    ) -> None:
+        self.table = open_table(source, header=header, delimiter=delimiter)
+        super().__init__(self.table.name, labelled=labelled)
+        self.columns = columns = columns or QuestionColumns()
+        answers = columns.answers if labelled else None
+        self.table.check_columns([columns.question, columns.context, columns.id, answers])
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, QuestionExample]]:
+        """Yield the questions, called after their rows where they have no id."""
+        columns = self.columns
+        for row in self.table.rows():
+            report.rows += 1
+            if row.fault:
+                self.leave_out(report, "malformed", row.origin, row.fault)
+                continue
+            given = row.values.get(columns.answers) if self.labelled else None
+            answers, is_impossible = _answers(given, row.origin)
+            example = self.checked(
+                report,
+                row.origin,
+                name=str(row.values.get(columns.id)) if columns.id else row.origin,
+                question=row.values.get(columns.question),
+                context=row.values.get(columns.context),
+                answers=answers,
+                is_impossible=is_impossible,
+            )
+            if example is not None:
+                report.examples += 1
+                yield row.origin, example
+
+
+def _answers(given: Any, origin: str) -> tuple[list[tuple[str, int]], bool]:
+    """Return the answers of a cell, and whether it says that there is none."""
+    if isinstance(given, str) or given is None:
+        return ([(given, 0)] if given else []), False
+    if isinstance(given, dict) and {"text", "answer_start"} <= given.keys():
+        answers = list(zip(given["text"], given["answer_start"], strict=True))
+        return answers, not answers
+    raise DataError(
+        f"{origin}: expected the text of an answer, or {{'text': [...], 'answer_start': [...]}}, "
+        f"found {given!r:.60}"
+    )

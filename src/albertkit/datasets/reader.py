@@ -1,0 +1,70 @@
+"""What every reader is: a source of examples that can be read again and again."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from albertkit.datasets.report import Problem, ReadingReport
+from albertkit.errors import DataError
+
+ExampleT = TypeVar("ExampleT")
+
+
+class Reader(ABC, Generic[ExampleT]):
+    """The examples of a source, streamed where its format allows.
+
+    With `labelled`, rows that cannot be used are left out and counted in the report. Without, labels are not
+    looked at, and every row is an example, in order, or an error: predictions must match their rows.
+
+    Args:
+        source: what an error message calls it.
+        labelled: whether examples are to have labels.
+    """
+
+    def __init__(self, source: str, *, labelled: bool) -> None:
+        self.source = source
+        self.labelled = labelled
+
+    @abstractmethod
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
+        """Yield each example after its origin ("train.csv, line 12"), and count in the report.
+
+        Raises:
+            DataError: the source is not what it should be, or (not `labelled`) a row cannot be read.
+        """
+
+    def label_names(self) -> tuple[str, ...] | None:
+        """Return all labels in their order where the source itself names them."""
+        return None
+
+    def __iter__(self) -> Iterator[ExampleT]:
+        """Yield the examples alone."""
+        for _, example in self.read(ReadingReport(self.source)):
+            yield example
+
+    def leave_out(self, report: ReadingReport, problem: Problem, origin: str, detail: str = "") -> None:
+        """Count a row that cannot be used; where rows must not be lost, raise DataError."""
+        if not self.labelled:
+            raise DataError(f"{origin}: {problem}" + (f" ({detail})" if detail else ""))
+        report.add(problem, origin, detail)
+
+
+def text_of(value: Any) -> str | None:
+    """Return a cell as text: None for what is empty, and for what is no text or number."""
+    if isinstance(value, str):
+        return value.strip() or None
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def existing_file(path: str | Path) -> Path:
+    """Return the path of a file.
+
+    Raises:
+        DataError: there is no such file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        beside = sorted(one.name for one in path.parent.iterdir())[:10] if path.parent.is_dir() else []
+        raise DataError(f"{path}: no such file" + (f"; beside it are {', '.join(beside)}" if beside else ""))
+    return path

@@ -1,0 +1,188 @@
+"""Rows of tables: CSV, TSV and JSON lines, compressed or not, and Python objects. All are streamed.
+
+| source | a row is |
+|---|---|
+| `.csv` | a record; quoted cells may hold line ends |
+| `.tsv` | a line cut at tabs; quotes are text, as in the files of GLUE |
+| `.jsonl` | an object |
+| an object | a mapping: a `datasets.Dataset`, or any sequence of mappings |
+
+`arrow_table.py` has Parquet and the folders of `datasets`.
+"""
+
+import csv
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from albertkit.errors import DataError
+from albertkit.text_files import LINE_BYTES, file_format, read_lines
+
+HEAD_ROWS = 1000
+"""So many objects are looked at for the names of their fields: not every one needs to have all."""
+
+
+class Row(NamedTuple):
+    """A row by column, or what is wrong with it."""
+
+    origin: str  # "file, line 12": what a message names
+    values: Mapping[str, Any]
+    fault: str = ""
+
+
+class Table(ABC):
+    """Rows with named columns, which can be read again and again."""
+
+    name: str
+
+    @abstractmethod
+    def columns(self) -> list[str]:
+        """Return the names of the columns."""
+
+    @abstractmethod
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows in order."""
+
+    def class_names(self, column: str) -> tuple[str, ...] | None:
+        """Return the names of the classes that a column holds the numbers of, where the table says them."""
+        del column
+        return None
+
+    def check_columns(self, wanted: Iterable[str | None]) -> None:
+        """Raise DataError for a column that is not there; None is none that is wanted."""
+        columns = self.columns()
+        for column in wanted:
+            if column is not None and column not in columns:
+                raise DataError(f"{self.name}: no column {column!r}; it has {', '.join(columns) or 'none'}")
+
+
+class DelimitedTable(Table):
+    """A CSV or TSV file.
+
+    Args:
+        path: the file.
+        header: whether its first row names the columns; otherwise they are "0", "1" and so on, or `names`.
+        names: those of the columns of a file without header.
+        delimiter: what stands between cells; None for a tab in .tsv and a comma in .csv.
+        quoted: whether cells may stand in quotes; None for what is usual: with any delimiter but a tab.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        header: bool = True,
+        names: Sequence[str] | None = None,
+        delimiter: str | None = None,
+        quoted: bool | None = None,
+    ) -> None:
+        self.path = path
+        self.name = str(path)
+        self.header = header and names is None
+        self.names = names
+        self.delimiter = delimiter or ("\t" if file_format(path)[0] == ".tsv" else ",")
+        self.quoted = self.delimiter != "\t" if quoted is None else quoted
+
+    def columns(self) -> list[str]:
+        """Return the names: those given, those in the first row, or the numbers of its cells."""
+        if self.names is not None:
+            return list(self.names)
+        first = next(self._records(), None)
+        if first is None:
+            raise DataError(f"{self.path}: the file is empty")
+        _, cells = first
+        return [cell.strip() for cell in cells] if self.header else [str(n) for n in range(len(cells))]
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the records that are not blank; one of another width than the first has a fault."""
+        columns = self.columns()
+        for line, cells in islice(self._records(), int(self.header), None):
+            fault = f"{len(cells)} cells, expected {len(columns)}" if len(cells) != len(columns) else ""
+            yield Row(f"{self.path}, line {line}", dict(zip(columns, cells, strict=False)), fault)
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number of each record's first line, and its cells."""
+        lines = read_lines(self.path, file_format(self.path)[1])
+        if not self.quoted:
+            for number, line, _ in lines:
+                if line := line.rstrip("\r\n"):
+                    yield number, line.split(self.delimiter)
+            return
+        csv.field_size_limit(LINE_BYTES)  # the library's own is 128 KB; a text may be longer
+        reader = csv.reader((line for _, line, _ in lines), delimiter=self.delimiter, strict=True)
+        begins = 1
+        try:
+            for cells in reader:
+                if cells:
+                    yield begins, cells
+                begins = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(f"{self.path}, record from line {begins}: not CSV ({error})") from error
+
+
+class JsonLinesTable(Table):
+    """A file with a JSON object in each line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = str(path)
+
+    def columns(self) -> list[str]:
+        """Return the fields that the first objects have."""
+        return list(dict.fromkeys(name for row in islice(self.rows(), HEAD_ROWS) for name in row.values))
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the lines that are not blank; one that is no object has a fault."""
+        for number, line, _ in read_lines(self.path, file_format(self.path)[1]):
+            if not line.strip():
+                continue
+            origin = f"{self.path}, line {number}"
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError as error:
+                yield Row(origin, {}, f"not JSON: {error}")
+                continue
+            if isinstance(record, dict):
+                yield Row(origin, record)
+            else:
+                yield Row(origin, {}, f"not an object: {line.strip():.40}")
+
+
+class ObjectTable(Table):
+    """Mappings in memory, or a `datasets.Dataset` (which is one split, not a dictionary of splits).
+
+    Raises:
+        DataError: the object cannot be read more than once, or does not hold mappings.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]], *, name: str = "the examples given") -> None:
+        if isinstance(rows, Mapping):
+            raise DataError(f"{name} are several splits: {', '.join(map(str, rows))}; give one of them")
+        if isinstance(rows, Iterator):
+            raise DataError(f"{name} can be read once only; give a list, or a file")
+        self._rows = rows
+        self.name = name
+
+    def columns(self) -> list[str]:
+        """Return the names of the data set, or the keys that the first rows have."""
+        names = getattr(self._rows, "column_names", None)
+        if names is not None:
+            return list(names)
+        return list(dict.fromkeys(name for row in islice(self.rows(), HEAD_ROWS) for name in row.values))
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows, counted from 1."""
+        for number, row in enumerate(self._rows, start=1):
+            origin = f"{self.name}, row {number}"
+            if not isinstance(row, Mapping):
+                raise DataError(f"{origin}: expected a mapping from column to value, found {row!r:.60}")
+            yield Row(origin, row)
+
+    def class_names(self, column: str) -> tuple[str, ...] | None:
+        """Return the names of a `ClassLabel`, or of a list of them."""
+        feature = (getattr(self._rows, "features", None) or {}).get(column)
+        names = getattr(getattr(feature, "feature", feature), "names", None)
+        return tuple(names) if names else None

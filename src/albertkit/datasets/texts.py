@@ -1,0 +1,133 @@
+"""Tables of labelled texts -> examples; which column is what is said by name."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from albertkit.datasets.labels import Label
+from albertkit.datasets.reader import Reader, text_of
+from albertkit.datasets.report import ReadingReport
+from albertkit.datasets.sources import Source, open_table
+from albertkit.datasets.table import Row
+from albertkit.errors import DataError
+from albertkit.tasks.examples import TextExample
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextColumns:
+    """The columns of a table of texts."""
+
+    text: str = "text"
+    pair: str | None = None
+    """The second text, of a task on pairs."""
+    label: str = "label"
+    id: str | None = None
+    """What examples are called; without it they are called after file and line."""
+    separator: str | None = None
+    """What stands between the labels of one cell, if a text can have several: ";" """
+
+
+class TextTable(Reader[TextExample]):
+    """The examples of a table of texts. Labels are as they are read; `LabelSet.read` says what they mean.
+
+    Without labels an empty text is an example too, so that predictions match the rows.
+
+    Args:
+        source: file, folder, table or rows.
+        columns: which is what.
+        labelled: whether to read labels, and leave out what has none.
+        header, delimiter: as in `open_table`.
+
+    Raises:
+        DataError: no such source, or no such column.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        columns: TextColumns | None = None,
+        *,
+        labelled: bool = True,
+        header: bool = True,
+        delimiter: str | None = None,
+    ) -> None:
+        self.table = open_table(source, header=header, delimiter=delimiter)
+        super().__init__(self.table.name, labelled=labelled)
+        self.columns = columns = columns or TextColumns()
+        wanted = [columns.text, columns.pair, columns.id, columns.label if labelled else None]
+        self.table.check_columns(wanted)
+        self._class_names = self.table.class_names(columns.label)
+
+    def label_names(self) -> tuple[str, ...] | None:
+        """Return the names of the classes where the table says them."""
+        return self._class_names
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, TextExample]]:
+        """Yield the examples."""
+        for row in self.table.rows():
+            report.rows += 1
+            example = self._example(row, report)
+            if example is not None:
+                report.examples += 1
+                yield row.origin, example
+
+    def _example(self, row: Row, report: ReadingReport) -> TextExample | None:
+        columns, values = self.columns, row.values
+        if row.fault:
+            return self.leave_out(report, "malformed", row.origin, row.fault)
+        text = text_of(values.get(columns.text))
+        pair = text_of(values.get(columns.pair)) if columns.pair else None
+        if text is None or (columns.pair and pair is None):
+            empty = columns.text if text is None else columns.pair
+            if self.labelled:
+                return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
+            text, pair = text or "", (pair or "") if columns.pair else None
+        label = None
+        if self.labelled:
+            try:
+                label = read_label(
+                    values.get(columns.label), separator=columns.separator, names=self._class_names
+                )
+            except DataError as error:
+                return self.leave_out(report, "mislabelled", row.origin, str(error))
+            if label is None:
+                return self.leave_out(report, "unlabelled", row.origin)
+        name = values.get(columns.id) if columns.id else None
+        return TextExample(text, pair, label, row.origin if name is None else str(name))
+
+
+def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | None) -> Label | None:
+    """Return the label in a cell, or None for a cell without any.
+
+    With a separator, or for a list, it is a tuple; empty it says that none of the labels is true.
+
+    Raises:
+        DataError: a number that is none of `names`, or a value that is no label.
+    """
+    if isinstance(value, (list, tuple)):
+        # A list may be empty: none of the labels. Only where there is no list is there no label.
+        return tuple(_one_label(one, names) for one in value)
+    if value is None or (isinstance(value, float) and value != value):
+        return None
+    if isinstance(value, str):
+        value = value.strip()
+        if separator:
+            return tuple(part for one in value.split(separator) if (part := one.strip()))
+        return value or None
+    if names and value == -1:
+        return None  # so `datasets` writes that there is no label
+    return _one_label(value, names)
+
+
+def _one_label(value: Any, names: tuple[str, ...] | None) -> Any:
+    if isinstance(value, (bool, str)):
+        return str(value)
+    if names and isinstance(value, int):
+        if 0 <= value < len(names):
+            return names[value]
+        raise DataError(f"the class {value} is none of 0 to {len(names) - 1} ({', '.join(names)})")
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return value
+    raise DataError(f"{value!r:.60} is no label; expected text, a number or a list of them")

@@ -1,0 +1,175 @@
+"""Sentences of words with a label each: CoNLL columns, and tables with a list of words and one of labels.
+
+A CoNLL file has a word in each line with its columns beside it, and a blank line after each sentence. Lines
+of `-DOCSTART-` stand between documents. Chunks and entities may be columns of one file: in CoNLL-2000 chunks
+are column 2, the last (-1); in CoNLL-2003 they are column 2, and entities are column 3, the last.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albertkit.datasets.reader import Reader, existing_file
+from albertkit.datasets.report import ReadingReport
+from albertkit.datasets.sources import Source, open_table
+from albertkit.datasets.table import Row
+from albertkit.datasets.texts import read_label
+from albertkit.errors import DataError
+from albertkit.tasks.examples import WordsExample
+from albertkit.text_files import file_format, read_lines
+
+DOCUMENT_START = "-DOCSTART-"
+
+
+class ConllFile(Reader[WordsExample]):
+    """The sentences of a CoNLL file, compressed or not.
+
+    Args:
+        path: the file.
+        word_column: the place of the word in a line, from 0; from the end if negative.
+        label_column: the place of the label.
+        labelled: whether to read labels.
+    """
+
+    def __init__(
+        self, path: str | Path, *, word_column: int = 0, label_column: int = -1, labelled: bool = True
+    ) -> None:
+        super().__init__(str(path), labelled=labelled)
+        self.path = existing_file(path)
+        self.word_column = word_column
+        self.label_column = label_column
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, WordsExample]]:
+        """Yield the sentences.
+
+        Raises:
+            DataError: a column that the first line does not have.
+        """
+        width = 0
+        for number, lines in self._blocks():
+            report.rows += 1
+            origin = f"{self.path}, line {number}"
+            width = width or self._checked_width(lines[0], origin)
+            uneven = [place for place, cells in enumerate(lines) if len(cells) != width]
+            if uneven:
+                found = lines[uneven[0]]
+                detail = f"line {number + uneven[0]} has {len(found)} columns, expected {width}"
+                self.leave_out(report, "malformed", origin, detail)
+                continue
+            report.examples += 1
+            words = tuple(cells[self.word_column] for cells in lines)
+            labels = tuple(cells[self.label_column] for cells in lines) if self.labelled else None
+            yield origin, WordsExample(words, labels, origin)
+
+    def _blocks(self) -> Iterator[tuple[int, list[list[str]]]]:
+        """Yield the first line's number of each sentence, and the cells of its lines."""
+        block: list[list[str]] = []
+        begins = 1
+        for number, line, _ in read_lines(self.path, file_format(self.path)[1]):
+            # Where there are tabs, they alone cut: a cell may hold a space.
+            cells = line.strip("\r\n").split("\t") if "\t" in line else line.split()
+            if not any(cell.strip() for cell in cells) or cells[0] == DOCUMENT_START:
+                if block:
+                    yield begins, block
+                block = []
+                continue
+            if not block:
+                begins = number
+            block.append(cells)
+        if block:
+            yield begins, block
+
+    def _checked_width(self, cells: list[str], origin: str) -> int:
+        for what, column in (("word", self.word_column), ("label", self.label_column)):
+            if not -len(cells) <= column < len(cells) and (what == "word" or self.labelled):
+                listed = ", ".join(f"{place} {cell!r}" for place, cell in enumerate(cells))
+                raise DataError(f"{origin}: no column {column} for the {what}; it has {listed}")
+        if self.labelled and self.word_column % len(cells) == self.label_column % len(cells):
+            raise DataError(f"{origin}: one column cannot be word and label; the line is {' '.join(cells)!r}")
+        return len(cells)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordsColumns:
+    """The columns of a table of sentences: lists, or text that is cut at spaces."""
+
+    words: str = "tokens"
+    labels: str = "ner_tags"
+    id: str | None = None
+
+
+class WordsTable(Reader[WordsExample]):
+    """The sentences of a table.
+
+    Args:
+        source: file, folder, table or rows.
+        columns: which is what.
+        labelled: whether to read labels, and leave out what has none.
+        header, delimiter: as in `open_table`.
+
+    Raises:
+        DataError: no such source, or no such column.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        columns: WordsColumns | None = None,
+        *,
+        labelled: bool = True,
+        header: bool = True,
+        delimiter: str | None = None,
+    ) -> None:
+        self.table = open_table(source, header=header, delimiter=delimiter)
+        super().__init__(self.table.name, labelled=labelled)
+        self.columns = columns = columns or WordsColumns()
+        self.table.check_columns([columns.words, columns.id, columns.labels if labelled else None])
+        self._class_names = self.table.class_names(columns.labels)
+
+    def label_names(self) -> tuple[str, ...] | None:
+        """Return the names of the labels where the table says them."""
+        return self._class_names
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, WordsExample]]:
+        """Yield the sentences."""
+        for row in self.table.rows():
+            report.rows += 1
+            example = self._example(row, report)
+            if example is not None:
+                report.examples += 1
+                yield row.origin, example
+
+    def _example(self, row: Row, report: ReadingReport) -> WordsExample | None:
+        columns = self.columns
+        if row.fault:
+            return self.leave_out(report, "malformed", row.origin, row.fault)
+        words = _listed(row.values.get(columns.words))
+        if not words:
+            return self.leave_out(report, "empty", row.origin)
+        labels = None
+        if self.labelled:
+            given = _listed(row.values.get(columns.labels))
+            if not given:
+                return self.leave_out(report, "unlabelled", row.origin)
+            if len(given) != len(words):
+                found = f"{len(words)} words and {len(given)} labels"
+                return self.leave_out(report, "mislabelled", row.origin, found)
+            try:
+                read = [read_label(one, separator=None, names=self._class_names) for one in given]
+            except DataError as error:
+                return self.leave_out(report, "mislabelled", row.origin, str(error))
+            if None in read:
+                return self.leave_out(report, "unlabelled", row.origin, f"word {read.index(None) + 1}")
+            labels = tuple(str(one) for one in read)
+        name = row.values.get(columns.id) if columns.id else None
+        return WordsExample(
+            tuple(str(word) for word in words), labels, row.origin if name is None else str(name)
+        )
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return the parts of a cell: a list's, or those between the spaces of a text."""
+    if isinstance(value, str):
+        return value.split()
+    return list(value) if isinstance(value, (list, tuple)) else []
