@@ -101,6 +101,14 @@ def test_without_labels_no_row_is_lost(write: Write) -> None:
         list(broken)
 
 
+def test_pairs_that_belong_together_need_no_label() -> None:
+    rows = [{"a": "one", "b": "eins"}, {"a": "two", "b": ""}]
+    splits = load_splits({"train": TextTable(rows, TextColumns(text="a", pair="b", label=None))})
+    assert [(one.text, one.text_pair, one.label) for one in splits.examples["train"]] == [("one", "eins", None)]
+    assert splits.labels is None
+    assert splits.reports["train"].problems["empty"].count == 1
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -176,6 +184,13 @@ def test_the_names_of_classes_come_from_the_library_datasets(tmp_path: Path) -> 
         TextTable(tmp_path / "splits")
     with pytest.raises(DataError, match="several splits: train, test"):
         TextTable(datasets.DatasetDict({"train": data, "test": data}))
+
+
+def test_half_a_character_is_a_fault(write: Write) -> None:
+    lines = [r'{"text": "\ud83d", "label": 1}', r'{"text": "\ud83d\ude00", "label": 0}']
+    reader = TextTable(write("a.jsonl", "\n".join(lines)))
+    assert [one.text for one in reader] == ["\U0001f600"]
+    assert r"line 1: \ud83d is half of a character" in report_of(reader).problems["malformed"].first[0]
 
 
 # --- labels

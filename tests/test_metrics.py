@@ -32,7 +32,7 @@ from albertkit.metrics.question_answering import (
     score_questions,
     token_f1,
 )
-from albertkit.metrics.spans import Span, span_scores, spans
+from albertkit.metrics.spans import Span, of_scheme, span_scores, spans
 
 # --- classes and numbers
 
@@ -244,6 +244,9 @@ def test_scores_of_spans() -> None:
 
 
 def test_labels_of_no_scheme_are_refused() -> None:
+    assert of_scheme(["O", "B-A", "U-B-C"])
+    assert not of_scheme(["O", "B-A", "NN"])
+    assert not of_scheme(["O"])
     with pytest.raises(DataError, match="'NN' is of no scheme"):
         spans(["NN", "O"])
     with pytest.raises(DataError, match="sentence 1 has 1 words and 2 predicted labels"):

@@ -68,6 +68,15 @@ def _byte_lines(stream: Any) -> Iterator[bytes]:
         yield rest
 
 
+def lone_surrogate(text: str) -> str | None:
+    """Return the first half of a character in a text, as JSON can write it and UTF-8 cannot, if any."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"\\u{ord(text[error.start]):04x}"
+    return None
+
+
 @contextmanager
 def decompressed(path: Path, compression: str) -> Iterator[IO[bytes]]:
     """Yield a whole file unpacked, on disk: a Parquet file is read from its end."""

@@ -11,12 +11,12 @@ A label as it is read is text, a number, or several texts. What the column means
 """
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from albertkit.errors import ConfigError, DataError, suggestion
+from albertkit.metrics.spans import OUTSIDE, SCHEME_LABEL, of_scheme
 from albertkit.tasks.examples import TextExample, WordsExample
 
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
@@ -25,8 +25,6 @@ Label = str | float | tuple[str, ...]
 
 REGRESSION_NAMES = ("LABEL_0",)
 """The name that configs give to the one number of a regression."""
-OUTSIDE = "O"
-_SCHEME_LABEL = re.compile(r"([BIELSU])-(.+)")
 
 
 @dataclass(frozen=True)
@@ -135,10 +133,10 @@ def infer_word_labels(examples: Iterable[WordsExample], *, names: tuple[str, ...
 
 def _scheme(labels: set[str]) -> tuple[str, ...] | None:
     """Return all labels of the scheme that these are of, or None if they are of none."""
-    matches = [_SCHEME_LABEL.fullmatch(label) for label in labels - {OUTSIDE}]
-    if not matches or None in matches:
+    if not of_scheme(labels):
         return None
-    prefixes, types = (sorted({match[group] for match in matches if match}) for group in (1, 2))
+    matches = [match for label in labels if (match := SCHEME_LABEL.fullmatch(label))]
+    prefixes, types = (sorted({match[group] for match in matches}) for group in (1, 2))
     return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in prefixes))
 
 

@@ -77,6 +77,8 @@ def _labels(examples: list[Any], reader: Reader[Any], problem_type: ProblemType 
         return infer_word_labels(examples, names=reader.label_names())
     if isinstance(examples[0], TextExample):
         given = [example.label for example in examples if example.label is not None]
+        if not given:
+            return None  # pairs that belong together, without a column of labels
         try:
             return infer_labels(given, names=reader.label_names(), problem_type=problem_type)
         except DataError as error:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from albertkit.errors import DataError
-from albertkit.text_files import LINE_BYTES, file_format, read_lines
+from albertkit.text_files import LINE_BYTES, file_format, lone_surrogate, read_lines
 
 HEAD_ROWS = 1000
 """So many objects are looked at for the names of their fields: not every one needs to have all."""
@@ -145,10 +145,12 @@ class JsonLinesTable(Table):
             except json.JSONDecodeError as error:
                 yield Row(origin, {}, f"not JSON: {error}")
                 continue
-            if isinstance(record, dict):
-                yield Row(origin, record)
-            else:
+            if not isinstance(record, dict):
                 yield Row(origin, {}, f"not an object: {line.strip():.40}")
+            elif "\\u" in line and (lone := lone_surrogate(json.dumps(record, ensure_ascii=False))):
+                yield Row(origin, {}, f"{lone} is half of a character, which no text can hold")
+            else:
+                yield Row(origin, record)
 
 
 class ObjectTable(Table):

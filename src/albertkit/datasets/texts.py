@@ -20,7 +20,8 @@ class TextColumns:
     text: str = "text"
     pair: str | None = None
     """The second text, of a task on pairs."""
-    label: str = "label"
+    label: str | None = "label"
+    """None where the pairs themselves are what is learnt: that two texts belong together."""
     id: str | None = None
     """What examples are called; without it they are called after file and line."""
     separator: str | None = None
@@ -56,7 +57,7 @@ class TextTable(Reader[TextExample]):
         self.columns = columns = columns or TextColumns()
         wanted = [columns.text, columns.pair, columns.id, columns.label if labelled else None]
         self.table.check_columns(wanted)
-        self._class_names = self.table.class_names(columns.label)
+        self._class_names = self.table.class_names(columns.label) if columns.label else None
 
     def label_names(self) -> tuple[str, ...] | None:
         """Return the names of the classes where the table says them."""
@@ -83,7 +84,7 @@ class TextTable(Reader[TextExample]):
                 return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
             text, pair = text or "", (pair or "") if columns.pair else None
         label = None
-        if self.labelled:
+        if self.labelled and columns.label:
             try:
                 label = read_label(
                     values.get(columns.label), separator=columns.separator, names=self._class_names

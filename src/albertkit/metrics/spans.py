@@ -6,15 +6,18 @@ BIOES and BILOU are all read by one rule, and labels that no scheme allows in th
 after O begins one, and so does another type.
 """
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from albertkit.errors import DataError
 from albertkit.metrics.checks import check_same_length
 
-_PREFIXES = ("B", "I", "E", "S", "L", "U")
+OUTSIDE = "O"
+SCHEME_LABEL = re.compile(r"([BIELSU])-(.+)")
+"""Prefix and type of a label, in whatever scheme."""
 _BEGINS, _ENDS = "BSU", "ELSU"
 
 
@@ -75,26 +78,30 @@ def spans(labels: Sequence[str]) -> list[Span]:
         DataError: a label that is neither O nor prefix-type.
     """
     found: list[Span] = []
-    before, start = ("O", ""), 0
-    for position, label in enumerate([*labels, "O"]):
+    before, start = (OUTSIDE, ""), 0
+    for position, label in enumerate([*labels, OUTSIDE]):
         prefix, kind = _split(label)
         if position and not _goes_on(before, (prefix, kind)):
-            if before[0] != "O":
+            if before[0] != OUTSIDE:
                 found.append(Span(before[1], start, position))
             start = position
         before = prefix, kind
     return found
 
 
+def of_scheme(labels: Iterable[str]) -> bool:
+    """Return whether labels are of a scheme, so that there are spans to score (not for parts of speech)."""
+    inside = set(labels) - {OUTSIDE}
+    return bool(inside) and all(SCHEME_LABEL.fullmatch(label) for label in inside)
+
+
 def _split(label: str) -> tuple[str, str]:
-    if label == "O":
-        return "O", ""
-    prefix, hyphen, kind = label.partition("-")
-    if prefix not in _PREFIXES or not hyphen:
-        raise DataError(
-            f"the label {label!r} is of no scheme; expected O, or {', '.join(_PREFIXES)} before '-TYPE'"
-        )
-    return prefix, kind
+    if label == OUTSIDE:
+        return OUTSIDE, ""
+    match = SCHEME_LABEL.fullmatch(label)
+    if match is None:
+        raise DataError(f"the label {label!r} is of no scheme; expected O, or B, I, E, S, L, U and '-TYPE'")
+    return match[1], match[2]
 
 
 def _goes_on(before: tuple[str, str], now: tuple[str, str]) -> bool:

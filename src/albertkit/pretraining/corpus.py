@@ -21,7 +21,7 @@ from typing import Any
 
 from albertkit.errors import DataError
 from albertkit.extras import optional
-from albertkit.text_files import COMPRESSIONS, Lines, decompressed, file_format, read_lines
+from albertkit.text_files import COMPRESSIONS, Lines, decompressed, file_format, lone_surrogate, read_lines
 
 pa = optional("pyarrow", extra="train")
 parquet = optional("pyarrow.parquet", extra="train")
@@ -132,7 +132,7 @@ class Corpus:
                 raise DataError(
                     f"{origin}: expected an object with text in {self.text_column!r}, found {found}"
                 )
-            if "\\u" in line and (lone := _lone_surrogate(text)):
+            if "\\u" in line and (lone := lone_surrogate(text)):
                 raise DataError(f"{origin}: {lone} is half of a character, which no text can hold")
             yield SourceDocument(text=text, origin=origin), share
 
@@ -179,14 +179,6 @@ def _cut(document: SourceDocument) -> Iterator[SourceDocument]:
         yield replace(document, text=text[start:end], continues=document.continues or start > 0)
         start = end
     yield replace(document, text=text[start:], continues=document.continues or start > 0)
-
-
-def _lone_surrogate(text: str) -> str | None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return f"\\u{ord(text[error.start]):04x}"
-    return None
 
 
 def _no_text(size: int) -> str:
