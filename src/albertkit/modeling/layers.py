@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from albertkit.modeling.outputs import BaseModelOutput
+from albertkit.modeling.reading import select_tokens
 
 
 class FunctionActivation(nn.Module):
@@ -133,6 +134,7 @@ class AlbertAttention(nn.Module):
         attention_mask: Tensor | None = None,
         head_mask: Tensor | None = None,
         eager: bool = False,
+        read_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend.
 
@@ -143,15 +145,20 @@ class AlbertAttention(nn.Module):
             head_mask: (N,) factors of the attention probabilities, in the numbering before pruning;
                 needs `eager`.
             eager: compute the probabilities step by step and return them.
+            read_positions: (B, R) or (1, R), the only positions that attend; None = all.
 
         Returns:
-            The new hidden states (B, T, H), and the probabilities (B, N, T, T) if `eager`.
+            The new hidden states (B, T, H) or (B, R, H), and the probabilities (B, N, T, T) if `eager`.
         """
-        batch, length, _ = hidden_states.shape
-        split = (batch, length, len(self.kept_heads), self.head_size)
-        query = self.query(hidden_states).view(split).transpose(1, 2)  # (B, T, N*D) -> (B, N, T, D)
-        key = self.key(hidden_states).view(split).transpose(1, 2)
-        value = self.value(hidden_states).view(split).transpose(1, 2)
+        split = (len(self.kept_heads), self.head_size)
+        asking = hidden_states
+        if read_positions is not None:
+            asking = select_tokens(hidden_states, read_positions)  # (B, R, H)
+            if attention_mask is not None and attention_mask.shape[-2] > 1:  # (B, 1, T, T) -> (B, 1, R, T)
+                attention_mask = select_tokens(attention_mask[:, 0], read_positions)[:, None]
+        query = self.query(asking).unflatten(2, split).transpose(1, 2)  # (B, T, N*D) -> (B, N, T, D)
+        key = self.key(hidden_states).unflatten(2, split).transpose(1, 2)
+        value = self.value(hidden_states).unflatten(2, split).transpose(1, 2)
         if eager:
             context, probabilities = self._attend_eagerly(query, key, value, attention_mask, head_mask)
         else:
@@ -159,7 +166,7 @@ class AlbertAttention(nn.Module):
             context = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout)
             probabilities = None
         context = context.transpose(1, 2).flatten(2)  # (B, N, T, D) -> (B, T, N*D)
-        return self.LayerNorm(hidden_states + self.output_dropout(self.dense(context))), probabilities
+        return self.LayerNorm(asking + self.output_dropout(self.dense(context))), probabilities
 
     def _attend_eagerly(
         self,
@@ -236,10 +243,15 @@ class AlbertLayer(nn.Module):
         attention_mask: Tensor | None = None,
         head_mask: Tensor | None = None,
         eager: bool = False,
+        read_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """As `AlbertAttention.forward`."""
         attended, probabilities = self.attention(
-            hidden_states, attention_mask=attention_mask, head_mask=head_mask, eager=eager
+            hidden_states,
+            attention_mask=attention_mask,
+            head_mask=head_mask,
+            eager=eager,
+            read_positions=read_positions,
         )
         expanded = self.activation(self.ffn(attended))  # (B, T, I)
         return self.full_layer_layer_norm(attended + self.dropout(self.ffn_output(expanded))), probabilities
@@ -292,8 +304,9 @@ class AlbertTransformer(nn.Module):
         output_attentions: bool = False,
         output_hidden_states: bool = False,
         eager: bool = False,
+        read_positions: Tensor | None = None,
     ) -> BaseModelOutput:
-        """Encode embeddings (B, T, E) into (B, T, H).
+        """Encode embeddings (B, T, E) into (B, T, H), or (B, R, H) at the positions (B, R) that are read.
 
         `attention_mask` as in `AlbertAttention.forward`; `head_mask` (executed layers, N). The hidden
         states are the mapped embeddings and then the output of every executed layer.
@@ -303,11 +316,16 @@ class AlbertTransformer(nn.Module):
         hidden_states = self.embedding_hidden_mapping_in(embeddings)
         all_hidden_states = [hidden_states]
         all_attentions: list[Tensor] = []
-        for index, layer in enumerate(self.executed_layers()):
+        # Whoever asks for all hidden states or attentions gets those of the last layer in full.
+        whole = eager or output_hidden_states
+        layers = self.executed_layers()
+        for index, layer in enumerate(layers):
+            is_last = index == len(layers) - 1
             options = {
                 "attention_mask": attention_mask,
                 "head_mask": None if head_mask is None else head_mask[index],
                 "eager": eager,
+                "read_positions": read_positions if is_last and not whole else None,
             }
             if recompute:
                 hidden_states, probabilities = checkpoint(
@@ -319,6 +337,8 @@ class AlbertTransformer(nn.Module):
                 all_hidden_states.append(hidden_states)
             if output_attentions:
                 all_attentions.append(probabilities)
+        if read_positions is not None and whole:
+            hidden_states = select_tokens(hidden_states, read_positions)
         return BaseModelOutput(
             last_hidden_state=hidden_states,
             hidden_states=tuple(all_hidden_states) if output_hidden_states else None,

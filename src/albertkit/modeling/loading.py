@@ -12,6 +12,7 @@ from albertkit.checkpoints.formats import locate, read
 from albertkit.checkpoints.report import LoadReport
 from albertkit.config import AlbertConfig, is_config_argument
 from albertkit.errors import ConfigError
+from albertkit.published import warn_of_contradictions
 
 
 def split(model_class: type, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -29,17 +30,20 @@ def find(
     *,
     config: AlbertConfig | str | Path | None,
     state_dict: Mapping[str, Tensor] | None,
+    overrides: Mapping[str, Any],
     safetensors_only: bool = False,
     **hub: Any,
 ) -> tuple[AlbertConfig, Mapping[str, Tensor]]:
-    """Config and tensors: those given, the rest from the checkpoint.
+    """Config, with overrides, and tensors: those given, the rest from the checkpoint.
 
     Raises:
         ConfigError: no checkpoint is named, and config or tensors are not given; or it has no
-            safetensors and `safetensors_only` asks for them.
+            safetensors and `safetensors_only` asks for them; or an override that is none of the config's.
     """
-    if isinstance(config, str | Path):
-        config = AlbertConfig.from_pretrained(config, **hub)
+    if isinstance(config, AlbertConfig):
+        config = config.replace(**overrides)
+    elif config is not None:
+        config = AlbertConfig.from_pretrained(config, **hub, **overrides)
     if state_dict is not None:
         # The tensors become the parameters, and training them must not change the caller's.
         state_dict = {name: tensor.detach().clone() for name, tensor in state_dict.items()}
@@ -48,14 +52,18 @@ def find(
     if name_or_folder is None:
         raise ConfigError("without a model name or folder, give both config and state_dict")
     if state_dict is not None:
-        return AlbertConfig.from_pretrained(name_or_folder, **hub), state_dict
+        return AlbertConfig.from_pretrained(name_or_folder, **hub, **overrides), state_dict
     folder = locate(name_or_folder, **hub)
     if safetensors_only and not any(folder.glob("model*.safetensors*")):
         raise ConfigError(
             f"use_safetensors=True, but {folder} has no safetensors; leave it out to read others"
         )
     checkpoint = read(folder)
-    return AlbertConfig.from_dict(checkpoint.config) if config is None else config, checkpoint.tensors
+    if config is None:
+        config = AlbertConfig.from_dict(checkpoint.config)
+        warn_of_contradictions(name_or_folder, vars(config), settled=overrides.keys(), stacklevel=4)
+        config = config.replace(**overrides)
+    return config, checkpoint.tensors
 
 
 def choose_dtype(dtype: torch.dtype | str | None, tensors: Mapping[str, Tensor]) -> torch.dtype:

@@ -134,11 +134,12 @@ class AlbertPreTrainedModel(nn.Module):
             pretrained_model_name_or_path,
             config=config,
             state_dict=state_dict,
+            overrides=overrides,
             safetensors_only=options.get("use_safetensors") is True,
             **hub,
         )
         wanted_dtype = loading.choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), tensors)
-        final_config = loaded_config.replace(**overrides, dtype=wanted_dtype)
+        final_config = loaded_config.replace(dtype=wanted_dtype)
         # On the meta device nothing is allocated or drawn: there are shapes only, to be filled.
         with torch.device("meta"):
             model = cls(final_config, **constructor)

@@ -18,8 +18,13 @@ from albertkit.config import AlbertConfig
 from albertkit.modeling.layers import make_activation
 from albertkit.modeling.losses import classification_loss
 from albertkit.modeling.model import AlbertModel, OutputOptions
-from albertkit.modeling.outputs import AlbertForPreTrainingOutput, MaskedLMOutput
+from albertkit.modeling.outputs import (
+    AlbertForPreTrainingOutput,
+    BaseModelOutputWithPooling,
+    MaskedLMOutput,
+)
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.reading import by_row
 
 
 class AlbertMLMHead(nn.Module):
@@ -65,6 +70,28 @@ class _MaskedWordModel(AlbertPreTrainedModel):
     """What the two models with a masked-word head share."""
 
     predictions: AlbertMLMHead
+    albert: AlbertModel
+
+    def encode(
+        self,
+        input_ids: Tensor | None,
+        *inputs: Tensor | None,
+        masked_positions: Tensor | None,
+        **options: Unpack[OutputOptions],
+    ) -> tuple[BaseModelOutputWithPooling, Tensor]:
+        """Return the encoder's output, and the states (P, H) at the masked positions, or all (B, T, H)."""
+        if masked_positions is None:
+            encoded = self.albert(input_ids, *inputs, return_dict=True, **options)
+            return encoded, encoded.last_hidden_state
+        rows = input_ids if input_ids is not None else inputs[-1]
+        assert rows is not None
+        batch, length = rows.shape[:2]
+        positions, index = by_row(masked_positions, batch=batch, length=length)
+        encoded = self.albert(
+            input_ids, *inputs, return_dict=True, read_positions=positions.to(rows.device), **options
+        )
+        states = encoded.last_hidden_state.flatten(0, 1)  # (B, R, H) -> (B*R, H)
+        return encoded, states.index_select(0, index.to(states.device))
 
     def get_output_embeddings(self) -> nn.Linear:
         """The decoder that maps to the vocabulary, E -> V."""
@@ -113,24 +140,25 @@ class AlbertForPreTraining(_MaskedWordModel):
             labels: (B, T) ids of the right pieces, -100 where not to be predicted; with
                 `masked_positions` (P,).
             sentence_order_label: (B,), 0 = in order, 1 = swapped.
-            masked_positions: (P,) indices into the B * T flattened tokens; only these are scored.
+            masked_positions: (P,) indices into the B * T flattened tokens; only these are scored, and the
+                last layer is computed for no others. Best left on the CPU.
             masked_lm_labels: older name of `labels`.
 
         Returns:
             `AlbertForPreTrainingOutput`. The loss is the sum over the labels given, one or both.
         """
         labels = _current_labels(labels, masked_lm_labels)
-        encoded = self.albert(
+        encoded, states = self.encode(
             input_ids,
             attention_mask,
             token_type_ids,
             position_ids,
             head_mask,
             inputs_embeds,
-            return_dict=True,
+            masked_positions=masked_positions,
             **options,
         )
-        prediction_logits = self.predictions(pick_positions(encoded.last_hidden_state, masked_positions))
+        prediction_logits = self.predictions(states)
         sop_logits = self.sop_classifier(encoded.pooler_output)
         losses = []
         if labels is not None:
@@ -176,24 +204,25 @@ class AlbertForMaskedLM(_MaskedWordModel):
         Args:
             labels: (B, T) ids of the right pieces, -100 where not to be predicted; with
                 `masked_positions` (P,).
-            masked_positions: (P,) indices into the B * T flattened tokens; only these are scored.
+            masked_positions: (P,) indices into the B * T flattened tokens; only these are scored, and the
+                last layer is computed for no others. Best left on the CPU.
             masked_lm_labels: older name of `labels`.
 
         Returns:
             `MaskedLMOutput`; the loss is the mean over the positions predicted.
         """
         labels = _current_labels(labels, masked_lm_labels)
-        encoded = self.albert(
+        encoded, states = self.encode(
             input_ids,
             attention_mask,
             token_type_ids,
             position_ids,
             head_mask,
             inputs_embeds,
-            return_dict=True,
+            masked_positions=masked_positions,
             **options,
         )
-        logits = self.predictions(pick_positions(encoded.last_hidden_state, masked_positions))
+        logits = self.predictions(states)
         output = MaskedLMOutput(
             loss=None if labels is None else classification_loss(logits, labels),
             logits=logits,
@@ -201,13 +230,6 @@ class AlbertForMaskedLM(_MaskedWordModel):
             attentions=encoded.attentions,
         )
         return self.finish(output, return_dict)
-
-
-def pick_positions(hidden_states: Tensor, positions: Tensor | None) -> Tensor:
-    """The rows (P, H) at those positions of the flattened (B * T, H); all of (B, T, H) where None."""
-    if positions is None:
-        return hidden_states
-    return hidden_states.flatten(0, 1).index_select(0, positions)  # (B, T, H) -> (B*T, H) -> (P, H)
 
 
 def _make_mlm_head(config: AlbertConfig) -> AlbertMLMHead:

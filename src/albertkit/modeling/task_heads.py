@@ -17,6 +17,7 @@ from albertkit.modeling.outputs import (
     TokenClassifierOutput,
 )
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.reading import first_token
 
 
 class AlbertForSequenceClassification(AlbertPreTrainedModel):
@@ -64,6 +65,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
             head_mask,
             inputs_embeds,
             return_dict=True,
+            read_positions=first_token(self.device),
             **options,
         )
         logits = self.classifier(self.dropout(encoded.pooler_output))
@@ -264,6 +266,7 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
             head_mask,
             _merge_choices(inputs_embeds),
             return_dict=True,
+            read_positions=first_token(self.device),
             **options,
         )
         scores = self.classifier(self.dropout(encoded.pooler_output))

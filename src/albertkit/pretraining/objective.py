@@ -104,7 +104,7 @@ class PretrainingObjective:
             input_ids=torch.from_numpy(batch.input_ids).to(self.device),  # (B, T)
             attention_mask=torch.from_numpy(batch.attention_mask).to(self.device),
             token_type_ids=torch.from_numpy(batch.token_type_ids).to(self.device),
-            masked_positions=masked_positions.to(self.device),
+            masked_positions=masked_positions,
         )
         return outputs, masked_labels.to(self.device)
 

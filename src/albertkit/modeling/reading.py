@@ -1,0 +1,47 @@
+"""Which positions are read by the heads: the last layer need not be computed for any other.
+
+Keys and values come from all tokens; queries, the output of attention and the feed-forward network, five
+sixths of a layer, only from those that are read: [CLS] for a text's class, the masked words in pretraining.
+
+Shapes: B batch, T tokens, H hidden, P positions read in all rows, R positions read in each row.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+READ_MULTIPLE = 4  # few different R: CPU libraries keep code and buffers for every shape they have seen
+
+
+def select_tokens(hidden_states: Tensor, positions: Tensor) -> Tensor:
+    """The states (B, R, H) of (B, T, H) at those positions of each row, (B, R) or (1, R)."""
+    rows = torch.arange(len(hidden_states), device=hidden_states.device)[:, None]
+    return hidden_states[rows, positions]
+
+
+def first_token(device: torch.device) -> Tensor:
+    """(1, 1): nothing but [CLS] is read, of any row."""
+    return torch.zeros(1, 1, dtype=torch.long, device=device)
+
+
+def by_row(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, Tensor]:
+    """Positions (P,) in the B * T flattened tokens -> those of each row, [CLS] first.
+
+    Rows with fewer are filled up with [CLS]. Fastest where `flat` is on the CPU: R depends on its values.
+
+    Returns:
+        The positions (B, R), and for each of the P where it stands in the B * R flattened ones.
+    """
+    row, column = flat // length, flat % length
+    others = column != 0  # [CLS] stands first in any case
+    counts = torch.bincount(row[others], minlength=batch)  # (B,)
+    most = 1 + (int(counts.max()) if len(counts) else 0)
+    reads = most + -most % READ_MULTIPLE
+    order = row[others].argsort(stable=True)
+    starts = F.pad(counts.cumsum(0), (1, -1))
+    slots = torch.zeros_like(flat)  # (P,)
+    places = torch.arange(len(order), device=flat.device) - starts[row[others][order]] + 1
+    slots[others.nonzero().flatten()[order]] = places
+    positions = torch.zeros(batch, reads, dtype=torch.long, device=flat.device)
+    positions[row, slots] = column
+    return positions, row * reads + slots
