@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast, cast
+from typing import Any, cast
 
 from albertkit.datasets.arrow_table import ArrowTable
 from albertkit.datasets.reader import existing_file
