@@ -19,7 +19,7 @@ import torch
 from albertkit.checkpoints.folder import locate
 from albertkit.config import AlbertConfig
 from albertkit.errors import ModelNotFoundError
-from albertkit.hub import BUNDLED, PUBLISHED, resolve
+from albertkit.hub import BUNDLED, resolve
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -205,11 +205,6 @@ def test_locate_downloads_one_format_of_the_weights(hub: Hub) -> None:
 def test_published_short_name(hub: Hub) -> None:
     assert contents_of(resolve("albert-base-v2", patterns=("config.json",))) == {
         "config.json": model_files("base")["config.json"]
-    }
-    assert set(PUBLISHED.values()) == {
-        f"albert/albert-{size}-v{version}"
-        for size in ("base", "large", "xlarge", "xxlarge")
-        for version in (1, 2)
     }
 
 

@@ -1,8 +1,7 @@
 """AlbertConfig: every number that shapes an ALBERT model, checked, and its JSON form.
 
 The names, defaults and file are those of the documented `AlbertConfig`; the published shapes
-(`AlbertConfig.preset`) are those of Lan et al. 2019 (arXiv:1909.11942), table 1, with the dropout
-rates of the two released versions. Nothing here needs torch.
+(`AlbertConfig.preset`) are those of `published.py`. Nothing here needs torch.
 """
 
 import copy
@@ -16,7 +15,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from albertkit.errors import ConfigError, ModelNotFoundError
 from albertkit.files import atomic_path
-from albertkit.hub import PUBLISHED, resolve
+from albertkit.hub import resolve
+from albertkit.published import CHECKPOINTS, REPOSITORIES, SIZES, VERSIONS, warn_of_contradictions
 
 CONFIG_FILE = "config.json"
 GOOGLE_CONFIG_FILE = "albert_config.json"
@@ -25,17 +25,6 @@ GOOGLE_CONFIG_FILE = "albert_config.json"
 ACTIVATION_NAMES = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
 ATTENTION_NAMES = ("sdpa", "eager")
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
-
-# name: hidden_size, num_attention_heads, num_hidden_layers, intermediate_size, dropout of version 1
-PRESETS: dict[str, tuple[int, int, int, int, float]] = {
-    "base": (768, 12, 12, 3072, 0.1),
-    "large": (1024, 16, 24, 4096, 0.1),
-    "xlarge": (2048, 16, 24, 8192, 0.1),
-    "xxlarge": (4096, 64, 12, 16384, 0),
-}
-
-pretrained_config_archive_map = PUBLISHED
-"""Published checkpoint -> its name on the Hugging Face hub, under the documented name of this table."""
 
 
 class AlbertConfig:
@@ -90,6 +79,8 @@ class AlbertConfig:
     """
 
     model_type: ClassVar[str] = "albert"
+    pretrained_config_archive_map: ClassVar[dict[str, str]] = REPOSITORIES
+    """Published checkpoint -> its name on the Hugging Face hub."""
 
     def __init__(
         self,
@@ -184,21 +175,11 @@ class AlbertConfig:
         Raises:
             ConfigError: an unknown size or version.
         """
-        if size not in PRESETS:
-            raise ConfigError(f"no preset {size!r}; choose one of {', '.join(PRESETS)}")
-        if version not in ("v1", "v2"):
-            raise ConfigError(f"no preset version {version!r}; choose 'v1' or 'v2'")
-        hidden_size, heads, layers, intermediate_size, dropout_v1 = PRESETS[size]
-        dropout = dropout_v1 if version == "v1" else 0
-        values = {
-            "hidden_size": hidden_size,
-            "num_attention_heads": heads,
-            "num_hidden_layers": layers,
-            "intermediate_size": intermediate_size,
-            "hidden_dropout_prob": dropout,
-            "attention_probs_dropout_prob": dropout,
-        }
-        return cls(**{**values, **overrides})
+        if size not in SIZES:
+            raise ConfigError(f"no preset {size!r}; choose one of {', '.join(SIZES)}")
+        if version not in VERSIONS:
+            raise ConfigError(f"no preset version {version!r}; choose one of {', '.join(VERSIONS)}")
+        return cls(**{**CHECKPOINTS[f"albert-{size}-{version}"].config, **overrides})
 
     # --- derived values -------------------------------------------------------------------------
 
@@ -400,7 +381,8 @@ class AlbertConfig:
     ) -> Self:
         """The config of a local folder, a config file, or a model on the hub; overrides win.
 
-        Loading options of `transformers` are taken as `take_loading_options` says.
+        Loading options of `transformers` are taken as `take_loading_options` says. Where the config found for
+        a published name contradicts what is known of that model, a warning names each contradiction.
 
         Raises:
             ModelNotFoundError: no such folder, file or hub model, or no config in it.
@@ -420,7 +402,9 @@ class AlbertConfig:
         )
         for name in (CONFIG_FILE, GOOGLE_CONFIG_FILE):
             if (folder / name).is_file():
-                return cls.from_json_file(folder / name, **overrides)
+                found = cls.from_json_file(folder / name)
+                warn_of_contradictions(pretrained_model_name_or_path, vars(found), settled=overrides.keys())
+                return found.replace(**overrides)
         raise ModelNotFoundError(f"{folder} holds neither {CONFIG_FILE} nor {GOOGLE_CONFIG_FILE}")
 
     def to_dict(self) -> dict[str, Any]:

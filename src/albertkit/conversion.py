@@ -27,6 +27,7 @@ from albertkit.files import atomic_path
 from albertkit.modeling import auto
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.published import contradictions
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -79,6 +80,8 @@ def convert(
         checkpoint.pieces,
     )
     notes = list(checkpoint.notes)
+    if contradiction := contradictions(source, vars(config)):
+        notes.append(contradiction)
     _take_vocabulary(written, to, config.vocab_size, notes)
     names = {name: name for name in matched} if to == "hf" else _google_names(matched, config)
     if to != "hf":

@@ -11,16 +11,10 @@ from pathlib import Path
 
 from albertkit.errors import ModelNotFoundError
 from albertkit.files import contents, model_folders
+from albertkit.published import REPOSITORIES
 
 BUNDLED = "bundled"
 """The name of the model that is installed with albertkit. `./bundled` is a folder of that name."""
-
-PUBLISHED = {
-    f"albert-{size}-{version}": f"albert/albert-{size}-{version}"
-    for size in ("base", "large", "xlarge", "xxlarge")
-    for version in ("v1", "v2")
-}
-"""The short names of the released models and the repositories that hold them today."""
 
 # Never a hub name: rooted, relative to here or to home, with a Windows drive or separator, with a trailing
 # slash, or of three parts.
@@ -39,7 +33,8 @@ def resolve(
     """The local folder of a model, downloaded into the hub's cache where that is needed.
 
     Args:
-        name_or_folder: "bundled"; a folder (it wins over a hub name that reads the same); one of `PUBLISHED`;
+        name_or_folder: "bundled"; a folder (it wins over a hub name that reads the same); one of
+            `published.REPOSITORIES`;
             or a hub name "organisation/model".
         patterns: names of the files wanted, as globs ("config.json", "model*.safetensors"). Only these are
             downloaded, and the folder must hold at least one of them.
@@ -92,12 +87,12 @@ def _repository(name: str | Path) -> str:
     name = str(name)
     if "/" in name:
         return name
-    if name in PUBLISHED:
-        return PUBLISHED[name]
-    near = difflib.get_close_matches(name, [BUNDLED, *PUBLISHED], n=1)
+    if name in REPOSITORIES:
+        return REPOSITORIES[name]
+    near = difflib.get_close_matches(name, [BUNDLED, *REPOSITORIES], n=1)
     raise ModelNotFoundError(
         f"There is no model {name!r}: no folder of that name in {Path.cwd()}, and it is not one of the "
-        f"published names ({', '.join([BUNDLED, *PUBLISHED])}). "
+        f"published names ({', '.join([BUNDLED, *REPOSITORIES])}). "
         + (f"Did you mean {near[0]!r}? " if near else "")
         + "Other models on the hub are named 'organisation/model'."
     )

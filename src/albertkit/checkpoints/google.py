@@ -23,9 +23,10 @@ import torch
 from albertkit.checkpoints.checkpoint import Checkpoint, read_json, vocabulary_in
 from albertkit.checkpoints.names import OLDER_FACTOR, canonical, from_google, to_google, why_no_weight
 from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
-from albertkit.config import CONFIG_FILE, GOOGLE_CONFIG_FILE, PRESETS, AlbertConfig
+from albertkit.config import CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.files import atomic_path, contents
+from albertkit.published import CHECKPOINTS
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
 PREFIX = "model.ckpt-best"
@@ -216,7 +217,8 @@ def _config_by_shapes(folder: Path, tensors: Mapping[str, torch.Tensor], notes: 
         canonical(name).removeprefix("albert."): tuple(tensor.shape) for name, tensor in tensors.items()
     }
     words, mapping = shapes.get(_WORDS, ()), shapes.get(f"{_MAPPING}.weight", ())
-    size = next((size for size, values in PRESETS.items() if (values[0],) == mapping[:1]), None)
+    of_that_width = (one.size for one in CHECKPOINTS.values() if (one.config["hidden_size"],) == mapping[:1])
+    size = next(of_that_width, None)
     if size is None or len(words) != 2:
         raise CheckpointError(
             f"{folder} has no {GOOGLE_CONFIG_FILE}, and its tensors are of no published shape; put the "

@@ -1,0 +1,179 @@
+"""The published English checkpoints: the only table of what each of them is.
+
+Sizes: Lan et al. 2019 (arXiv:1909.11942), table 1; heads as in the released models. Dropout: the authors' own
+account (google-research/albert, issue 23): 0.1 in version 1 but for xxlarge, which has none, as has all of
+version 2. Activation: the tanh form of GELU, the only one in the original code. All are uncased and share one
+vocabulary, whose SHA-256 is the only hash that several independent public sources state.
+
+Files in circulation contradict this table: configs of version 1 on the hub say "gelu", which is the erf form
+(huggingface/transformers, issue 2395); older copies of version 2 have dropout 0.1 (issue 2337); one file of
+xlarge has 32 heads (google-research/albert, issue 180). What is loaded by a published name is compared.
+"""
+
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+VERSIONS = ("v1", "v2")
+
+_SHAPES = {
+    "base": {
+        "hidden_size": 768,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 12,
+        "intermediate_size": 3072,
+    },
+    "large": {
+        "hidden_size": 1024,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 24,
+        "intermediate_size": 4096,
+    },
+    "xlarge": {
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 24,
+        "intermediate_size": 8192,
+    },
+    "xxlarge": {
+        "hidden_size": 4096,
+        "num_attention_heads": 64,
+        "num_hidden_layers": 12,
+        "intermediate_size": 16384,
+    },
+}
+_SHARED = {
+    "vocab_size": 30000,
+    "embedding_size": 128,
+    "num_hidden_groups": 1,
+    "inner_group_num": 1,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "hidden_act": "gelu_new",
+}
+SIZES = tuple(_SHAPES)
+
+NORMALIZATION = {"do_lower_case": True, "remove_space": True, "keep_accents": False}
+"""What happened to every text that the published models saw."""
+
+FILE_SHA256 = {"spiece.model": "fefb02b667a6c5c2fe27602d28e5fb3428f66ab89c7d6f388e7c8d44a02d0336"}
+"""Files that all of the published checkpoints have alike. (In Google's archives it is `30k-clean.model`.)"""
+
+_SAME = {"gelu_pytorch_tanh": "gelu_new"}  # two names of one function
+_SEEN_IN_TENSORS = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedCheckpoint:
+    """One released model: `albert-base-v2`, on the hub `albert/albert-base-v2`."""
+
+    size: str
+    version: str
+
+    @property
+    def name(self) -> str:
+        """The short name."""
+        return f"albert-{self.size}-{self.version}"
+
+    @property
+    def repository(self) -> str:
+        """The repository on the Hugging Face hub that holds it today."""
+        return f"albert/{self.name}"
+
+    @property
+    def archive(self) -> str:
+        """The name of the file in which Google released it."""
+        return f"albert_{self.size}_{self.version}.tar.gz"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What its config should say, under the names of `AlbertConfig`."""
+        dropout = 0.1 if self.version == "v1" and self.size != "xxlarge" else 0
+        return {
+            **_SHARED,
+            **_SHAPES[self.size],
+            "hidden_dropout_prob": dropout,
+            "attention_probs_dropout_prob": dropout,
+        }
+
+    def contradictions(self, found: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """What was found and what it should be, by name, where the two differ.
+
+        Names are those of a config, of a tokenizer's normalisation, and of `hash_of`.
+        """
+        expected = {**self.config, **NORMALIZATION}
+        expected |= {hash_of(file): digest for file, digest in FILE_SHA256.items()}
+        return {
+            name: (found[name], value)
+            for name, value in expected.items()
+            if name in found and _SAME.get(found[name], found[name]) != value
+        }
+
+
+CHECKPOINTS = {
+    checkpoint.name: checkpoint
+    for checkpoint in (
+        PublishedCheckpoint(size=size, version=version) for version in VERSIONS for size in SIZES
+    )
+}
+"""Every published checkpoint by its short name."""
+
+REPOSITORIES = {name: checkpoint.repository for name, checkpoint in CHECKPOINTS.items()}
+"""The short names of the released models and the repositories that hold them today."""
+
+
+def hash_of(file: str) -> str:
+    """The name under which `contradictions` compares the SHA-256 of a file."""
+    return f"the SHA-256 of {file}"
+
+
+def find(name: str | Path) -> PublishedCheckpoint | None:
+    """The checkpoint of that name: short, as on the hub, or as Google's archive; None for any other model."""
+    for checkpoint in CHECKPOINTS.values():
+        if str(name) in (checkpoint.name, checkpoint.repository) or Path(name).name == checkpoint.archive:
+            return checkpoint
+    return None
+
+
+def contradictions(name: str | Path, values: Mapping[str, Any], *, settled: Collection[str] = ()) -> str:
+    """Say where what was found under a published name contradicts the table; "" where it does not.
+
+    Args:
+        name: what was asked for; of other models nothing is known.
+        values: what was found, as `PublishedCheckpoint.contradictions` takes it.
+        settled: names that the caller has decided otherwise, of which nothing need be said.
+    """
+    checkpoint = find(name)
+    found = checkpoint.contradictions(values) if checkpoint else {}
+    found = {key: pair for key, pair in found.items() if key not in settled}
+    if not found:
+        return ""
+    parts = "; ".join(
+        f"{key} is {value!r}, but the model was trained with {expected!r}"
+        for key, (value, expected) in found.items()
+    )
+    # Sizes are what the tensors are; the others are arguments, and decide what is computed with them.
+    arguments = ", ".join(
+        f"{key}={expected!r}"
+        for key, (_, expected) in found.items()
+        if key.isidentifier() and key not in _SEEN_IN_TENSORS
+    )
+    fix = f". To have it as trained, pass {arguments}" if arguments else ""
+    return f"what was found as {name} contradicts the published model: {parts}{fix}"
+
+
+def warn_of_contradictions(
+    name: str | Path, values: Mapping[str, Any], *, settled: Collection[str] = (), stacklevel: int = 3
+) -> None:
+    """Warn of what `contradictions` says."""
+    if message := contradictions(name, values, settled=settled):
+        warnings.warn(message, UserWarning, stacklevel=stacklevel)

@@ -1,0 +1,126 @@
+"""The published checkpoints: their table, and warnings where a config found for one contradicts it."""
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from albertkit import AlbertConfig, AlbertModel
+from albertkit.conversion import convert
+from albertkit.published import CHECKPOINTS, FILE_SHA256, REPOSITORIES, contradictions, find
+
+SIZES = ("base", "large", "xlarge", "xxlarge")
+NAMES = [f"albert-{size}-{version}" for version in ("v1", "v2") for size in SIZES]
+
+
+def test_every_published_model_under_both_its_names() -> None:
+    assert list(CHECKPOINTS) == NAMES
+    assert {name: f"albert/{name}" for name in NAMES} == REPOSITORIES
+    assert AlbertConfig.pretrained_config_archive_map == REPOSITORIES
+    for name in NAMES:
+        assert find(name) is find(f"albert/{name}") is CHECKPOINTS[name]
+        archive = name.replace("-", "_") + ".tar.gz"
+        assert find(Path("some/where") / archive) is CHECKPOINTS[name]
+        _, size, version = name.split("-")
+        assert AlbertConfig.preset(size, version=version) == AlbertConfig(**CHECKPOINTS[name].config)  # type: ignore[arg-type]
+    for other in ("albert-base", "someone/albert-base-v2", "./albert-base-v2", "bundled"):
+        assert find(other) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "layers", "hidden", "dropout"),
+    [
+        ("albert-base-v1", 12, 12, 768, 0.1),
+        ("albert-xlarge-v1", 16, 24, 2048, 0.1),
+        ("albert-xxlarge-v1", 64, 12, 4096, 0),
+        ("albert-large-v2", 16, 24, 1024, 0),
+        ("albert-xxlarge-v2", 64, 12, 4096, 0),
+    ],
+)
+def test_what_is_known(name: str, heads: int, layers: int, hidden: int, dropout: float) -> None:
+    config = CHECKPOINTS[name].config
+    assert (config["num_attention_heads"], config["num_hidden_layers"]) == (heads, layers)
+    assert (config["hidden_size"], config["intermediate_size"]) == (hidden, 4 * hidden)
+    assert config["hidden_dropout_prob"] == config["attention_probs_dropout_prob"] == dropout
+    assert (config["vocab_size"], config["embedding_size"], config["hidden_act"]) == (30000, 128, "gelu_new")
+
+
+def test_the_published_vocabulary_has_its_hash(shared: Path) -> None:
+    content = (shared / "data" / "spiece.model").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == FILE_SHA256["spiece.model"]
+
+
+def test_contradictions_are_named_unless_settled() -> None:
+    values = AlbertConfig.preset("base", version="v1", hidden_act="gelu", hidden_dropout_prob=0).to_dict()
+    message = contradictions("albert/albert-base-v1", values)
+    assert "hidden_act is 'gelu', but the model was trained with 'gelu_new'" in message
+    assert "hidden_dropout_prob is 0, but the model was trained with 0.1" in message
+    assert message.endswith("pass hidden_act='gelu_new', hidden_dropout_prob=0.1")
+    assert "hidden_act" not in contradictions("albert-base-v1", values, settled={"hidden_act"})
+    assert contradictions("someone/model", values) == ""
+    assert contradictions("albert-base-v2", AlbertConfig.preset("base").to_dict()) == ""
+    same = AlbertConfig.preset("base", hidden_act="gelu_pytorch_tanh").to_dict()
+    assert contradictions("albert-base-v2", same) == ""
+
+
+def hub_cache(folder: Path, repository: str, config: AlbertConfig, model: AlbertModel | None) -> Path:
+    """A cache of the hub that holds one repository, as if it had been downloaded."""
+    root = folder / f"models--{repository.replace('/', '--')}"
+    (root / "refs").mkdir(parents=True)
+    (root / "refs" / "main").write_text("0" * 40)
+    snapshot = root / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    if model is not None:
+        model.save_pretrained(snapshot)
+    (snapshot / "config.json").write_text(json.dumps(config.to_dict()))
+    return folder
+
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 60,
+    "embedding_size": 8,
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+    "intermediate_size": 32,
+}
+
+
+def test_loading_a_config_warns_and_overrides_settle(tmp_path: Path) -> None:
+    published = AlbertConfig.preset("base", version="v1", hidden_act="gelu")  # as on the hub
+    cache = hub_cache(tmp_path, "albert/albert-base-v1", published, None)
+    with pytest.warns(UserWarning, match=r"albert-base-v1 contradicts .*hidden_act is 'gelu'") as caught:
+        assert AlbertConfig.from_pretrained("albert-base-v1", cache_dir=cache).hidden_act == "gelu"
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        config = AlbertConfig.from_pretrained("albert-base-v1", cache_dir=cache, hidden_act="gelu_new")
+    assert config == AlbertConfig.preset("base", version="v1")
+
+
+def test_loading_a_model_warns_of_each_contradiction(tmp_path: Path) -> None:
+    config = AlbertConfig(**SMALL)
+    cache = hub_cache(tmp_path, "albert/albert-base-v2", config, AlbertModel(config))
+    with pytest.warns(UserWarning, match="contradicts the published model") as caught:
+        AlbertModel.from_pretrained("albert/albert-base-v2", cache_dir=cache, hidden_dropout_prob=0.1)
+    (message,) = [str(one.message) for one in caught]
+    assert all(f"{name} is {value}, but" in message for name, value in SMALL.items())
+    assert "dropout" not in message
+    with warnings.catch_warnings():  # whoever gives the config has decided
+        warnings.simplefilter("error")
+        model = AlbertModel.from_pretrained(
+            "albert/albert-base-v2", cache_dir=cache, config=config, hidden_dropout_prob=0.1
+        )
+    assert model.config.hidden_dropout_prob == 0.1
+
+
+def test_a_conversion_notes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    AlbertModel(AlbertConfig(**SMALL)).save_pretrained("albert-base-v2")
+    (note,) = [note for note in convert("albert-base-v2", "out").notes if "contradicts" in note]
+    assert "hidden_size is 16, but the model was trained with 768" in note
+    AlbertModel(AlbertConfig(**SMALL)).save_pretrained("mine")
+    assert not [note for note in convert("mine", "other").notes if "contradicts" in note]
