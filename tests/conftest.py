@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+from command_line import run  # noqa: F401  # a fixture of the tests of verbs
 
 from albertkit.tokenization.vocabulary import train_vocabulary
 

@@ -1,59 +1,20 @@
 """The verbs fill-mask, embed and inspect: output for people and programs, inputs, errors of one line."""
 
-import io
-import json
 import subprocess
 import sys
-import types
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from command_line import assert_one_line_error
 
-from albertkit.cli import main
 from albertkit.config import AlbertConfig
 from albertkit.modeling.footprint import measure
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
 from albertkit.pipelines import pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
-
-
-class Result(NamedTuple):
-    """What a command printed and how it ended."""
-
-    status: int
-    output: str
-    errors: str
-
-    @property
-    def json(self) -> list[dict]:
-        return [json.loads(line) for line in self.output.splitlines()]
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run the command in this process, with a terminal or bytes as its standard input."""
-
-    def call(*arguments: str | Path, stdin: bytes | None = None) -> Result:
-        monkeypatch.setattr(sys, "argv", ["albertkit", *map(str, arguments)])
-        pipe = types.SimpleNamespace(buffer=io.BytesIO(stdin or b""), isatty=lambda: stdin is None)
-        monkeypatch.setattr(sys, "stdin", pipe)
-        monkeypatch.setenv("COLUMNS", "200")
-        status = 0
-        try:
-            main.run()
-        except SystemExit as exit_:
-            status = int(exit_.code or 0)
-        return Result(status, *capfd.readouterr())
-
-    return call
 
 
 @pytest.fixture(scope="module")
@@ -75,15 +36,6 @@ def model(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     AlbertForPreTraining(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
-
-
-def assert_one_line_error(result: Result, *expected: str) -> None:
-    assert result.status == 1
-    assert result.output == ""
-    assert result.errors.startswith("error: ")
-    assert len(result.errors.splitlines()) == 1
-    for part in expected:
-        assert part in result.errors
 
 
 class TestFillMask:

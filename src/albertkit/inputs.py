@@ -37,7 +37,8 @@ def read_inputs(
         stream: lines of UTF-8.
         name: what errors call the stream.
         format: see above.
-        fields: what the columns of a TSV line are; the last ones may be left out.
+        fields: what the columns of a TSV line are; the last ones may be left out. An input of one field is
+            that field alone.
         rest: the field that takes all columns after those, as a list.
 
     Raises:
@@ -60,11 +61,20 @@ def read_inputs(
 def _read(line: str, where: str, format: InputFormat, fields: Sequence[str], rest: str | None) -> Any:
     if format == "lines":
         return line.strip()
-    if format == "jsonl":
-        try:
-            return json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{where}: not JSON ({error}); expected an object on each line") from error
+    result = _read_json(line, where) if format == "jsonl" else _read_columns(line, where, fields, rest)
+    if isinstance(result, dict) and len(fields) == 1 and [*result] == [*fields]:
+        return result[fields[0]]
+    return result
+
+
+def _read_json(line: str, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{where}: not JSON ({error}); expected an object on each line") from error
+
+
+def _read_columns(line: str, where: str, fields: Sequence[str], rest: str | None) -> dict[str, Any]:
     columns = [column.strip() for column in line.split("\t")]
     if len(columns) > len(fields) and rest is None:
         raise DataError(f"{where}: {len(columns)} columns; expected {', '.join(fields)}, between tabs")

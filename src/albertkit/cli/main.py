@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from albertkit import __version__
-from albertkit.cli import converting, inspecting, pretraining, text
+from albertkit.cli import choosing, converting, finding, inspecting, pretraining, text
 from albertkit.errors import AlbertKitError
 
 app = typer.Typer(
@@ -36,6 +36,11 @@ def _options(
 
 
 app.command("fill-mask", rich_help_panel="Use a model on text")(text.fill_mask)
+app.command("classify", rich_help_panel="Use a model on text")(choosing.classify)
+app.command("tag", rich_help_panel="Use a model on text")(finding.tag)
+app.command("answer", rich_help_panel="Use a model on text")(finding.answer)
+app.command("choose", rich_help_panel="Use a model on text")(choosing.choose)
+app.command("order", rich_help_panel="Use a model on text")(choosing.order)
 app.command("embed", rich_help_panel="Use a model on text")(text.embed)
 app.command("train-tokenizer", rich_help_panel="From raw text to a model")(pretraining.train_tokenizer)
 app.command("prepare", rich_help_panel="From raw text to a model")(pretraining.prepare)

@@ -13,7 +13,6 @@ those of `transformers`, which knows B and I only.
 Shapes: P pieces, K labels.
 """
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -22,12 +21,12 @@ from typing import Any, Literal, get_args
 from torch import Tensor
 
 from albertkit.errors import ConfigError
+from albertkit.metrics.spans import OUTSIDE, of_scheme
 from albertkit.tasks.token_classification import Tagged
 from albertkit.tokenization.interface import TokenizerInterface
 
 Aggregation = Literal["none", "simple", "first", "max", "average"]
 
-_SCHEME_LABEL = re.compile(r"[BIELSU]-.+")
 _BEGINS, _ENDS = "BSU", "ELSU"
 
 
@@ -60,7 +59,7 @@ class Entities:
         labels: Sequence[str],
         *,
         aggregation: Aggregation = "none",
-        ignored_labels: Collection[str] = ("O",),
+        ignored_labels: Collection[str] = (OUTSIDE,),
     ) -> None:
         if aggregation not in get_args(Aggregation):
             raise ConfigError(
@@ -70,7 +69,7 @@ class Entities:
         self.labels = list(labels)
         self.aggregation: Aggregation = aggregation
         self.ignored_labels = frozenset(ignored_labels)
-        self._follow_scheme = all(label == "O" or _SCHEME_LABEL.fullmatch(label) for label in labels)
+        self._follow_scheme = of_scheme(labels)
 
     def __call__(self, tagged: Tagged, word_starts: Sequence[int]) -> list[dict[str, Any]]:
         """Return the entities of a sentence in the shape of `transformers`.
@@ -165,8 +164,8 @@ class Entities:
 
     def _prefix(self, unit: Unit) -> str:
         label = self.labels[unit.label]
-        return label[0] if self._follow_scheme and label != "O" else "I"
+        return label[0] if self._follow_scheme and label != OUTSIDE else "I"
 
     def _kind(self, unit: Unit) -> str:
         label = self.labels[unit.label]
-        return label[2:] if self._follow_scheme and label != "O" else label
+        return label[2:] if self._follow_scheme and label != OUTSIDE else label

@@ -1,7 +1,7 @@
 """Sentence embedding: a text -> one vector; of two texts, how alike they are.
 
-It is learnt from pairs that belong together: in a batch each first text must find its own second text among all
-(contrastive learning with in-batch negatives; Henderson et al. 2017; Gao et al. 2021, section 4).
+It is learnt from pairs that belong together: in a batch each first text must find its own second text among
+all (contrastive learning with in-batch negatives; Henderson et al. 2017; Gao et al. 2021, section 4).
 
 Shapes: B pairs, H hidden.
 """

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from albertkit.errors import ConfigError, DataError
+from albertkit.metrics.spans import OUTSIDE
 from albertkit.modeling.losses import IGNORED_LABEL
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForTokenClassification
@@ -183,7 +184,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def _prediction(self, example: WordsExample, rows: list[WordsRow], logits: Tensor) -> Tagged:
         words = [word for row in rows for word in row.words]
-        labels = ["O" if "O" in self._ids else self.labels[0]] * len(example.words)
+        labels = [OUTSIDE if OUTSIDE in self._ids else self.labels[0]] * len(example.words)
         best = logits.argmax(dim=-1).tolist()
         for word, label in zip(reversed(words), reversed(best), strict=True):  # the first piece comes last
             labels[word] = self.labels[label]

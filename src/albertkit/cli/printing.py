@@ -1,0 +1,60 @@
+"""Answers as people read them, and as programs do."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print a value as one line of JSON."""
+    import json
+
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def as_fields(given: Any) -> dict[str, Any]:
+    """Return an input as it is repeated beside its answer: by the names of its fields."""
+    if isinstance(given, tuple):
+        return dict(zip(("text", "text_pair"), given, strict=True))
+    return dict(given) if isinstance(given, dict) else {"text": given}
+
+
+def new_console() -> "Console":
+    """Return where tables go: without colours made from the numbers in texts."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def print_title(console: "Console", given: Any) -> None:
+    """Print an input above its answer."""
+    for name, value in as_fields(given).items():
+        if value and name != "choices":
+            console.print(str(value), style="bold", markup=False)
+
+
+def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
+    """Print one line for each name, with a bar as long as it is probable beside the best."""
+    from rich.bar import Bar
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold")
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    best = max(score for _, score in shares)
+    for name, score in shares:
+        bar = Bar(size=best, begin=0, end=score, width=30, color="cyan")
+        table.add_row(Text(name), f"{100 * score:.3g}%", bar)
+    console.print(table)
+
+
+def print_cut(console: "Console", answer: dict[str, Any]) -> None:
+    """Say what was not read."""
+    if "cut" in answer:
+        console.print(f"not read: the last {answer['cut']:,} tokens", style="dim")

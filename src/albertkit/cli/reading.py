@@ -1,0 +1,77 @@
+"""What the verbs that use a model share: their options, and where their texts come from.
+
+Texts come from the arguments, from `--file`, or from a pipe, and are answered as they are read.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from albertkit.errors import DataError
+from albertkit.inputs import InputFormat, format_of, read_inputs
+
+Texts = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Texts; without any, those of --file or of a pipe.", metavar="[TEXT]...", show_default=False
+    ),
+]
+Model = Annotated[str, typer.Option(help="Folder, name on the Hugging Face hub, or 'bundled'.")]
+TunedModel = Annotated[
+    str, typer.Option(help="Folder, or name on the Hugging Face hub, of a model fine-tuned for this.")
+]
+File = Annotated[
+    Path | None,
+    typer.Option(
+        help="One input per line, UTF-8: a text; in .tsv columns between tabs; in .jsonl JSON. Blank lines "
+        "are skipped.",
+        show_default=False,
+    ),
+]
+Format = Annotated[
+    InputFormat | None,
+    typer.Option(
+        help="Of the file or pipe, where the name of the file does not say it. [default: lines]",
+        show_default=False,
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(help="cpu, cuda, cuda:1, mps ... [default: the best there is]", show_default=False),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        help="Most texts computed at once; 1 answers a pipe line by line. [default: as many as fit]",
+        show_default=False,
+    ),
+]
+Truncate = Annotated[
+    bool, typer.Option("--truncate", help="Cut what is longer than the model reads, and say how much.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON line for each input.")]
+
+
+def read(
+    given: Sequence[Any] | None,
+    file: Path | None,
+    *,
+    format: InputFormat | None = None,
+    fields: Sequence[str] = ("text",),
+    rest: str | None = None,
+) -> Iterator[Any]:
+    """Yield what is given, or the inputs of the file or of the pipe; check at once that there are some."""
+    if given and file is not None:
+        raise DataError("texts are given twice, as arguments and with --file; give one of them")
+    if given:
+        return iter(given)
+    if file is not None:
+        return read_inputs(
+            file.open("rb"), str(file), format=format or format_of(file), fields=fields, rest=rest
+        )
+    if sys.stdin.isatty():
+        raise DataError("there is no text: give it as an argument, with --file, or through a pipe")
+    return read_inputs(sys.stdin.buffer, "standard input", format=format or "lines", fields=fields, rest=rest)

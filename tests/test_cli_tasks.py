@@ -1,0 +1,214 @@
+"""The verbs classify, tag, answer, choose and order: the pipelines' answers, for programs and for people."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import assert_one_line_error
+
+from albertkit.config import AlbertConfig
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.task_heads import (
+    AlbertForMultipleChoice,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
+)
+from albertkit.pipelines import pipeline
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+TEXT = "the captain opened the harbour"
+
+
+@pytest.fixture(scope="module")
+def folders(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder of a random model for each head."""
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    folders = {}
+    for name, model_class, settings in (
+        ("classes", AlbertForSequenceClassification, {"id2label": {0: "bad", 1: "fair", 2: "good"}}),
+        ("numbers", AlbertForSequenceClassification, {"num_labels": 1, "problem_type": "regression"}),
+        ("tags", AlbertForTokenClassification, {"id2label": {0: "O", 1: "B-PER", 2: "I-PER"}}),
+        ("questions", AlbertForQuestionAnswering, {}),
+        ("choices", AlbertForMultipleChoice, {}),
+        ("order", AlbertForPreTraining, {}),
+    ):
+        config = AlbertConfig(
+            vocab_size=len(tokenizer),
+            embedding_size=16,
+            hidden_size=32,
+            num_attention_heads=4,
+            intermediate_size=64,
+            num_hidden_layers=3,
+            max_position_embeddings=48,
+            initializer_range=0.3,
+            **settings,
+        )
+        torch.manual_seed(0)
+        folders[name] = tmp_path_factory.mktemp("models") / name
+        model_class(config).save_pretrained(folders[name])
+        tokenizer.save_pretrained(folders[name])
+    return folders
+
+
+class TestClassify:
+    def test_json(self, run, folders):
+        result = run("classify", TEXT, "word", "--model", folders["classes"], "--json")
+        answers = pipeline("text-classification", folders["classes"])([TEXT, "word"], top_k=None)
+        assert result.json == [
+            {"text": text, "predictions": answer}
+            for text, answer in zip([TEXT, "word"], answers, strict=True)
+        ]
+        (one,) = run("classify", TEXT, "--model", folders["classes"], "--top-k", 1, "--json").json
+        assert one["predictions"] == answers[0][:1]
+
+    def test_pairs(self, run, folders, tmp_path):
+        call = ("classify", "--model", folders["classes"], "--json")
+        (expected,) = run(*call, TEXT, "--pair", "my sister").json
+        assert expected["text_pair"] == "my sister"
+        assert expected["predictions"] == pipeline("text-classification", folders["classes"])(
+            (TEXT, "my sister"), top_k=None
+        )
+        (tmp_path / "pairs.tsv").write_text(f"{TEXT}\tmy sister\n")
+        assert run(*call, "--file", tmp_path / "pairs.tsv").json == [expected]
+        line = json.dumps({"text": TEXT, "text_pair": "my sister"}).encode()
+        assert run(*call, "--format", "jsonl", stdin=line).json == [expected]
+        assert_one_line_error(run(*call, "a", "b", "--pair", "c"), "give one text")
+
+    def test_table(self, run, folders):
+        output = run("classify", TEXT, "--model", folders["classes"]).output
+        labels = pipeline("text-classification", folders["classes"])(TEXT, top_k=None)
+        lines = output.splitlines()
+        assert lines[0] == TEXT
+        assert [line.split()[:2] for line in lines[1:4]] == [
+            [one["label"], f"{100 * one['score']:.3g}%"] for one in labels
+        ]
+        (value,) = pipeline("text-classification", folders["numbers"])(TEXT)
+        assert f"LABEL_0  {value['score']:.4g}" in run("classify", TEXT, "--model", folders["numbers"]).output
+
+    def test_long_text(self, run, folders):
+        call = ("classify", "word " * 60, "--model", folders["classes"])
+        assert_one_line_error(run(*call), "62 tokens", "--truncate")
+        assert "not read: the last 14 tokens" in run(*call, "--truncate").output
+
+
+class TestTag:
+    def test_json(self, run, folders):
+        find = pipeline("ner", folders["tags"])
+        for strategy in ("none", "first"):
+            (line,) = run("tag", TEXT, "--model", folders["tags"], "--aggregation", strategy, "--json").json
+            assert line == {"text": TEXT, "entities": find(TEXT, aggregation_strategy=strategy)}
+
+    def test_words(self, run, folders):
+        text = "the captain , Lanimofe  ( opened )"
+        (line,) = run("tag", text, "--model", folders["tags"], "--words", "--json").json
+        find = pipeline("ner", folders["tags"], aggregation_strategy="first")
+        assert line == {
+            "text": " ".join(text.split()),
+            "entities": find(text.split(), is_split_into_words=True),
+        }
+
+    def test_table(self, run, folders):
+        entities = pipeline("ner", folders["tags"], aggregation_strategy="first")(TEXT)
+        output = run("tag", TEXT, "--model", folders["tags"]).output
+        assert output.startswith(TEXT)
+        for one in entities:
+            assert f"{one['start']}:{one['end']}" in output
+        lines = run("tag", "", TEXT, "--model", folders["tags"]).output.splitlines()
+        assert "nothing found" in lines
+
+
+class TestAnswer:
+    CONTEXT = "The captain opened the harbour. My sister found 12,000 letters."
+
+    def test_json(self, run, folders, tmp_path):
+        call = ("answer", "--model", folders["questions"], "--json", "--top-k", 2)
+        expected = pipeline("question-answering", folders["questions"])(
+            question="who", context=self.CONTEXT, top_k=2
+        )
+        (tmp_path / "context.txt").write_text(self.CONTEXT)
+        for options in (("--context", self.CONTEXT), ("--context-file", tmp_path / "context.txt")):
+            result = run(*call, "who", "who", *options)
+            assert result.json == [{"question": "who", "answers": expected}] * 2
+        assert run(*call, "--context", self.CONTEXT, stdin=b"who\n").json == result.json[:1]
+        (tmp_path / "questions.tsv").write_text(f"who\t{self.CONTEXT}\n")
+        (line,) = run(*call, "--file", tmp_path / "questions.tsv").json
+        assert line == {"question": "who", "context": self.CONTEXT, "answers": expected}
+
+    def test_table(self, run, folders):
+        output = run("answer", "who", "--context", self.CONTEXT, "--model", folders["questions"]).output
+        best = pipeline("question-answering", folders["questions"])(question="who", context=self.CONTEXT)
+        assert output.startswith("who\n")
+        assert f"[{best['answer']}]" in output
+        assert f"{best['start']}:{best['end']}" in output
+        call = ("answer", "who", "--context", self.CONTEXT, "--model", folders["questions"], "--top-k", "500")
+        assert "(no answer)" in run(*call, "--no-answer").output
+        assert "(no answer)" not in run(*call, "--answer-always").output
+
+    def test_errors(self, run, folders, tmp_path):
+        call = ("answer", "who", "--model", folders["questions"])
+        assert_one_line_error(run(*call), "give --context or --context-file")
+        assert_one_line_error(run(*call, "--context", "a", "--context-file", tmp_path / "b"), "given twice")
+        assert_one_line_error(run(*call, "--context-file", tmp_path / "none.txt"), "none.txt")
+
+
+class TestChoose:
+    def test_json_and_table(self, run, folders, tmp_path):
+        given = {"context": TEXT, "question": "who opened it", "choices": ["the captain", "my sister"]}
+        call = ("choose", "--model", folders["choices"])
+        arguments = (*given["choices"], "--context", TEXT, "--question", given["question"])
+        expected = pipeline("multiple-choice", folders["choices"])(given)
+        assert run(*call, *arguments, "--json").json == [{**given, "predictions": [expected]}]
+        (tmp_path / "choices.tsv").write_text("\t".join([TEXT, given["question"], *given["choices"]]))
+        assert run(*call, "--file", tmp_path / "choices.tsv", "--json").json == [
+            {**given, "predictions": [expected]}
+        ]
+        lines = run(*call, *arguments).output.splitlines()
+        assert lines[:2] == [TEXT, "who opened it"]
+        for line, choice, score in zip(lines[2:4], given["choices"], expected["scores"], strict=True):
+            assert line.startswith(choice)
+            assert f"{100 * score:.3g}%" in line
+
+    def test_errors(self, run, folders):
+        call = ("choose", "--model", folders["choices"])
+        assert_one_line_error(run(*call, "a", "b"), "choices and --context go together")
+        assert_one_line_error(run(*call, "a", "--context", "b"), "1 choices; expected at least two")
+        assert_one_line_error(run(*call, stdin=b"a text\n"), "'a text'", 'expected {"context"')
+
+
+class TestOrder:
+    def test_json_and_text(self, run, folders, tmp_path):
+        call = ("order", "--model", folders["order"])
+        expected = pipeline("sentence-order", folders["order"])((TEXT, "word"))
+        line = {"text": TEXT, "text_pair": "word", "predictions": [expected]}
+        assert run(*call, TEXT, "word", "--json").json == [line]
+        (tmp_path / "pairs.tsv").write_text(f"{TEXT}\tword\n")
+        assert run(*call, "--file", tmp_path / "pairs.tsv", "--json").json == [line]
+        output = run(*call, TEXT, "word").output.splitlines()
+        assert output[:3] == [TEXT, "word", f"{expected['label']}  {100 * expected['score']:.3g}%"]
+
+    def test_bundled_model(self, run):
+        result = run("order", "The ship left the harbour.", "By noon it was out of sight.", "--json")
+        assert result.json[0]["predictions"][0]["label"] in ("in order", "swapped")
+
+    def test_errors(self, run, folders):
+        assert_one_line_error(run("order", "a", "--model", folders["order"]), "1 texts; expected two")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("classify", TEXT),
+        ("tag", TEXT),
+        ("answer", "who", "--context", TEXT),
+        ("choose", "a", "b", "--context", TEXT),
+    ],
+)
+def test_bundled_model_must_be_fine_tuned_first(run, call):
+    assert_one_line_error(run(*call), "'bundled' was not trained for", "Fine-tune it")
+
+
+@pytest.mark.parametrize("verb", ["classify", "tag", "answer", "choose", "order"])
+def test_help_has_an_example(run, verb):
+    assert f"Example: albertkit {verb} " in " ".join(run(verb, "--help").output.split())
