@@ -478,6 +478,31 @@ class TestQuestionAnswering:
         starts = [row.offsets[place - row.context.start] for row in rows for place in row.owned]
         assert starts == list(tokenizer(self.CONTEXT)[0].offsets)[1:-1]
 
+    def test_answer_of_one_piece_at_the_beginning(self, tokenizer):
+        task = QuestionAnswering(tokenizer, max_length=48)
+        (row,) = task.features([QuestionExample("q", "who", "harbour master", (("harbour", 0),))])
+        assert row.labels == (row.context.start, row.context.start)
+
+    def test_unlabelled_and_impossible(self, tokenizer):
+        task = QuestionAnswering(tokenizer, max_length=48)
+        rows = task.features(
+            [
+                QuestionExample("q", "who", "a word"),
+                QuestionExample("r", "who", "a word", is_impossible=True),
+                QuestionExample("s", "who", "a word", (("word", 2),), is_impossible=True),
+            ]
+        )
+        assert [row.labels for row in rows] == [None, (0, 0), (0, 0)]
+
+    def test_long_questions_are_an_error_or_counted(self, tokenizer):
+        question = "harbour " * 30
+        with pytest.raises(DataError, match="has 30 tokens; expected at most 12"):
+            QuestionAnswering(tokenizer, max_length=24).features([QuestionExample("q", question, "a")])
+        task = QuestionAnswering(tokenizer, max_length=24, max_question_length=5, truncation=True)
+        (row,) = task.features([QuestionExample("q", question, "a word")])
+        assert row.cut == 25
+        assert row.input_ids == tokenizer("harbour " * 5, "a word")["input_ids"]
+
     def test_loss_is_the_models(self, tokenizer, make):
         task = QuestionAnswering(tokenizer, max_length=48, doc_stride=16)
         example = QuestionExample("q", "who", self.CONTEXT, (("The captain", 0),))

@@ -37,19 +37,17 @@ class QuestionAnsweringPipeline(Pipeline):
         top_k: int = 1,
         doc_stride: int = 128,
         max_seq_len: int = 384,
-        max_question_len: int = 64,
+        max_question_len: int | None = None,
         max_answer_len: int = 30,
         handle_impossible_answer: bool | None = None,
     ) -> None:
         super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
         self.top_k = top_k
         self.handle_impossible_answer = handle_impossible_answer
-        self._sizes = {
-            "doc_stride": doc_stride,
-            "max_length": max_seq_len,
-            "max_question_length": max_question_len,
-            "max_answer_length": max_answer_len,
-        }
+        self.doc_stride = doc_stride
+        self.max_seq_len = max_seq_len
+        self.max_question_len = max_question_len
+        self.max_answer_len = max_answer_len
 
     def __call__(
         self,
@@ -75,7 +73,7 @@ class QuestionAnsweringPipeline(Pipeline):
             top_k: how many answers.
             doc_stride: tokens that a window repeats from the one before, where the context needs several.
             max_seq_len: most tokens of a window, at most what the model reads.
-            max_question_len: most tokens of a question.
+            max_question_len: most tokens of a question; None for half of a window.
             max_answer_len: most tokens of an answer.
             handle_impossible_answer: whether "no answer" (an empty one) is an answer; None: where the config
                 has a threshold for it.
@@ -93,15 +91,14 @@ class QuestionAnsweringPipeline(Pipeline):
         count = self.top_k if top_k is None else top_k
         if count < 1:
             raise ConfigError(f"top_k is {count}; expected at least 1")
-        given = {
-            "doc_stride": doc_stride,
-            "max_length": max_seq_len,
-            "max_question_length": max_question_len,
-            "max_answer_length": max_answer_len,
-        }
-        sizes = {**self._sizes, **{name: size for name, size in given.items() if size is not None}}
-        sizes["max_length"] = min(sizes["max_length"], self.max_length)
-        task = QuestionAnswering(self.tokenizer, n_best=max(20, count), **sizes)
+        task = QuestionAnswering(
+            self.tokenizer,
+            max_length=min(self.max_seq_len if max_seq_len is None else max_seq_len, self.max_length),
+            doc_stride=self.doc_stride if doc_stride is None else doc_stride,
+            max_question_length=self.max_question_len if max_question_len is None else max_question_len,
+            max_answer_length=self.max_answer_len if max_answer_len is None else max_answer_len,
+            n_best=max(20, count),
+        )
         if inputs is None:
             inputs = _join(question, context)
         elif question is not None or context is not None:

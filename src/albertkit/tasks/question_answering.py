@@ -21,6 +21,7 @@ from albertkit.tasks.examples import QuestionExample
 from albertkit.tasks.rows import Batch, Row, by_example
 from albertkit.tasks.task import Task
 from albertkit.tasks.windows import overlap, owned
+from albertkit.tasks.words import joined
 from albertkit.tokenization.encoding import Encoding
 from albertkit.tokenization.interface import TokenizerInterface
 
@@ -81,9 +82,10 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         tokenizer: cuts texts into pieces.
         max_length: most tokens of a row, special tokens included.
         doc_stride: tokens that a window repeats from the one before, at most half of the text in it.
-        max_question_length: most tokens of a question.
+        max_question_length: most tokens of a question, at most half of the row; None for just that half.
         max_answer_length: most tokens of an answer.
         n_best: how many answers are kept.
+        truncation: cut questions that are too long at their end; the rows count what was cut.
 
     Raises:
         ConfigError: a size that leaves no room.
@@ -98,9 +100,10 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         *,
         max_length: int,
         doc_stride: int = 128,
-        max_question_length: int = 64,
+        max_question_length: int | None = None,
         max_answer_length: int = 30,
         n_best: int = 20,
+        truncation: bool = False,
     ) -> None:
         super().__init__(tokenizer, max_length=max_length)
         for name, value, least in (
@@ -109,12 +112,13 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             ("max_answer_length", max_answer_length, 1),
             ("n_best", n_best, 1),
         ):
-            if value < least:
+            if value is not None and value < least:
                 raise ConfigError(f"{name} is {value}; expected at least {least}")
         self.doc_stride = doc_stride
-        self.max_question_length = min(max_question_length, max_length // 2)
+        self.max_question_length = min(max_question_length or max_length, max_length // 2)
         self.max_answer_length = max_answer_length
         self.n_best = n_best
+        self.truncation = truncation
 
     def features(self, examples: Sequence[QuestionExample]) -> list[QuestionRow]:
         """Return the windows of each example; `labels` is (start, end), (0, 0) where the answer is not in it.
@@ -123,43 +127,40 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         labels.
 
         Raises:
-            DataError: a question that is too long, or an answer that is not in the text.
+            DataError: a question that is too long and not to be cut, or an answer that is not in the text.
         """
         return [row for number, example in enumerate(examples) for row in self._rows(number, example)]
 
     def _rows(self, number: int, example: QuestionExample) -> list[QuestionRow]:
-        question = len(self.tokenizer(example.question, add_special_tokens=False)["input_ids"])
-        if question > self.max_question_length:
-            raise DataError(
-                f"the question {example.question!r:.60} has {question} tokens; expected at most "
-                f"{self.max_question_length}, so that rows of {self.max_length} have room for the text"
-            )
+        question, length, cut = self._fit_question(example.question)
         encoded = self.tokenizer(
-            example.question,
+            question,
             example.context,
             truncation="only_second",
             max_length=self.max_length,
-            stride=overlap(self.doc_stride, room=self.max_length - question - 3),
+            stride=overlap(self.doc_stride, room=self.max_length - length - 3),
             return_overflowing_tokens=True,
         )
         windows: list[Encoding] = sorted(encoded.encodings or [], key=lambda one: _shown(one).start)
         offsets = windows[0].sequences[1].places.offsets
-        answer = self._locate_answer(example, offsets)
+        answer = None
+        if example.answers and not example.is_impossible:
+            answer = self._locate_answer(example, offsets)
         ranges = [_shown(one) for one in windows]
-        before = question + 2  # [CLS] question [SEP]
+        before = length + 2  # [CLS] question [SEP]
         rows = []
         for window, shown, own in zip(windows, ranges, owned(ranges), strict=True):
             shift = before - shown.start
-            labels = None
-            if answer is not None:
-                inside = answer != NO_ANSWER and shown.start <= answer[0] and answer[1] < shown.stop
-                labels = (answer[0] + shift, answer[1] + shift) if inside else NO_ANSWER
+            labels = NO_ANSWER if example.is_impossible or answer is not None else None
+            if answer is not None and shown.start <= answer[0] and answer[1] < shown.stop:
+                labels = (answer[0] + shift, answer[1] + shift)
             rows.append(
                 QuestionRow(
                     input_ids=window.ids,
                     token_type_ids=window.type_ids,
                     example=number,
                     labels=labels,
+                    cut=cut,
                     context=range(before, before + len(shown)),
                     owned=range(own.start + shift, own.stop + shift),
                     offsets=offsets[shown.start : shown.stop],
@@ -167,14 +168,26 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             )
         return rows
 
-    def _locate_answer(
-        self, example: QuestionExample, offsets: list[tuple[int, int]]
-    ) -> tuple[int, int] | None:
+    def _fit_question(self, question: str) -> tuple[str, int, int]:
+        """Return a question that leaves room for the text, its tokens, and how many were cut off."""
+        encoding = self._encode(question)
+        left_out = len(encoding) - self.max_question_length
+        if left_out <= 0:
+            return question, len(encoding), 0
+        if not self.truncation:
+            raise DataError(
+                f"the question {question!r:.60} has {len(encoding)} tokens; expected at most "
+                f"{self.max_question_length}, so that rows of {self.max_length} have room for the text. "
+                "Shorten it, or let it be cut (truncation=True)"
+            )
+        question = question[: encoding.offsets[self.max_question_length - 1][1]]
+        return question, len(self._encode(question)), left_out
+
+    def _encode(self, question: str) -> Encoding:
+        return self.tokenizer(question, add_special_tokens=False, verbose=False)[0]
+
+    def _locate_answer(self, example: QuestionExample, offsets: list[tuple[int, int]]) -> tuple[int, int]:
         """Return the first and the last token of the answer, counted in the text."""
-        if example.is_impossible:
-            return NO_ANSWER
-        if not example.answers:
-            return None
         text, start = example.answers[0]
         found = example.context[start : start + len(text)]
         first = bisect_right(offsets, start, key=lambda place: place[1])
@@ -247,9 +260,9 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
     """Return a place of the text, widened where it begins or ends between two letters or digits."""
-    while 0 < start < end and text[start - 1].isalnum() and text[start].isalnum():
+    while 0 < start < end and joined(text, start):
         start -= 1
-    while start < end < len(text) and text[end - 1].isalnum() and text[end].isalnum():
+    while start < end < len(text) and joined(text, end):
         end += 1
     return start, end
 

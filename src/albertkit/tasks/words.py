@@ -39,6 +39,15 @@ def split_words(text: str) -> list[Word]:
     return words
 
 
+def joined(text: str, place: int) -> bool:
+    """Return whether the characters before and at a place are of one word: both letters or digits.
+
+    Of scripts without spaces every character is a word.
+    """
+    pair = text[place - 1 : place + 1]
+    return len(pair) == 2 and pair.isalnum() and not _CHARACTER_WORD.search(pair)
+
+
 def _add_run(words: list[Word], text: str, start: int, end: int) -> None:
     """Append a run without spaces: punctuation, the word in it, punctuation."""
     first, last = start, end
