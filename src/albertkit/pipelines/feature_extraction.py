@@ -15,7 +15,6 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.pipelines.interface import Pipeline
 from albertkit.tasks.feature_extraction import FeatureExtraction, Pooling, check_pooling, pool
 from albertkit.tasks.rows import Batch
-from albertkit.tasks.task import BATCH_TOKENS
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -32,7 +31,7 @@ class FeatureExtractionPipeline(Pipeline):
         tokenizer: TokenizerInterface,
         *,
         batch_size: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         pooling: Pooling | None = None,
         truncation: bool = False,
         return_tensors: bool = False,

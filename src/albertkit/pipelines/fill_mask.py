@@ -17,7 +17,6 @@ from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPre
 from albertkit.pipelines.interface import Pipeline
 from albertkit.tasks.masked_lm import Candidates, MaskedLM, MaskedRow
 from albertkit.tasks.rows import Batch
-from albertkit.tasks.task import BATCH_TOKENS
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -34,7 +33,7 @@ class FillMaskPipeline(Pipeline):
         tokenizer: TokenizerInterface,
         *,
         batch_size: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         top_k: int = 5,
         targets: str | Sequence[str] | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.inputs import format_of, read_inputs
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.rows import Batch, Row, evaluating, run_rows
-from albertkit.tasks.task import BATCH_TOKENS
+from albertkit.tasks.task import default_batch_tokens
 from albertkit.tokenization.interface import TokenizerInterface
 
 _INPUTS_AHEAD = 512  # so many inputs of an iterable are sorted by length together ...
@@ -28,7 +28,7 @@ class Pipeline(ABC):
         tokenizer: the one the model was trained with.
         batch_size: most rows computed at once; None for as many as `batch_tokens` allows. With 1, a
             generator's inputs are answered as they come.
-        batch_tokens: most tokens computed at once, padding included.
+        batch_tokens: most tokens computed at once, padding included; None for what suits the device.
 
     Raises:
         ConfigError: model and tokenizer do not fit the task or each other, or a batch would be empty.
@@ -50,7 +50,7 @@ class Pipeline(ABC):
         tokenizer: TokenizerInterface,
         *,
         batch_size: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
     ) -> None:
         if not isinstance(model, self.accepts):
             names = " or ".join(accepted.__name__ for accepted in self.accepts)
@@ -66,7 +66,7 @@ class Pipeline(ABC):
         self.model = model
         self.tokenizer = tokenizer
         self.batch_size = _check_size("batch_size", batch_size)
-        self.batch_tokens = _check_size("batch_tokens", batch_tokens) or BATCH_TOKENS
+        self.batch_tokens = _check_size("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
 
     @property
     def device(self) -> torch.device:

@@ -11,7 +11,6 @@ from albertkit.modeling.task_heads import AlbertForMultipleChoice
 from albertkit.pipelines.interface import Pipeline
 from albertkit.tasks.examples import ChoiceExample
 from albertkit.tasks.multiple_choice import MultipleChoice
-from albertkit.tasks.task import BATCH_TOKENS
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -30,7 +29,7 @@ class MultipleChoicePipeline(Pipeline):
         tokenizer: TokenizerInterface,
         *,
         batch_size: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         truncation: bool = False,
     ) -> None:
         super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)

@@ -11,7 +11,6 @@ from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.pipelines.interface import Pipeline
 from albertkit.tasks.examples import QuestionExample
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering
-from albertkit.tasks.task import BATCH_TOKENS
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -33,7 +32,7 @@ class QuestionAnsweringPipeline(Pipeline):
         tokenizer: TokenizerInterface,
         *,
         batch_size: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         top_k: int = 1,
         doc_stride: int = 128,
         max_seq_len: int = 384,

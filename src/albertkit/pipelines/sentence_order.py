@@ -12,7 +12,6 @@ from albertkit.pipelines.interface import Pipeline
 from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
 from albertkit.tasks.examples import TextExample
 from albertkit.tasks.sentence_order import SentenceOrder
-from albertkit.tasks.task import BATCH_TOKENS
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -30,7 +29,7 @@ class SentenceOrderPipeline(Pipeline):
         tokenizer: TokenizerInterface,
         *,
         batch_size: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         truncation: bool = False,
     ) -> None:
         super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)

@@ -11,7 +11,6 @@ from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines.interface import Pipeline
 from albertkit.tasks.examples import TextExample
 from albertkit.tasks.sequence_classification import Function, SequenceClassification, problem_type_of
-from albertkit.tasks.task import BATCH_TOKENS
 from albertkit.tokenization.interface import TokenizerInterface
 
 _UNSET: Any = ""  # top_k=None means all labels, so that is not what nobody has set
@@ -32,7 +31,7 @@ class TextClassificationPipeline(Pipeline):
         tokenizer: TokenizerInterface,
         *,
         batch_size: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         top_k: int | None = _UNSET,
         function_to_apply: Function | None = None,
         truncation: bool = False,

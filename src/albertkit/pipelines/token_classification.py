@@ -12,7 +12,6 @@ from albertkit.modeling.task_heads import AlbertForTokenClassification
 from albertkit.pipelines.interface import Pipeline
 from albertkit.tasks.entities import Aggregation, Entities
 from albertkit.tasks.examples import WordsExample
-from albertkit.tasks.task import BATCH_TOKENS
 from albertkit.tasks.token_classification import TokenClassification
 from albertkit.tasks.words import split_words
 from albertkit.tokenization.interface import TokenizerInterface
@@ -37,7 +36,7 @@ class TokenClassificationPipeline(Pipeline):
         tokenizer: TokenizerInterface,
         *,
         batch_size: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         aggregation_strategy: Aggregation = "none",
         ignore_labels: Collection[str] = ("O",),
         stride: int = 64,

@@ -20,8 +20,9 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.rows import Batch, Row, evaluating, pad_batch, run_rows
 from albertkit.tokenization.interface import TokenizerInterface
 
-BATCH_TOKENS = 8192
-"""Tokens computed at once, padding included, where nobody says how many."""
+BATCH_TOKENS = 1024
+"""Tokens computed at once on a CPU, padding included, where nobody says how many: more leave its caches."""
+_ACCELERATOR_BATCH_TOKENS = 16 * BATCH_TOKENS
 
 ExampleT = TypeVar("ExampleT")
 RowT = TypeVar("RowT", bound=Row)
@@ -102,7 +103,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         model: AlbertPreTrainedModel,
         rows: Sequence[RowT],
         *,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         batch_size: int | None = None,
     ) -> list[Tensor]:
         """Return the model's scores for each row, on the CPU, computed without dropout and gradients.
@@ -110,7 +111,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         Args:
             model: of `model_class`.
             rows: of any lengths.
-            batch_tokens, batch_size: as in `rows.batches_by_length`.
+            batch_tokens: as in `rows.batches_by_length`; None for what suits the device.
+            batch_size: as there.
         """
 
         def forward(numbers: list[int], batch: Batch) -> list[Tensor]:
@@ -121,7 +123,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             return run_rows(
                 rows,
                 forward,
-                batch_tokens=batch_tokens,
+                batch_tokens=default_batch_tokens(model.device) if batch_tokens is None else batch_tokens,
                 batch_size=batch_size,
                 pad_token_id=self.tokenizer.pad_token_id,
                 device=model.device,
@@ -130,6 +132,11 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     def batch(self, rows: Sequence[RowT], device: torch.device) -> Batch:
         """Return rows as one padded batch."""
         return pad_batch(rows, pad_token_id=self.tokenizer.pad_token_id, device=device)
+
+
+def default_batch_tokens(device: torch.device) -> int:
+    """Return how many tokens are computed at once on a device where nobody says how many."""
+    return BATCH_TOKENS if device.type == "cpu" else _ACCELERATOR_BATCH_TOKENS
 
 
 def label_ids(labels: Sequence[str]) -> dict[str, int]:
