@@ -28,9 +28,7 @@ def classify(
         str | None, typer.Option(help="The second text, where pairs are classified.", show_default=False)
     ] = None,
     model: TunedModel = BUNDLED,
-    top_k: Annotated[
-        int | None, typer.Option(help="How many labels. [default: all]", show_default=False)
-    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="How many labels.", show_default="all")] = None,
     truncate: Truncate = False,
     file: File = None,
     format: Format = None,

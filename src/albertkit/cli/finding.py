@@ -74,8 +74,8 @@ def answer(
         bool | None,
         typer.Option(
             "--no-answer/--answer-always",
-            help="Whether the text may have no answer. [default: if the model was tuned for that]",
-            show_default=False,
+            help="Whether the text may have no answer.",
+            show_default="if the model was tuned for that",
         ),
     ] = None,
     file: File = None,
@@ -121,9 +121,15 @@ def _quote(place: dict[str, Any], context: str) -> str:
     """Return an answer with the words around it."""
     if not place["answer"]:
         return "(no answer)"
-    before = context[max(0, place["start"] - 30) : place["start"]]
-    after = context[place["end"] : place["end"] + 30]
+    before, after = context[: place["start"]], context[place["end"] :]
+    if len(before) > _QUOTED:
+        before = "... " + before[-_QUOTED:].partition(" ")[2]
+    if len(after) > _QUOTED:
+        after = after[:_QUOTED].rpartition(" ")[0] + " ..."
     return " ".join(f"{before}[{place['answer']}]{after}".split())
+
+
+_QUOTED = 30  # characters shown on each side of an answer
 
 
 def _print_places(console: Any, places: list[tuple[str, str, dict[str, Any]]]) -> None:

@@ -34,19 +34,19 @@ File = Annotated[
 Format = Annotated[
     InputFormat | None,
     typer.Option(
-        help="Of the file or pipe, where the name of the file does not say it. [default: lines]",
-        show_default=False,
+        help="Of the file or pipe, where the name of the file does not say it.",
+        show_default="lines",
     ),
 ]
 Device = Annotated[
     str | None,
-    typer.Option(help="cpu, cuda, cuda:1, mps ... [default: the best there is]", show_default=False),
+    typer.Option(help="cpu, cuda, cuda:1, mps ...", show_default="the best there is"),
 ]
 BatchSize = Annotated[
     int | None,
     typer.Option(
-        help="Most texts computed at once; 1 answers a pipe line by line. [default: as many as fit]",
-        show_default=False,
+        help="Most texts computed at once; 1 answers a pipe line by line.",
+        show_default="what suits the device",
     ),
 ]
 Truncate = Annotated[
