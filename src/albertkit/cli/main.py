@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from albertkit import __version__
-from albertkit.cli import choosing, converting, finding, inspecting, pretraining, text
+from albertkit.cli import choosing, converting, finding, finetuning, inspecting, pretraining, text
 from albertkit.errors import AlbertKitError
 
 app = typer.Typer(
@@ -45,6 +45,9 @@ app.command("embed", rich_help_panel="Use a model on text")(text.embed)
 app.command("train-tokenizer", rich_help_panel="From raw text to a model")(pretraining.train_tokenizer)
 app.command("prepare", rich_help_panel="From raw text to a model")(pretraining.prepare)
 app.command("pretrain", rich_help_panel="From raw text to a model")(pretraining.pretrain)
+app.command("finetune", rich_help_panel="Labelled data")(finetuning.finetune)
+app.command("evaluate", rich_help_panel="Labelled data")(finetuning.evaluate)
+app.command("predict", rich_help_panel="Labelled data")(finetuning.predict)
 app.command("convert", rich_help_panel="Checkpoints")(converting.convert)
 app.command("inspect", rich_help_panel="Checkpoints")(inspecting.inspect)
 

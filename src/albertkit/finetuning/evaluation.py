@@ -1,0 +1,104 @@
+"""A model on labelled examples: what it predicts, and how good that is."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from albertkit.config import AlbertConfig
+from albertkit.finetuning.labelled_task import Judged, LabelledTask
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.tasks.task import BATCH_TOKENS, Task
+
+CHUNK = 1024  # examples that are sorted by length and computed together
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Examples with their predictions, and the metrics over all of them."""
+
+    labelled: LabelledTask
+    config: AlbertConfig
+    examples: list[Any]
+    predictions: list[Any]
+    metrics: dict[str, float]
+    main_metric: str
+    lengths: list[int]
+    """Tokens read of each example, windows and choices together."""
+    cut: int
+    """Examples of which something was cut off."""
+
+    def judged(self) -> list[Judged]:
+        """Return all decisions."""
+        pairs = zip(self.examples, self.predictions, strict=True)
+        return list(chain.from_iterable(self.labelled.judge(*pair) for pair in pairs))
+
+    def score_of(self, numbers: Sequence[int]) -> float:
+        """Return the main metric over some examples: where that is a best threshold's, at the model's own."""
+        examples, predictions = (
+            [side[number] for number in numbers] for side in (self.examples, self.predictions)
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="A single label", category=UserWarning)  # few examples
+            return self.labelled.scores(examples, predictions, self.config)[
+                self.main_metric.removeprefix("best_")
+            ]
+
+
+class EvaluationSet:
+    """Labelled examples with their rows, to be evaluated once or many times.
+
+    Args:
+        labelled: the task with its measures.
+        task: the task for the model's tokenizer.
+        examples: all of them.
+        batch_tokens: most tokens computed at once, padding included.
+    """
+
+    def __init__(
+        self, labelled: LabelledTask, task: Task, examples: list[Any], *, batch_tokens: int = BATCH_TOKENS
+    ) -> None:
+        self.labelled, self.task, self.examples = labelled, task, examples
+        self.batch_tokens = batch_tokens
+        self._chunks = [(chunk, task.features(chunk)) for chunk in chunks(examples)]
+        self._lengths, cut = [], 0
+        for chunk, rows in self._chunks:
+            lengths = [0] * len(chunk)
+            for row in rows:
+                lengths[row.example] += len(row.input_ids)
+            self._lengths += lengths
+            cut += len({row.example for row in rows if row.cut})
+        self.cut = cut
+
+    def evaluate(
+        self, model: AlbertPreTrainedModel, config: AlbertConfig, *, main_metric: str | None = None
+    ) -> Evaluation:
+        """Return what a model makes of the examples.
+
+        Args:
+            model: to be evaluated.
+            config: its config.
+            main_metric: the name of the most important metric, in place of the task's.
+        """
+        predictions: list[Any] = []
+        for examples, rows in self._chunks:
+            outputs = self.task.run(model, rows, batch_tokens=self.batch_tokens)
+            predictions += self.task.predictions(examples, rows, outputs)
+        return Evaluation(
+            labelled=self.labelled,
+            config=config,
+            examples=self.examples,
+            predictions=predictions,
+            metrics=self.labelled.scores(self.examples, predictions, config),
+            main_metric=main_metric or self.labelled.main_metric(config, self.examples),
+            lengths=self._lengths,
+            cut=self.cut,
+        )
+
+
+def chunks(examples: Sequence[Any] | Iterator[Any], size: int = CHUNK) -> Iterator[list[Any]]:
+    """Yield lists of up to `size` examples."""
+    examples = iter(examples)
+    while some := list(islice(examples, size)):
+        yield some

@@ -1,0 +1,122 @@
+"""What fine-tuning knows of a task beside `tasks/`: its files, its labels in the config, its measures.
+
+Examples, rows and predictions are those of the task's own file; here they are only handed on.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from albertkit.config import AlbertConfig
+from albertkit.datasets.labels import LabelSet
+from albertkit.datasets.reader import Reader
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.settings import TaskSettings
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.tasks.task import Task
+from albertkit.tokenization.interface import TokenizerInterface
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One decision of the model beside the truth: of an example, or of a word of it."""
+
+    true: Hashable
+    predicted: Hashable
+    right: bool
+    confidence: float | None = None
+    """The probability of what was predicted, where it is one."""
+
+
+class LabelledTask(ABC):
+    """A task with its data and its measures."""
+
+    model_class: ClassVar[type[AlbertPreTrainedModel]]
+
+    @abstractmethod
+    def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[Any]:
+        """Return what reads examples from a file or a folder.
+
+        Raises:
+            DataError: no such source, or no such column.
+        """
+
+    @abstractmethod
+    def task(self, tokenizer: TokenizerInterface, config: AlbertConfig, settings: TaskSettings) -> Task:
+        """Return the task for a model of this config."""
+
+    @abstractmethod
+    def main_metric(self, config: AlbertConfig, examples: Sequence[Any]) -> str:
+        """Return the name of the metric to choose a model by; higher is better."""
+
+    @abstractmethod
+    def scores(
+        self, examples: Sequence[Any], predictions: Sequence[Any], config: AlbertConfig
+    ) -> dict[str, float]:
+        """Return the metrics; a correlation that is no number, of constant predictions, is 0."""
+
+    @abstractmethod
+    def judge(self, example: Any, prediction: Any) -> list[Judged]:
+        """Return the decisions of one example."""
+
+    @abstractmethod
+    def record(self, example: Any, prediction: Any, config: AlbertConfig) -> dict[str, Any]:
+        """Return a prediction as plain values: what a file of predictions has in a row."""
+
+    def labels(self, config: AlbertConfig) -> LabelSet | None:
+        """Return the labels of a fine-tuned model, for a task that names them."""
+        del config
+        return None
+
+    def config_changes(self, labels: LabelSet | None) -> dict[str, Any]:
+        """Return the arguments of `AlbertConfig` that the labels give."""
+        return {} if labels is None else {"id2label": labels.id2label()}
+
+    def tune(self, config: AlbertConfig, examples: Sequence[Any], predictions: Sequence[Any]) -> bool:
+        """Put into the config what is chosen on validation data after training; tell whether there is any."""
+        del config, examples, predictions
+        return False
+
+    def lean(self, row: Any) -> Any:
+        """Return a row without what only predictions need, since those of training are all in memory."""
+        return row
+
+    def items(self, task: Task, rows: Sequence[Any]) -> int:
+        """Count what the loss of rows is the mean of."""
+        return len(task.units(rows))
+
+    def learnt_classes(self, rows: Iterable[Any]) -> Counter[int] | None:
+        """Count the classes that training rows teach; None where the loss is not that of one class."""
+        del rows
+        return None
+
+    def prior_loss(self, rows: Sequence[Any], config: AlbertConfig) -> float | None:
+        """Return the loss of the best prediction that does not look at the input; None if there is none."""
+        del config
+        counts = self.learnt_classes(rows)
+        return None if counts is None else entropy(counts)
+
+    def is_constant(self, judged: Sequence[Judged]) -> bool:
+        """Tell whether a model always says the same of data that is not all the same."""
+        return len({one.predicted for one in judged}) == 1 and len({one.true for one in judged}) > 1
+
+
+def entropy(counts: Counter[int]) -> float:
+    """Return the cross-entropy of always predicting these frequencies."""
+    shares = np.array(list(counts.values())) / counts.total()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def task_room(config: AlbertConfig, settings: TaskSettings) -> int:
+    """Return the most tokens of a row."""
+    limit = config.max_position_embeddings
+    return limit if settings.max_length is None else min(settings.max_length, limit)
+
+
+def without(row: Any, *fields: str) -> Any:
+    """Return a row with these lists empty."""
+    return replace(row, **{name: [] for name in fields})

@@ -1,0 +1,135 @@
+"""Token classification: entities, chunks, parts of speech; CoNLL columns, and tables of lists."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from albertkit.config import AlbertConfig
+from albertkit.datasets.labels import LabelSet
+from albertkit.datasets.reader import Reader
+from albertkit.datasets.words import ConllFile, WordsColumns, WordsTable
+from albertkit.errors import DataError
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.labelled_task import Judged, LabelledTask, task_room, without
+from albertkit.finetuning.settings import TaskSettings
+from albertkit.metrics.classification import class_scores
+from albertkit.metrics.spans import span_scores
+from albertkit.modeling.losses import IGNORED_LABEL
+from albertkit.modeling.task_heads import AlbertForTokenClassification
+from albertkit.tasks.examples import WordsExample
+from albertkit.tasks.task import Task
+from albertkit.tasks.token_classification import Tagged, TokenClassification, WordsRow
+from albertkit.text_files import file_format
+from albertkit.tokenization.interface import TokenizerInterface
+
+TABLES = (".csv", ".jsonl", ".parquet", ".arrow")
+OUTSIDE = "O"
+
+
+class LabelledWords(LabelledTask):
+    """Sentences with a label for each word."""
+
+    model_class = AlbertForTokenClassification
+
+    def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[WordsExample]:
+        """Return the reader of a table or, by any other name, of a file of CoNLL columns."""
+        path = Path(source)
+        if path.is_dir() or file_format(path)[0] in TABLES:
+            columns = WordsColumns(
+                words=options.words_column or "tokens",
+                labels=options.label_column or "ner_tags",
+                id=options.id_column,
+            )
+            return WordsTable(
+                source, columns, labelled=labelled, header=options.header, delimiter=options.delimiter
+            )
+        return ConllFile(
+            path,
+            word_column=_number("words_column", options.words_column or "0"),
+            label_column=_number("label_column", options.label_column or "-1"),
+            labelled=labelled,
+        )
+
+    def task(
+        self, tokenizer: TokenizerInterface, config: AlbertConfig, settings: TaskSettings
+    ) -> TokenClassification:
+        """Return the task with the labels of the config."""
+        return TokenClassification(
+            tokenizer,
+            max_length=task_room(config, settings),
+            labels=list(config.id2label.values()),
+            labelled_pieces=settings.labelled_pieces,
+        )
+
+    def labels(self, config: AlbertConfig) -> LabelSet:
+        """Return the labels of a model."""
+        return LabelSet("single_label_classification", tuple(config.id2label.values()))
+
+    def main_metric(self, config: AlbertConfig, examples: Sequence[WordsExample]) -> str:
+        """Return F1 of spans where labels are of a scheme, else accuracy."""
+        del examples
+        return "f1" if _is_scheme(config) else "accuracy"
+
+    def scores(
+        self, examples: Sequence[WordsExample], predictions: Sequence[Tagged], config: AlbertConfig
+    ) -> dict[str, float]:
+        """Return the scores of spans, or without a scheme those of words."""
+        true = [example.labels or () for example in examples]
+        predicted = [prediction.labels for prediction in predictions]
+        if _is_scheme(config):
+            return span_scores(true, predicted).summary()
+        return class_scores(
+            list(chain.from_iterable(true)),
+            list(chain.from_iterable(predicted)),
+            labels=list(config.id2label.values()),
+        )
+
+    def judge(self, example: WordsExample, prediction: Tagged) -> list[Judged]:
+        """Return the decisions on the words, each as sure as that on its first piece."""
+        confidence: dict[int, float] = {}
+        for word, scores in zip(prediction.words, prediction.scores.tolist(), strict=True):
+            confidence.setdefault(word, max(scores))
+        return [
+            Judged(true, predicted, true == predicted, confidence.get(number))
+            for number, (true, predicted) in enumerate(
+                zip(example.labels or (), prediction.labels, strict=True)
+            )
+        ]
+
+    def record(self, example: WordsExample, prediction: Tagged, config: AlbertConfig) -> dict[str, Any]:
+        """Return {id, tokens, labels}."""
+        del config
+        return {"id": example.id, "tokens": list(example.words), "labels": prediction.labels}
+
+    def lean(self, row: WordsRow) -> WordsRow:
+        """Return a row without words and their characters."""
+        return without(row, "words", "offsets")
+
+    def items(self, task: Task, rows: Sequence[WordsRow]) -> int:
+        """Count the pieces that have a label."""
+        del task
+        return sum(label != IGNORED_LABEL for row in rows for label in row.labels)
+
+    def learnt_classes(self, rows: Iterable[WordsRow]) -> Counter[int]:
+        """Count the labels of pieces."""
+        counts = Counter(label for row in rows for label in row.labels)
+        del counts[IGNORED_LABEL]
+        return counts
+
+
+def _is_scheme(config: AlbertConfig) -> bool:
+    names = config.id2label.values()
+    return OUTSIDE in names and all(
+        name == OUTSIDE or (name[:1] in "BIELSU" and name[1:2] == "-") for name in names
+    )
+
+
+def _number(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise DataError(
+            f"{name} is {value!r}, but columns of CoNLL files are numbers, from 0, or from the end with -1"
+        ) from None

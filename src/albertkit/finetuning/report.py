@@ -1,0 +1,152 @@
+"""The report of an evaluation: report.json for programs, report.md for people, predictions, pictures."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from albertkit.extras import optional
+from albertkit.files import atomic_path
+from albertkit.finetuning.evaluation import Evaluation
+from albertkit.finetuning.labelled_task import Judged
+from albertkit.metrics.by_length import LengthBin, score_by_length
+from albertkit.metrics.calibration import Calibration, calibration
+from albertkit.metrics.classification import confusion_matrix
+
+matplotlib = optional("matplotlib", extra="train")
+pyplot = optional("matplotlib.pyplot", extra="train")
+
+REPORT_JSON, REPORT_MARKDOWN, PREDICTIONS = "report.json", "report.md", "predictions.jsonl"
+MOST_LABELS = 50  # more cannot be read in a picture
+
+
+def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any]) -> dict[str, Any]:
+    """Write everything about an evaluation into a folder.
+
+    Args:
+        evaluation: with at least one example.
+        folder: created where missing.
+        about: what else the report is to say: model, data, settings.
+
+    Returns:
+        What `report.json` holds.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    judged = evaluation.judged()
+    sure = [one for one in judged if one.confidence is not None]
+    reliability = (
+        calibration([one.confidence or 0.0 for one in sure], [one.right for one in sure]) if sure else None
+    )
+    by_length = score_by_length(evaluation.lengths, evaluation.score_of)
+    report = about | {
+        "metrics": evaluation.metrics,
+        "main_metric": evaluation.main_metric,
+        "examples": len(evaluation.examples),
+        "examples_cut": evaluation.cut,
+        "calibration_error": reliability.expected_error if reliability else None,
+        "by_length": [
+            {"shortest": one.shortest, "longest": one.longest, "examples": one.count, "score": one.score}
+            for one in by_length
+        ],
+    }
+    pictures = [_by_length_picture(folder, by_length, evaluation.main_metric)]
+    labels = list(evaluation.config.id2label.values())
+    if {one.predicted for one in judged} <= {*labels} and len(labels) <= MOST_LABELS:
+        pictures.append(_confusion_picture(folder, judged, labels))
+    if reliability:
+        pictures.append(_calibration_picture(folder, reliability))
+    if judged and isinstance(judged[0].predicted, float):
+        pictures.append(_numbers_picture(folder, judged))
+    with atomic_path(folder / PREDICTIONS) as file:
+        lines = [
+            json.dumps(evaluation.labelled.record(example, prediction, evaluation.config))
+            for example, prediction in zip(evaluation.examples, evaluation.predictions, strict=True)
+        ]
+        file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    with atomic_path(folder / REPORT_JSON) as file:
+        file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    with atomic_path(folder / REPORT_MARKDOWN) as file:
+        file.write_text(_markdown(report, pictures), encoding="utf-8")
+    return report
+
+
+def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
+    lines = [f"# {report.get('task', 'Evaluation')}", ""]
+    lines += [f"* {name}: {value}" for name, value in report.items() if isinstance(value, str | int)]
+    lines += ["", "| metric | value |", "|---|---|"]
+    lines += [f"| {name} | {value:.4f} |" for name, value in report["metrics"].items()]
+    if report["calibration_error"] is not None:
+        lines.append(f"| expected calibration error | {report['calibration_error']:.4f} |")
+    lines += ["", f"| tokens | examples | {report['main_metric']} |", "|---|---|---|"]
+    lines += [
+        f"| {one['shortest']} to {one['longest']} | {one['examples']} | {one['score']:.4f} |"
+        for one in report["by_length"]
+    ]
+    lines += ["", *(f"![{name}]({name})" for name in pictures)]
+    return "\n".join(lines) + "\n"
+
+
+def _confusion_picture(folder: Path, judged: Sequence[Judged], labels: list[str]) -> str:
+    counts = confusion_matrix(
+        [str(one.true) for one in judged], [str(one.predicted) for one in judged], labels=labels
+    )
+    shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
+    side = 2.5 + 0.4 * len(labels)
+    figure, panel = _panel(side, side)
+    panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    places = range(len(labels))
+    panel.set_xticks(places, labels, rotation=90)
+    panel.set_yticks(places, labels)
+    panel.set(xlabel="predicted", ylabel="true")
+    for row in places:
+        for column in places:
+            if counts[row, column]:
+                colour = "white" if shares[row, column] > 0.5 else "black"
+                panel.text(
+                    *(column, row, str(counts[row, column])),
+                    ha="center",
+                    va="center",
+                    color=colour,
+                    fontsize=8,
+                )
+    return _save(figure, folder, "confusion.png")
+
+
+def _calibration_picture(folder: Path, found: Calibration) -> str:
+    figure, panel = _panel(4, 4)
+    filled = [one for one in found.bins if one.count]
+    panel.plot([0, 1], [0, 1], color="grey", linewidth=1)
+    panel.plot([one.confidence for one in filled], [one.accuracy for one in filled], marker="o")
+    panel.set(
+        xlabel="confidence",
+        ylabel="share that is right",
+        title=f"calibration error {found.expected_error:.3f}",
+    )
+    return _save(figure, folder, "calibration.png")
+
+
+def _by_length_picture(folder: Path, bins: Sequence[LengthBin], metric: str) -> str:
+    figure, panel = _panel(5, 3.2)
+    names = [f"{one.shortest}-{one.longest}\n({one.count})" for one in bins]
+    panel.bar(names, [one.score for one in bins])
+    panel.set(xlabel="tokens (examples)", ylabel=metric)
+    panel.tick_params(axis="x", labelsize=7)
+    return _save(figure, folder, "by_length.png")
+
+
+def _numbers_picture(folder: Path, judged: Sequence[Judged]) -> str:
+    figure, panel = _panel(4, 4)
+    panel.scatter([one.true for one in judged], [one.predicted for one in judged], s=8, alpha=0.5)
+    panel.set(xlabel="true", ylabel="predicted")
+    return _save(figure, folder, "numbers.png")
+
+
+def _panel(width: float, height: float) -> tuple[Any, Any]:
+    matplotlib.use("agg")
+    return pyplot.subplots(figsize=(width, height), layout="constrained")
+
+
+def _save(figure: Any, folder: Path, name: str) -> str:
+    figure.savefig(folder / name, dpi=110)
+    pyplot.close(figure)
+    return name

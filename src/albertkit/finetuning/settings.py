@@ -1,0 +1,136 @@
+"""What decides a fine-tuning run, apart from its data: fields of a recipe file, flags of the command line."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from albertkit.errors import ConfigError
+from albertkit.training.settings import OptimizerName, TrainingSettings
+
+# Lan et al. 2019, appendix A.4, uses 1e-5 to 5e-5 for a hidden size of 4096; smaller ALBERTs need no less.
+_RATE, _RATE_WIDTH = 3e-5, 768
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """How examples become rows; what a model is trained with it should also be used with."""
+
+    max_length: int | None = None
+    """Most tokens of a row, special ones included (default: what the model reads)."""
+    truncation: bool = True
+    """Cut texts that are longer, and report how many; without, they are an error. Questions and sentences
+    of words are read in windows instead."""
+    doc_stride: int = 128
+    """Tokens that a window of question answering repeats of the one before."""
+    max_question_length: int = 64
+    """Most tokens of a question."""
+    max_answer_length: int = 30
+    """Most tokens of an answer."""
+    labelled_pieces: Literal["first", "all"] = "first"
+    """Which pieces of a word learn its label: the first, or all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuningSettings:
+    """Everything that decides a fine-tuning run, apart from its data."""
+
+    epochs: float = 3.0
+    """How often every training example is seen."""
+    steps: int | None = None
+    """Optimizer steps of the whole run, instead of epochs."""
+    batch_size: int = 32
+    """Examples (of question answering: windows) of a step, over all processes."""
+    learning_rate: float | None = None
+    """Peak learning rate (default: 3e-5, for models narrower than 768 as much more as they are narrower)."""
+    warmup: float = 0.1
+    """Share of the run over which the learning rate rises from 0; then it falls linearly to 0."""
+    warmup_steps: int | None = None
+    """The same in steps."""
+    optimizer: OptimizerName = "adamw"
+    """The original fine-tunes with its AdamW."""
+    weight_decay: float = 0.01
+    """Decoupled weight decay; biases and layer norms have none."""
+    max_grad_norm: float = 1.0
+    """Bound on the global norm of the gradients."""
+    dropout: float | None = None
+    """Dropout of hidden states (default: the model's)."""
+    attention_dropout: float | None = None
+    """Dropout of attention (default: the model's)."""
+    classifier_dropout: float | None = None
+    """Dropout before the new layer (default: the model's)."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """balanced: labels weigh in the loss inversely to their frequency, on average 1."""
+    problem_type: (
+        Literal["single_label_classification", "multi_label_classification", "regression"] | None
+    ) = None
+    """What the labels of texts mean (default: inferred from them)."""
+    from_scratch: bool = False
+    """Start from random weights in the shape of the model, to see what its pretraining is worth."""
+
+    best_metric: str | None = None
+    """Metric by which the best model is chosen (default: the task's main one)."""
+    early_stopping: int = 0
+    """Evaluations without a better one after which the run ends (0: never)."""
+    evaluate_every: int | None = None
+    """Steps between evaluations (default: one each epoch)."""
+    log_every: int = 20
+    """Steps between lines of metrics.jsonl."""
+    max_minutes: float = math.inf
+    """End cleanly with a checkpoint after this time; the same command goes on from there."""
+
+    accumulation: int = 1
+    """Parts in which a batch is computed, one after the other: less memory, the same step."""
+    gradient_checkpointing: bool = False
+    """Compute each layer again on the way back instead of keeping its inner values: less memory."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """bf16: matrix products in bfloat16; auto: where the hardware computes in it."""
+    seed: int = 0
+    """Seed of the new layer, the order of examples and dropout."""
+    task: TaskSettings = field(default_factory=TaskSettings)
+
+    def __post_init__(self) -> None:
+        if not self.epochs > 0:
+            raise ConfigError(f"epochs must be more than 0, not {self.epochs}")
+        if not 0 <= self.warmup < 1:
+            raise ConfigError(f"warmup is a share of the run, from 0 to below 1, not {self.warmup}")
+        for name in ("steps", "batch_size", "evaluate_every"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ConfigError(f"{name} must be 1 or more, not {value}")
+
+    @property
+    def dropouts(self) -> dict[str, float]:
+        """Return the arguments of `AlbertConfig` that are given here."""
+        given = {
+            "hidden_dropout_prob": self.dropout,
+            "attention_probs_dropout_prob": self.attention_dropout,
+            "classifier_dropout_prob": self.classifier_dropout,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    def rate(self, hidden_size: int) -> float:
+        """Return the peak learning rate for a model of this width."""
+        return self.learning_rate or _RATE * max(1.0, _RATE_WIDTH / hidden_size)
+
+    def training(self, *, steps_per_epoch: int, hidden_size: int) -> TrainingSettings:
+        """Return what the loop is given, once it is known how long an epoch is."""
+        steps = self.steps or math.ceil(self.epochs * steps_per_epoch)
+        warmup = round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
+        every = self.evaluate_every or min(steps, steps_per_epoch)
+        return TrainingSettings(
+            steps=steps,
+            optimizer=self.optimizer,
+            learning_rate=self.rate(hidden_size),
+            weight_decay=self.weight_decay,
+            max_grad_norm=self.max_grad_norm,
+            warmup_steps=warmup,
+            accumulation=self.accumulation,
+            gradient_checkpointing=self.gradient_checkpointing,
+            precision=self.precision,
+            seed=self.seed,
+            early_stopping=self.early_stopping,
+            evaluate_every=every,
+            save_every=every,
+            keep_checkpoints=1,
+            log_every=self.log_every,
+            max_minutes=self.max_minutes,
+        )

@@ -1,0 +1,423 @@
+"""Fine-tuning: tasks are learnt, runs go on exactly, collapse is noticed, reports say what was measured."""
+
+import csv
+import itertools
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from albertkit.config import AlbertConfig
+from albertkit.finetuning import run as run_module
+from albertkit.finetuning.batches import Epochs
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.prediction import predict_file
+from albertkit.finetuning.run import FinetuningResult, finetune, load_task
+from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
+from albertkit.metrics.classification import class_scores
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.tasks.rows import Row
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training.curves import read_metrics
+
+CPU = torch.device("cpu")
+FAST = FinetuningSettings(
+    epochs=6,
+    batch_size=8,
+    learning_rate=3e-3,
+    dropout=0.0,
+    attention_dropout=0.0,
+    classifier_dropout=0.0,
+    precision="fp32",
+    evaluate_every=24,
+)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of a random model with the pretraining heads."""
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    config = AlbertConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=16,
+        hidden_size=32,
+        num_attention_heads=2,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        max_position_embeddings=48,
+        initializer_range=0.2,
+    )
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("model")
+    AlbertForPreTraining(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def texts(count: int, seed: int) -> list[dict[str, Any]]:
+    """Texts whose class is a word in them."""
+    draw = random.Random(seed)
+    words = ["river", "house", "letters", "key", "secret", "harbour", "dinner", "morning"]
+    rows = []
+    for number in range(count):
+        label = ["bad", "good"][number % 2]
+        mark = {"good": "painted", "bad": "lost"}[label]
+        rest = draw.choices(words, k=draw.randint(1, 6))
+        rest.insert(draw.randrange(len(rest)), mark)
+        rows.append({"text": " ".join(rest), "label": label})
+    return rows
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write(folder / "train.jsonl", texts(64, 0))
+    write(folder / "validation.jsonl", texts(20, 1))
+    return folder
+
+
+def quiet() -> Console:
+    return Console(stderr=True, quiet=True)
+
+
+def tune(
+    task: str, settings: FinetuningSettings, model: Path, data: Path, output: Path, **options: Any
+) -> FinetuningResult:
+    return finetune(
+        task,
+        settings,
+        model=model,
+        train_data=data / "train.jsonl",
+        validation_data=data / "validation.jsonl",
+        output=output,
+        options=DataOptions(**options),
+        console=quiet(),
+    )
+
+
+@pytest.fixture(scope="module")
+def classifier(model: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a task that is easily learnt."""
+    output = tmp_path_factory.mktemp("run") / "classifier"
+    result = tune("text-classification", FAST, model, data, output)
+    assert result.report is not None
+    assert result.report["metrics"]["accuracy"] == 1.0
+    return output
+
+
+def test_a_class_is_learnt(classifier: Path) -> None:
+    report = json.loads((classifier / "report.json").read_text())
+    assert report["main_metric"] == "accuracy"
+    assert report["restarts"] == 0
+    assert report["data"]["training"]["examples"] == 64
+    assert AlbertConfig.from_pretrained(classifier).id2label == {0: "bad", 1: "good"}
+    for name in ("report.md", "predictions.jsonl", "confusion.png", "calibration.png", "by_length.png"):
+        assert (classifier / name).stat().st_size > 0
+
+
+def test_the_report_is_of_the_predictions(classifier: Path, data: Path) -> None:
+    report = json.loads((classifier / "report.json").read_text())
+    said = [json.loads(line)["label"] for line in (classifier / "predictions.jsonl").read_text().splitlines()]
+    true = [json.loads(line)["label"] for line in (data / "validation.jsonl").read_text().splitlines()]
+    assert report["metrics"] == class_scores(true, said, labels=["bad", "good"])
+    assert sum(one["examples"] for one in report["by_length"]) == len(true)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_goes_on_exactly(model: Path, data: Path, tmp_path: Path) -> None:
+    settings = replace(FAST, dropout=0.1)
+    tune("text-classification", settings, model, data, tmp_path / "whole")
+    stopped = tune(
+        "text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path / "parts"
+    )
+    assert stopped.report is None
+    assert stopped.run.state.step == 1
+    for _ in range(2):
+        tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path / "parts")
+    result = tune("text-classification", settings, model, data, tmp_path / "parts")
+    assert result.run.state.step == 48
+    assert result.restarts == 0
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+def test_parts_of_a_batch_take_the_same_step(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(FAST, steps=4, best_metric="f1_macro", log_every=1)
+    monkeypatch.setattr(run_module, "MOST_RESTARTS", 0)
+    tune("text-classification", settings, model, data, tmp_path / "whole")
+    tune("text-classification", replace(settings, accumulation=3), model, data, tmp_path / "parts")
+    one, two = (
+        [line["train/loss"] for line in read_metrics(tmp_path / name) if "train/loss" in line]
+        for name in ("whole", "parts")
+    )
+    assert one == pytest.approx(two, abs=1e-5)
+    one, two = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert all(torch.allclose(one[name], two[name], atol=1e-5) for name in one)
+
+
+def test_stops_early_with_the_best(model: Path, data: Path, tmp_path: Path) -> None:
+    result = tune("text-classification", replace(FAST, epochs=50, early_stopping=2), model, data, tmp_path)
+    state = result.run.state
+    assert state.step < 50 * 8
+    assert state.step == state.best_step + 2 * 24
+    assert result.report is not None
+    assert result.report["metrics"]["accuracy"] == state.best == 1.0
+
+
+def test_collapse_is_restarted(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rate that ruins the model; the third one is low enough."""
+    tried: list[tuple[float, int]] = []
+    original = run_module._train
+
+    def with_other_rates(prepared: Any, settings: FinetuningSettings, *rest: Any) -> Any:
+        tried.append((settings.learning_rate or 0.0, settings.seed))
+        rate = 3e-3 if len(tried) == 3 else 1e-12
+        return original(prepared, replace(settings, learning_rate=rate), *rest)
+
+    monkeypatch.setattr(run_module, "_train", with_other_rates)
+    result = tune("text-classification", FAST, model, data, tmp_path)
+    assert tried == [(3e-3, 0), (1.5e-3, 1000), (7.5e-4, 2000)]
+    assert result.restarts == 2
+    assert result.report is not None
+    assert result.report["collapsed"] is None
+    assert result.report["metrics"]["accuracy"] == 1.0
+    assert same(weights(tmp_path), weights(tmp_path / "restart-2"))
+
+
+def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> None:
+    """At a rate of nothing the weighted loss is that of the frequencies evened out."""
+    rows = texts(64, 0)
+    write(tmp_path / "train.jsonl", [row for number, row in enumerate(rows) if number % 8 in (0, 1, 2, 4, 6)])
+    write(tmp_path / "validation.jsonl", texts(20, 1))
+    settings = replace(FAST, steps=1, batch_size=64, learning_rate=1e-12, log_every=1)
+    losses = {}
+    for weights_of in ("none", "balanced"):
+        output = tmp_path / weights_of
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run_module, "MOST_RESTARTS", 0)
+            tune("text-classification", replace(settings, class_weights=weights_of), model, tmp_path, output)  # type: ignore[arg-type]
+        losses[weights_of] = next(line["train/loss"] for line in read_metrics(output) if "train/loss" in line)
+    labelled, task, loaded = load_task("text-classification", tmp_path / "none", TaskSettings(), device=CPU)
+    examples = list(labelled.reader(str(tmp_path / "train.jsonl"), DataOptions()))
+    found = task.features(examples)
+    logits = torch.stack(task.run(loaded, found))
+    labels = torch.tensor([row.labels for row in found])
+    each = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+    mean_of_classes = (each[labels == 0].mean() + each[labels == 1].mean()) / 2
+    assert losses["none"] == pytest.approx(float(each.mean()), abs=1e-4)
+    assert losses["balanced"] == pytest.approx(float(mean_of_classes), abs=1e-4)
+
+
+# --- Batches -------------------------------------------------------------------------------------
+
+
+def units(count: int, width: int = 1, seed: int = 0) -> list[list[Row]]:
+    draw = random.Random(seed)
+    return [
+        [Row(input_ids=[1] * draw.randint(1, 40), token_type_ids=[], example=number) for _ in range(width)]
+        for number in range(count)
+    ]
+
+
+def test_every_unit_once_an_epoch() -> None:
+    mixed = [*units(75), *units(20, width=3)]
+    epochs = Epochs(mixed, 8, seed=3)
+    assert epochs.steps == 10 + 3
+    taken = list(itertools.islice(epochs.stream(None), 2 * epochs.steps))
+    orders = []
+    for epoch in (0, 1):
+        batches = [batch for batch, _ in taken[epoch * epochs.steps : (epoch + 1) * epochs.steps]]
+        assert all(len({len(unit) for unit in batch.units}) == 1 for batch in batches)
+        seen = [id(unit) for batch in batches for unit in batch.units]
+        assert sorted(seen) == sorted(map(id, mixed))
+        orders.append(seen)
+    assert orders[0] != orders[1]
+    assert taken[12][1] == {"epoch": 1, "batch": 0}
+
+
+def test_the_stream_starts_anywhere() -> None:
+    epochs = Epochs(units(50), 4, seed=1)
+    taken = list(itertools.islice(epochs.stream(None), 30))
+    for start in (0, 5, 12, 25):
+        position = taken[start][1]
+        again = list(itertools.islice(epochs.stream(position), 4))
+        assert again == taken[start + 1 : start + 5]
+
+
+def test_processes_share_each_batch() -> None:
+    everything = units(50)
+    alone = list(itertools.islice(Epochs(everything, 8, seed=0).stream(None), 12))
+    shared = [
+        list(itertools.islice(Epochs(everything, 8, seed=0, rank=rank, world_size=2).stream(None), 12))
+        for rank in (0, 1)
+    ]
+    for (whole, _), (first, _), (second, _) in zip(alone, *shared, strict=True):
+        assert sorted(map(id, whole.units)) == sorted(map(id, [*first.units, *second.units]))
+
+
+# --- Predictions ---------------------------------------------------------------------------------
+
+
+def test_predictions_go_on_after_a_kill(
+    classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = texts(50, 7)
+    source = write(
+        tmp_path / "input.jsonl", [{"text": row["text"], "name": str(n)} for n, row in enumerate(rows)]
+    )
+    labelled, task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
+    reader = labelled.reader(str(source), DataOptions(id_column="name"), labelled=False)
+    computed: list[int] = []
+
+    def predict(output: Path, *, stop_after: int | None = None) -> int:
+        def progress(count: int) -> None:
+            computed.append(count)
+            if stop_after is not None and count >= stop_after:
+                raise KeyboardInterrupt
+
+        return predict_file(
+            labelled, task, loaded, loaded.config, reader, output,
+            about={"run": 1}, part_size=8, progress=progress,
+        )  # fmt: skip
+
+    with pytest.raises(KeyboardInterrupt):
+        predict(tmp_path / "out.jsonl", stop_after=24)
+    assert not (tmp_path / "out.jsonl").exists()
+    computed.clear()
+    assert predict(tmp_path / "out.jsonl") == 50
+    assert computed == [32, 40, 48, 50]
+    said = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [one["id"] for one in said] == [str(number) for number in range(50)]
+    right = sum(one["label"] == row["label"] for one, row in zip(said, rows, strict=True))
+    assert right >= 48
+    assert predict(tmp_path / "out.csv") == 50
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert [row["label"] for row in csv.DictReader(file)] == [one["label"] for one in said]
+    assert predict(tmp_path / "out.parquet") == 50
+    from pyarrow import parquet
+
+    assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == said
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "input.jsonl", "out.csv", "out.jsonl", "out.parquet",
+    ]  # fmt: skip
+
+
+# --- The other tasks -----------------------------------------------------------------------------
+
+
+def test_texts_over_the_limit_are_counted(model: Path, data: Path, tmp_path: Path) -> None:
+    rows = texts(20, 1)
+    rows[3]["text"] = "river " * 100
+    write(tmp_path / "train.jsonl", [*rows, {"text": "", "label": "good"}, {"text": "key", "label": None}])
+    write(tmp_path / "validation.jsonl", texts(6, 1))
+    settings = replace(FAST, steps=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "MOST_RESTARTS", 0)
+        report = tune("text-classification", settings, model, tmp_path, tmp_path / "run").report
+    assert report is not None
+    found = report["data"]["training"]
+    assert (found["rows"], found["examples"], found["examples_cut"]) == (22, 20, 1)
+    assert {name: one["count"] for name, one in found["problems"].items()} == {"empty": 1, "unlabelled": 1}
+
+
+def test_numbers_are_learnt(model: Path, tmp_path: Path) -> None:
+    values = {"good": 1.5, "bad": -0.5}
+    for name, seed, count in (("train", 0, 64), ("validation", 1, 20)):
+        rows = [row | {"label": values[row["label"]]} for row in texts(count, seed)]
+        write(tmp_path / f"{name}.jsonl", rows)
+    report = tune("text-classification", replace(FAST, epochs=12), model, tmp_path, tmp_path / "run").report
+    assert report is not None
+    assert report["main_metric"] == "pearson"
+    assert report["metrics"]["pearson"] > 0.95
+    assert AlbertConfig.from_pretrained(tmp_path / "run").problem_type == "regression"
+
+
+def test_several_labels_are_learnt(model: Path, tmp_path: Path) -> None:
+    for name, seed, count in (("train", 0, 64), ("validation", 1, 20)):
+        rows = [
+            {"text": row["text"], "label": {"good": ["good", "any"], "bad": ["any"]}[row["label"]]}
+            for row in texts(count, seed)
+        ]
+        rows[0]["label"] = []
+        write(tmp_path / f"{name}.jsonl", rows)
+    report = tune("text-classification", FAST, model, tmp_path, tmp_path / "run").report
+    assert report is not None
+    assert report["main_metric"] == "f1_micro"
+    assert report["metrics"]["f1_micro"] > 0.95
+
+
+def test_words_are_learnt(model: Path, tmp_path: Path) -> None:
+    """CoNLL columns: some words are of a type."""
+    kinds = {"river": "B-PLACE", "harbour": "B-PLACE", "key": "B-THING"}
+    for name, seed, count in (("train.conll", 0, 64), ("validation.conll", 1, 20)):
+        sentences = [row["text"].split() for row in texts(count, seed)]
+        lines = ["".join(f"{word} {kinds.get(word, 'O')}\n" for word in words) for words in sentences]
+        (tmp_path / name).write_text("\n".join(lines))
+    report = finetune(
+        "token-classification", replace(FAST, epochs=12), model=model, train_data=tmp_path / "train.conll",
+        validation_data=tmp_path / "validation.conll", output=tmp_path / "run", console=quiet(),
+    ).report  # fmt: skip
+    assert report is not None
+    assert report["main_metric"] == "f1"
+    assert report["metrics"]["f1"] > 0.85
+    assert set(AlbertConfig.from_pretrained(tmp_path / "run").id2label.values()) == {
+        "O", "B-PLACE", "B-THING",
+    }  # fmt: skip
+
+
+def test_answers_and_their_absence_are_learnt(model: Path, tmp_path: Path) -> None:
+    """The answer is the word painted or lost; without either there is none."""
+    for name, seed, count in (("train", 0, 96), ("validation", 1, 20)):
+        asked = []
+        for number, row in enumerate(texts(count, seed)):
+            mark = {"good": "painted", "bad": "lost"}[row["label"]]
+            text = row["text"].replace("lost", "word") if number % 2 == 0 else row["text"]
+            given = [] if number % 2 == 0 else [mark]
+            answers = {"text": given, "answer_start": [text.index(one) for one in given]}
+            asked.append({"question": "what happened?", "context": text, "answers": answers})
+        write(tmp_path / f"{name}.jsonl", asked)
+    report = tune("question-answering", replace(FAST, epochs=8), model, tmp_path, tmp_path / "run").report
+    assert report is not None
+    assert report["main_metric"] == "best_f1"
+    assert report["metrics"]["best_f1"] > 0.9
+    assert report["metrics"]["f1"] == report["metrics"]["best_f1"]
+    threshold = AlbertConfig.from_pretrained(tmp_path / "run").null_score_diff_threshold
+    assert threshold == report["metrics"]["best_f1_threshold"]
+
+
+def test_choices_are_learnt(model: Path, tmp_path: Path) -> None:
+    """The right choice is the one with a certain word; some questions have a choice more."""
+    draw = random.Random(0)
+    for name, count in (("train", 64), ("validation", 20)):
+        asked = []
+        for number in range(count):
+            choices = ["lost", "lost", "painted"][-2 - number % 2 :]
+            draw.shuffle(choices)
+            asked.append(
+                {"sent1": "the river", "sent2": "was", "choices": choices, "label": choices.index("painted")}
+            )
+        write(tmp_path / f"{name}.jsonl", asked)
+    report = tune("multiple-choice", FAST, model, tmp_path, tmp_path / "run", choice_columns="choices").report
+    assert report is not None
+    assert report["metrics"] == {"accuracy": 1.0}
