@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from albertkit import AlbertConfig, AlbertModel
+from albertkit import AlbertConfig, AlbertModel, AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer
 from albertkit.conversion import convert
 from albertkit.published import CHECKPOINTS, FILE_SHA256, REPOSITORIES, contradictions, find
 
@@ -94,7 +94,7 @@ def test_loading_a_config_warns_and_overrides_settle(tmp_path: Path) -> None:
     cache = hub_cache(tmp_path, "albert/albert-base-v1", published, None)
     with pytest.warns(UserWarning, match=r"albert-base-v1 contradicts .*hidden_act is 'gelu'") as caught:
         assert AlbertConfig.from_pretrained("albert-base-v1", cache_dir=cache).hidden_act == "gelu"
-    assert len(caught) == 1
+    assert [one.filename for one in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         config = AlbertConfig.from_pretrained("albert-base-v1", cache_dir=cache, hidden_act="gelu_new")
@@ -106,6 +106,7 @@ def test_loading_a_model_warns_of_each_contradiction(tmp_path: Path) -> None:
     cache = hub_cache(tmp_path, "albert/albert-base-v2", config, AlbertModel(config))
     with pytest.warns(UserWarning, match="contradicts the published model") as caught:
         AlbertModel.from_pretrained("albert/albert-base-v2", cache_dir=cache, hidden_dropout_prob=0.1)
+    assert caught[0].filename == __file__
     (message,) = [str(one.message) for one in caught]
     assert all(f"{name} is {value}, but" in message for name, value in SMALL.items())
     assert "dropout" not in message
@@ -124,3 +125,29 @@ def test_a_conversion_notes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "hidden_size is 16, but the model was trained with 768" in note
     AlbertModel(AlbertConfig(**SMALL)).save_pretrained("mine")
     assert not [note for note in convert("mine", "other").notes if "contradicts" in note]
+
+
+def test_a_tokenizer_under_a_published_name(
+    tiny_vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    AlbertTokenizer(tiny_vocabulary, do_lower_case=False).save_pretrained("albert-base-v2")
+    for cls in (AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer):
+        with pytest.warns(UserWarning, match="contradicts the published model") as caught:
+            cls.from_pretrained("albert-base-v2")
+        (message,) = [str(one.message) for one in caught]
+        assert "do_lower_case is False, but the model was trained with True" in message
+        digest = hashlib.sha256(tiny_vocabulary.read_bytes()).hexdigest()
+        assert f"the SHA-256 of spiece.model is '{digest}'" in message
+        assert message.endswith("pass do_lower_case=True")
+        assert caught[0].filename == __file__
+
+
+def test_the_published_tokenizer_warns_of_nothing(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    AlbertTokenizer(shared / "data" / "spiece.model").save_pretrained("albert-base-v2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        AutoTokenizer.from_pretrained("albert-base-v2")

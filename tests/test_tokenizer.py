@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 
 from albertkit.errors import MissingExtraError, TokenizerError
 from albertkit.tokenization.fast import AlbertTokenizerFast
 from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 BOTH = [AlbertTokenizer, AlbertTokenizerFast]
@@ -228,10 +230,9 @@ def test_their_folder_opens_in_ours_and_ours_in_theirs(
 
 
 def test_other_readers_of_tokenizer_json(shared: Path, tmp_path: Path) -> None:
-    """What the file alone gives: the digit-comma rule is only approximated in it."""
-    import tokenizers
-
-    AlbertTokenizer(shared / "data" / "spiece.model").save_pretrained(tmp_path)
+    """What the Rust library makes of the file alone, without anything of ours."""
+    ours = AlbertTokenizer(shared / "data" / "spiece.model")
+    ours.save_pretrained(tmp_path)
     reader = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     lines = [json.loads(line) for line in (shared / "fixtures" / "tokenizer.jsonl").open(encoding="utf-8")]
     special = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
@@ -243,6 +244,29 @@ def test_other_readers_of_tokenizer_json(shared: Path, tmp_path: Path) -> None:
     assert len(different) <= 1
     assert reader.encode("Question?", "Answer").ids == [2, 1301, 60, 3, 1623, 3]
     assert reader.encode("Question?", "Answer").type_ids == [0, 0, 0, 0, 1, 1]
+    # The digit-comma rule is only approximated: exact before anything but a digit, not before one.
+    texts = [f"in {number}, he" for number in range(10_000)]
+    assert [one.ids for one in reader.encode_batch(texts)] == ours(texts)["input_ids"]
+    assert reader.encode("2,5", add_special_tokens=False).tokens == [f"{WORD_START}2,", "5"]
+    assert ours.tokenize("2,5") == [f"{WORD_START}2", ",", "5"]
+    # A word's span begins at the space before it; ours begins at the word.
+    assert reader.encode("the fox").offsets == [(0, 0), (0, 3), (3, 7), (0, 0)]
+    assert ours("the fox", return_offsets_mapping=True)["offset_mapping"] == [(0, 0), (0, 3), (4, 7), (0, 0)]
+
+
+def test_another_reader_of_a_tokenizer_json(tiny: TokenizerInterface, tmp_path: Path) -> None:
+    """Vocabulary, special tokens, pairs and decoding are all in the file."""
+    tiny.save_pretrained(tmp_path)
+    reader = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert reader.get_vocab() == tiny.get_vocab()
+    for first, second in ((LONG, SHORT), (SHORT, LONG), ("the [MASK] fox[MASK].", "")):
+        own = tiny(first, second)
+        theirs = reader.encode(first, second)
+        assert theirs.ids == own["input_ids"]
+        assert theirs.type_ids == own["token_type_ids"]
+        assert theirs.tokens == own.tokens()
+    plain = tiny.encode(SHORT)
+    assert reader.decode(plain, skip_special_tokens=True) == tiny.decode(plain, skip_special_tokens=True)
 
 
 # ---- other inputs and outputs ----

@@ -104,6 +104,19 @@ def test_only_tokenizer_json(tiny_vocabulary: Path, tmp_path: Path) -> None:
     assert fast.save_vocabulary(tmp_path / "again") == (str(tmp_path / "again" / "tokenizer.json"),)
 
 
+def test_tokens_that_only_tokenizer_json_knows(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    tokenizer.add_tokens(["foxtrot"])
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<x>"]})
+    tokenizer.save_pretrained(tmp_path)
+    for name in ("spiece.model", "tokenizer_config.json", "special_tokens_map.json"):
+        (tmp_path / name).unlink()
+    alone = AlbertTokenizerFast.from_pretrained(tmp_path)
+    assert alone("a foxtrot<x>") == tokenizer("a foxtrot<x>")
+    assert alone.additional_special_tokens == ["<x>"]
+    assert len(alone) == len(tokenizer)
+
+
 def _as_transformers_saves(model: Path, folder: Path) -> None:
     """Write the folder that `transformers` 5 makes of a spiece.model: user-defined symbols are added tokens
     in its tokenizer.json, special ones in the settings, and keep SentencePiece's score of 0."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from albertkit.tokenization.encoding import BatchEncoding
     from albertkit.tokenization.fast import AlbertTokenizerFast
     from albertkit.tokenization.tokenizer import AlbertTokenizer
+    from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
 __version__ = "0.1.0"
 
@@ -58,6 +59,7 @@ _MODULES = {
     "AlbertPreTrainedModel": "modeling.pretrained",
     "AlbertTokenizer": "tokenization.tokenizer",
     "AlbertTokenizerFast": "tokenization.fast",
+    "AlbertWordPieceTokenizer": "tokenization.wordpiece",
     "AutoConfig": "modeling.auto",
     "AutoModel": "modeling.auto",
     "AutoModelForMaskedLM": "modeling.auto",
@@ -91,6 +93,7 @@ __all__ = [
     "AlbertPreTrainedModel",
     "AlbertTokenizer",
     "AlbertTokenizerFast",
+    "AlbertWordPieceTokenizer",
     "AutoConfig",
     "AutoModel",
     "AutoModelForMaskedLM",

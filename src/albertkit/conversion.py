@@ -28,7 +28,9 @@ from albertkit.modeling import auto
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.published import contradictions
-from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.folder import MODEL_FILE, RUST_FILE, WORD_LIST_FILE
+from albertkit.tokenization.wordpiece import parse_word_list
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
@@ -194,14 +196,11 @@ def _write_hf(target: Path, checkpoint: Checkpoint) -> list[Path]:
     for name, content in files.items():
         with atomic_path(target / name) as new:
             new.write_bytes(content)
-    if set(files) == {"spiece.model"}:
+    if set(files) in ({MODEL_FILE}, {WORD_LIST_FILE}):
         # A vocabulary alone, as Google's folders have it, says nothing of lower case: theirs are so.
-        files |= dict.fromkeys(Path(path).name for path in _save_tokenizer(target))
+        tokenizer = AutoTokenizer.from_pretrained(target / next(iter(files)))
+        files |= dict.fromkeys(Path(path).name for path in tokenizer.save_pretrained(target))
     return [target / name for name in (CONFIG_FILE, WEIGHTS_FILE, *files)]
-
-
-def _save_tokenizer(folder: Path) -> tuple[str, ...]:
-    return AlbertTokenizer.from_pretrained(folder / "spiece.model").save_pretrained(folder)
 
 
 def _write_julia(target: Path, checkpoint: Checkpoint) -> list[Path]:
@@ -226,24 +225,36 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
 
     Raises:
         CheckpointError: it has more pieces than the model has embeddings, or is damaged.
+        TokenizerError: a word list is damaged.
     """
     files = checkpoint.vocabulary
-    if "spiece.model" in files:
-        checkpoint.pieces = lines_of(files["spiece.model"])
-    count = len(checkpoint.pieces or files.get("vocab.txt", b"").splitlines())
+    words: tuple[str, ...] = ()
+    if MODEL_FILE in files:
+        checkpoint.pieces = lines_of(files[MODEL_FILE])
+    elif WORD_LIST_FILE in files:
+        words = parse_word_list(files[WORD_LIST_FILE], source=WORD_LIST_FILE)
+    count = len(checkpoint.pieces or words)
     if count > vocab_size:
         raise CheckpointError(
             f"The vocabulary has {count:,} pieces and the model {vocab_size:,} embeddings: they do not "
             "belong together. Put the model's own vocabulary beside it."
         )
     if not count:
-        notes.append("the source has no vocabulary")
+        if to != "hf" or RUST_FILE not in files:
+            notes.append("the source has no vocabulary")
+    elif to == "julia" and words:
+        notes.append(f"{WORD_LIST_FILE} was left out: Julia's files list SentencePiece's pieces only")
     elif to != "julia" and not files:
         try:
-            files["spiece.model"] = model_of(checkpoint.pieces)
+            files[MODEL_FILE] = model_of(checkpoint.pieces)
             notes.append("spiece.model was made of the listed pieces; their scores have six digits")
         except CheckpointError as error:
             notes.append(f"the vocabulary was left out: {error}")
+    if 0 < count < vocab_size and (files if to != "julia" else checkpoint.pieces):
+        notes.append(
+            f"the vocabulary has {count:,} pieces, and {vocab_size - count:,} of the model's {vocab_size:,} "
+            "embeddings have none"
+        )
 
 
 # --- types, checksums, comparison ---------------------------------------------------------------

@@ -76,9 +76,7 @@ def _of_checkpoint(name: str) -> dict[str, Any]:
     settings = {
         "class": type(tokenizer).__name__,
         "pieces": len(tokenizer),
-        "do_lower_case": tokenizer.do_lower_case,
-        "remove_space": tokenizer.remove_space,
-        "keep_accents": tokenizer.keep_accents,
+        **tokenizer.normalization,
         "model_max_length": tokenizer.model_max_length,
         "special_tokens": {
             token: tokenizer.convert_tokens_to_ids(token) for token in tokenizer.all_special_tokens
@@ -185,10 +183,12 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _describe(tokenizer: dict[str, Any]) -> str:
+    lower = tokenizer["do_lower_case"]
+    strips = tokenizer.get("strip_accents")  # WordPiece's; None follows lower case
+    kept = tokenizer.get("keep_accents", not (lower if strips is None else strips))
     return (
-        f"{tokenizer['class']}, {tokenizer['pieces']:,} pieces, "
-        f"{'lower case' if tokenizer['do_lower_case'] else 'cased'}, "
-        f"{'accents kept' if tokenizer['keep_accents'] else 'accents removed'}"
+        f"{tokenizer['class']}, {tokenizer['pieces']:,} pieces, {'lower case' if lower else 'cased'}, "
+        f"{'accents kept' if kept else 'accents removed'}"
     )
 
 

@@ -97,6 +97,8 @@ class MaskedLM:
 
     def _no_spaces(self, text: str, ids: list[int], masks: list[int], encoding: Encoding) -> frozenset[int]:
         mark = self.tokenizer.convert_tokens_to_ids(WORD_START)
+        if mark == self.tokenizer.unk_token_id:
+            return frozenset()  # a vocabulary without such marks
         before_mark = [mask for mask in masks if ids[mask + 1] == mark]
         if not before_mark:
             return frozenset()  # the usual case need not pay for offsets
@@ -128,7 +130,7 @@ class MaskedLM:
         raise DataError(
             f"the target {target!r} is not one piece of the vocabulary: it is cut into "
             f"{' '.join(pieces) or 'nothing'}. A mask stands for one piece; give a word that is one "
-            f"(in the vocabulary, {WORD_START} marks the beginning of a word)"
+            f"(in the vocabulary, {self.tokenizer.spelling_rule})"
         )
 
     def candidates(

@@ -9,14 +9,15 @@ from albertkit.tokenization import folder
 from albertkit.tokenization.interface import TokenizerInterface
 
 _CLASSES = ("AlbertTokenizer", "AlbertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
-"""Names in `tokenizer_config.json` that the two classes here stand for; the last two are what `transformers`
+"""Names in `tokenizer_config.json` that ALBERT's own classes stand for; the last two are what `transformers`
 calls a bare tokenizer.json."""
-_WORDPIECE_FILE = "vocab.txt"
+_WORDPIECE_CLASSES = ("AlbertWordPieceTokenizer", "BertTokenizer", "BertTokenizerFast", *_CLASSES)
+"""The same for a WordPiece vocabulary; folders of Chinese models often name ALBERT's usual class."""
 _MODEL_CONFIG_FILE = "config.json"
 
 
 class AutoTokenizer:
-    """Stands for AlbertTokenizer or AlbertTokenizerFast, by what the folder holds."""
+    """Stands for AlbertTokenizer, AlbertTokenizerFast or AlbertWordPieceTokenizer, by what a folder holds."""
 
     def __init__(self) -> NoReturn:
         raise TypeError(
@@ -39,51 +40,77 @@ class AutoTokenizer:
         Args:
             pretrained_model_name_or_path: as for the tokenizer classes.
             use_fast: True for AlbertTokenizerFast. Else AlbertTokenizer, the quicker one, where there is a
-                SentencePiece model for it; their answers are the same.
+                SentencePiece model for it; their answers are the same. (A WordPiece vocabulary, vocab.txt
+                without a SentencePiece model, has one class only.)
             revision, cache_dir, token, local_files_only: for hub names, as in `albertkit.hub.resolve`.
             overrides: arguments of the class that win over what the folder says.
 
         Raises:
             ModelNotFoundError: nothing is found by that name.
-            TokenizerError: the folder's tokenizer is damaged, or is none of ALBERT's.
+            TokenizerError: the folder's tokenizer is damaged, is none of ALBERT's, or has more pieces than
+                the model in the same folder has embeddings.
         """
         path = Path(pretrained_model_name_or_path).expanduser()
         if not path.is_file():
             path = hub.resolve(
                 pretrained_model_name_or_path,
-                patterns=(*folder.PATTERNS, _MODEL_CONFIG_FILE, _WORDPIECE_FILE),
+                patterns=(*folder.PATTERNS, _MODEL_CONFIG_FILE),
                 revision=revision,
                 cache_dir=cache_dir,
                 token=token,
                 local_files_only=local_files_only,
             )
-        _check_class(path)
-        if use_fast is None:
-            use_fast = folder.find_model_file(path) is None
-        # Each class loads a library of its own, and the unused one should cost nothing.
-        if use_fast:
-            from albertkit.tokenization.fast import AlbertTokenizerFast as TokenizerClass
-        else:
-            from albertkit.tokenization.tokenizer import AlbertTokenizer as TokenizerClass
-        tokenizer = TokenizerClass.from_pretrained(path, **overrides)
-        tokenizer.name_or_path = str(pretrained_model_name_or_path)
+        tokenizer = _choose(path, use_fast).load(path, name=pretrained_model_name_or_path, **overrides)
+        _check_size(path, tokenizer)
         return tokenizer
 
 
-def _check_class(path: Path) -> None:
-    """Raise TokenizerError for the folder of a tokenizer that is not ALBERT's."""
-    parent = path if path.is_dir() else path.parent
-    named = folder.read_json(parent / folder.CONFIG_FILE).get("tokenizer_class")
-    has_vocabulary = folder.find_model_file(path) is not None or folder.find_rust_file(path) is not None
-    if not has_vocabulary and (path / _WORDPIECE_FILE).is_file():
-        raise TokenizerError(
-            f"{path} has a WordPiece vocabulary ({_WORDPIECE_FILE}), which albertkit does not read; expected "
-            f"a SentencePiece model ({folder.MODEL_FILE}) or {folder.RUST_FILE}"
+def _choose(path: Path, use_fast: bool | None) -> type[TokenizerInterface]:
+    """Return the class for the files of a folder; raise TokenizerError where it is another model's.
+
+    Each class loads a library of its own, and the unused ones should cost nothing.
+    """
+    model_file, rust_file = folder.find_model_file(path), folder.find_rust_file(path)
+    if model_file is None and rust_file is None and folder.find_word_list(path) is None:
+        raise folder.missing(
+            path, f"a tokenizer: {folder.MODEL_FILE}, {folder.RUST_FILE} or {folder.WORD_LIST_FILE}"
         )
-    if not has_vocabulary:
-        raise folder.missing(path, f"a tokenizer: {folder.MODEL_FILE} or {folder.RUST_FILE}")
-    if named is not None and named not in _CLASSES:
+    if model_file is None:
+        from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer, is_tokenizer_file
+
+        if rust_file is None or is_tokenizer_file(rust_file):
+            _check_class(path, _WORDPIECE_CLASSES)
+            return AlbertWordPieceTokenizer
+    _check_class(path, _CLASSES)
+    if use_fast or (use_fast is None and model_file is None):
+        from albertkit.tokenization.fast import AlbertTokenizerFast
+
+        return AlbertTokenizerFast
+    from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+    return AlbertTokenizer
+
+
+def _check_class(path: Path, known: tuple[str, ...]) -> None:
+    config = (path if path.is_dir() else path.parent) / folder.CONFIG_FILE
+    named = folder.read_json(config).get("tokenizer_class")
+    if named is not None and named not in known:
         raise TokenizerError(
-            f"{parent / folder.CONFIG_FILE} names the tokenizer class {named!r}; albertkit has ALBERT's: "
-            f"{', '.join(_CLASSES[:2])}"
+            f"{config} names the tokenizer class {named!r}, which does not go with the files beside it; "
+            f"expected one of {', '.join(known)}"
+        )
+
+
+def _check_size(path: Path, tokenizer: TokenizerInterface) -> None:
+    """Raise TokenizerError where the model in the same folder has no embeddings for some pieces.
+
+    Tokens that were added do not count: the model may still be resized for them. Fewer pieces than embeddings
+    are common: tables are padded to round sizes.
+    """
+    embeddings = folder.read_json(path / _MODEL_CONFIG_FILE).get("vocab_size")
+    if isinstance(embeddings, int) and tokenizer.vocab_size > embeddings:
+        raise TokenizerError(
+            f"{path}: its tokenizer has {tokenizer.vocab_size:,} pieces and its model {embeddings:,} "
+            f"embeddings ({_MODEL_CONFIG_FILE}); they do not belong together. Put the model's own vocabulary "
+            "there"
         )

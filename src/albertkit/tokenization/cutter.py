@@ -2,18 +2,27 @@
 
 from typing import Protocol
 
-from albertkit.tokenization.model_file import PieceTable
-from albertkit.tokenization.normalization import Normalization
+from albertkit.tokenization.decoding import Spelling
+from albertkit.tokenization.normalization import BertNormalization, Normalization
 
 
 class PieceCutter(Protocol):
     """Cuts plain text into pieces; knows nothing of special tokens, pairs or padding."""
 
-    normalization: Normalization
     size: int
 
+    @property
+    def normalization(self) -> Normalization | BertNormalization:
+        """What happens to a text before it is cut."""
+        ...
+
+    @property
+    def spelling(self) -> Spelling:
+        """How pieces spell words."""
+        ...
+
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of a text, unknown ones as they stand in it."""
+        """Return the pieces of a text; SentencePiece has unknown ones as they stand in it."""
         ...
 
     def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:
@@ -30,8 +39,4 @@ class PieceCutter(Protocol):
 
     def id_to_token(self, piece_id: int) -> str:
         """Return the piece of an id."""
-        ...
-
-    def table(self) -> PieceTable:
-        """Return all pieces with scores and kinds, and the normaliser's table."""
         ...

@@ -1,6 +1,7 @@
 """From tokens back to a text."""
 
 from collections.abc import Container
+from typing import Protocol
 
 from albertkit.tokenization.model_file import WORD_START
 
@@ -12,6 +13,35 @@ _OPENING = ("(", "[", "{")
 _CLEAN_UP = {f" {mark}": mark for mark in (".", "?", "!", ",")}
 _CLEAN_UP |= {" ' ": "'"}
 _CLEAN_UP |= {f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")}
+
+
+class Spelling(Protocol):
+    """How the pieces of a vocabulary spell words."""
+
+    rule: str
+    """In words, for messages."""
+
+    def begins_word(self, piece: str) -> bool:
+        """Whether a word begins with this piece."""
+        ...
+
+    def join(self, tokens: list[str], *, apart: Container[str]) -> str:
+        """Return the text that tokens spell; those in `apart` stand for words."""
+        ...
+
+
+class MarkedStarts:
+    """SentencePiece's: a mark stands before every word."""
+
+    rule = f"{WORD_START} marks the beginning of a word"
+
+    def begins_word(self, piece: str) -> bool:
+        """Whether a word begins with this piece."""
+        return piece.startswith(WORD_START)
+
+    def join(self, tokens: list[str], *, apart: Container[str]) -> str:
+        """Return the text that tokens spell, as `join_tokens` does."""
+        return join_tokens(tokens, apart=apart)
 
 
 def join_tokens(tokens: list[str], *, apart: Container[str]) -> str:

@@ -77,6 +77,16 @@ class AlbertTokenizerFast(TokenizerInterface):
         """The Rust library's tokenizer as it is saved; it lacks the digit-comma rule."""
         return build_tokenizer(self._cutter.table(), self._cutter.normalization, self._special)
 
+    @property
+    def remove_space(self) -> bool:
+        """Whether texts are stripped and runs of spaces collapsed."""
+        return self._cutter.normalization.remove_space
+
+    @property
+    def keep_accents(self) -> bool:
+        """Whether texts keep their accents."""
+        return self._cutter.normalization.keep_accents
+
     @classmethod
     def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
         vocab_file, tokenizer_file = folder.find_model_file(path), folder.find_rust_file(path)

@@ -1,6 +1,7 @@
 """The tokenizer's files in a model folder, as `transformers` lays them out.
 
-    spiece.model              the SentencePiece model, byte for byte as it was given
+    spiece.model              the SentencePiece model, byte for byte as it was given; or
+    vocab.txt                 the word list of a WordPiece vocabulary
     tokenizer.json            the same vocabulary and rules for the Rust library
     tokenizer_config.json     rules of normalisation, special tokens, lengths
     special_tokens_map.json   special tokens again, for older readers
@@ -11,25 +12,34 @@ Also read where present: `added_tokens.json` (older folders).
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from albertkit import hub
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.files import atomic_path, contents
+from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
 
 MODEL_FILE = "spiece.model"
+WORD_LIST_FILE = "vocab.txt"
 RUST_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 ADDED_TOKENS_FILE = "added_tokens.json"
 
-PATTERNS = ("*.model", "*.spm", RUST_FILE, CONFIG_FILE, SPECIAL_TOKENS_FILE, ADDED_TOKENS_FILE)
+PATTERNS = (
+    "*.model",
+    "*.spm",
+    WORD_LIST_FILE,
+    RUST_FILE,
+    CONFIG_FILE,
+    SPECIAL_TOKENS_FILE,
+    ADDED_TOKENS_FILE,
+)
 
-_NORMALIZATION = ("do_lower_case", "remove_space", "keep_accents")
 _SETTINGS = (
-    *_NORMALIZATION,
     "model_max_length",
     "padding_side",
     "truncation_side",
@@ -55,7 +65,7 @@ def find_model_file(path: Path) -> Path | None:
     Raises TokenizerError where a folder holds several and none has a usual name.
     """
     if path.is_file():
-        return None if path.suffix == ".json" else path
+        return None if path.suffix in (".json", ".txt") else path
     for name in (MODEL_FILE, "30k-clean.model"):
         if (path / name).is_file():
             return path / name
@@ -74,21 +84,39 @@ def find_rust_file(path: Path) -> Path | None:
     return file if file.suffix == ".json" and file.is_file() else None
 
 
+def find_word_list(path: Path) -> Path | None:
+    """Return the vocab.txt in a folder (or the file itself), None where there is none."""
+    file = path if path.is_file() else path / WORD_LIST_FILE
+    return file if file.suffix == ".txt" and file.is_file() else None
+
+
 def missing(path: Path, expected: str) -> ModelNotFoundError:
     """Return the error for a folder without the file expected."""
     holds = contents(path) if path.is_dir() else "is a file of another kind"
-    return ModelNotFoundError(f"{path} {holds}; expected {expected}")
+    hint = "; AutoTokenizer opens its vocab.txt" if find_word_list(path) else ""
+    return ModelNotFoundError(f"{path} {holds}; expected {expected}{hint}")
 
 
-def read_settings(path: Path) -> dict[str, Any]:
+def read_settings(
+    path: Path,
+    *,
+    normalization: type[Normalization | BertNormalization] = Normalization,
+    default_roles: Mapping[str, str] = DEFAULT_ROLES,
+) -> dict[str, Any]:
     """Return what the folder says of the tokenizer, as arguments of its class.
+
+    Args:
+        path: the folder, or a file in it.
+        normalization: the rules that the class has.
+        default_roles: its token of each role.
 
     Raises TokenizerError for a file that is no JSON object, or a token that is none.
     """
     folder = path if path.is_dir() else path.parent
     config = read_json(folder / CONFIG_FILE)
     roles = {**read_json(folder / SPECIAL_TOKENS_FILE), **config}
-    settings = {name: config[name] for name in _SETTINGS if config.get(name) is not None}
+    names = [*(field.name for field in fields(normalization)), *_SETTINGS]
+    settings = {name: config[name] for name in names if config.get(name) is not None}
     if settings.get("model_max_length", 0) > _NO_LIMIT:
         del settings["model_max_length"]
     if "split_special_tokens" in config and "parse_special_tokens" not in config:
@@ -103,16 +131,15 @@ def read_settings(path: Path) -> dict[str, Any]:
         added[token_text(token)] = int(number)
         if token.get("special"):
             additional.append(token_text(token))
-    known = {settings.get(role, default) for role, default in DEFAULT_ROLES.items()}
+    known = {settings.get(role, default) for role, default in default_roles.items()}
     if "extra_special_tokens" in config:
         symbols = _user_defined(folder / RUST_FILE)
         known |= symbols
         added = {token: number for token, number in added.items() if token not in symbols}
-    settings["added_tokens"] = added
-    settings["additional_special_tokens"] = [
-        token for token in dict.fromkeys(additional) if token not in known
-    ]
-    return settings
+    additional = [token for token in dict.fromkeys(additional) if token not in known]
+    # Of what is not said here, the tokenizer.json may know.
+    lists = {"added_tokens": added, "additional_special_tokens": additional}
+    return settings | {name: value for name, value in lists.items() if value}
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -1,26 +1,27 @@
-"""Everything that both tokenizers do alike, given something that cuts plain text into pieces.
+"""Everything that all tokenizers do alike, given something that cuts plain text into pieces.
 
-`TokenizerInterface` is what `transformers` users know: calls, special tokens, decoding, saving. The two
-classes that fill it in differ in the library behind `PieceCutter` alone, so their answers cannot differ in
-anything else.
+`TokenizerInterface` is what `transformers` users know: calls, special tokens, decoding, saving. The classes
+that fill it in differ in what is behind `PieceCutter` alone, so their answers cannot differ in anything else.
 
 Legend: B batch, T tokens of a row.
 """
 
+import hashlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
+from albertkit import published
 from albertkit.errors import TokenizerError
 from albertkit.tokenization import folder
 from albertkit.tokenization.assembly import Marks, assemble, collection_paused, pad_rows
 from albertkit.tokenization.cutter import PieceCutter
 from albertkit.tokenization.encoding import BatchEncoding, Places, Sequence
 from albertkit.tokenization.layout import Side, windows
-from albertkit.tokenization.model_file import WORD_START
+from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.options import CallOptions, Options, Text, read_examples, read_fit, read_side
 from albertkit.tokenization.special_tokens import Part
 from albertkit.tokenization.tokens import TokenInterface, TokenizerSettings
@@ -33,6 +34,10 @@ class TokenizerInterface(TokenInterface, ABC):
 
     model_input_names = ("input_ids", "token_type_ids", "attention_mask")
     is_fast: bool
+    normalization_class: ClassVar[type[Normalization | BertNormalization]] = Normalization
+    """The rules of normalisation that the class has."""
+    saved_class: ClassVar[str] = "AlbertTokenizer"
+    """The name under which `transformers` knows such a tokenizer."""
 
     def __init__(
         self, cutter: PieceCutter, *, source: str | Path, **settings: Unpack[TokenizerSettings]
@@ -161,7 +166,7 @@ class TokenizerInterface(TokenInterface, ABC):
         *,
         parse_special_tokens: bool | None = None,
     ) -> list[str]:
-        """Return the pieces of a text, unknown ones as they stand in the text."""
+        """Return the pieces of a text; SentencePiece has unknown ones as they stand in the text."""
         parse = self._whether_to_parse(parse_special_tokens)
         sequences = [self._pieces(one, parse) for one in (text, pair) if one is not None]
         if not add_special_tokens:
@@ -220,8 +225,8 @@ class TokenizerInterface(TokenInterface, ABC):
     def _locate(self, text: Text, parse: bool) -> Places:
         """Return the place of each token of a text.
 
-        The words of a string are what stands between spaces, and each token that stands for itself; those of
-        a list are its entries.
+        The words of a string are what stands between spaces (for WordPiece, also each punctuation mark and
+        each Chinese character), and each token that stands for itself; those of a list are its entries.
         """
         places = Places([], [])
         word = -1
@@ -231,7 +236,7 @@ class TokenizerInterface(TokenInterface, ABC):
                 if part.token_id is None:
                     spans = self._cutter.spans(part.text)
                 for index, (piece, start, end) in enumerate(spans):
-                    word += index == 0 or piece.startswith(WORD_START)
+                    word += index == 0 or self._cutter.spelling.begins_word(piece)
                     places.offsets.append((part.start + start, part.start + end))
                     places.words.append(word if isinstance(text, str) else number)
         return places
@@ -325,8 +330,26 @@ class TokenizerInterface(TokenInterface, ABC):
             token=token,
             local_files_only=local_files_only,
         )
-        tokenizer = cls._from_path(path, {**folder.read_settings(path), **overrides})
-        tokenizer.name_or_path = str(pretrained_model_name_or_path)
+        return cls.load(path, name=pretrained_model_name_or_path, **overrides)
+
+    @classmethod
+    def load(cls, path: Path, *, name: str | Path, **overrides: Any) -> Self:
+        """Load a tokenizer from a folder or file that was found under a name.
+
+        Where what is found for a published name contradicts what is known of that model, a warning says so.
+
+        Raises ModelNotFoundError and TokenizerError as `from_pretrained` does.
+        """
+        settings = folder.read_settings(
+            path, normalization=cls.normalization_class, default_roles=cls.default_roles
+        )
+        tokenizer = cls._from_path(path, {**settings, **overrides})
+        tokenizer.name_or_path = str(name)
+        if published.find(name):
+            found = tokenizer.normalization
+            if (model := folder.find_model_file(path)) is not None:
+                found[published.hash_of(folder.MODEL_FILE)] = hashlib.sha256(model.read_bytes()).hexdigest()
+            published.warn_of_contradictions(name, found, settled=overrides.keys(), stacklevel=4)
         return tokenizer
 
     def save_pretrained(self, save_directory: str | Path) -> tuple[str, ...]:
@@ -334,9 +357,7 @@ class TokenizerInterface(TokenInterface, ABC):
         config = {
             "added_tokens_decoder": folder.describe(self._special),
             **self._special.roles,
-            "do_lower_case": self.do_lower_case,
-            "remove_space": self.remove_space,
-            "keep_accents": self.keep_accents,
+            **self.normalization,
             "model_max_length": self.model_max_length,
             "padding_side": self.padding_side,
             "truncation_side": self.truncation_side,
@@ -344,7 +365,7 @@ class TokenizerInterface(TokenInterface, ABC):
             "split_special_tokens": not self.parse_special_tokens,
             "clean_up_tokenization_spaces": self.clean_up_tokenization_spaces,
             "additional_special_tokens": self.additional_special_tokens,
-            "tokenizer_class": "AlbertTokenizer",
+            "tokenizer_class": self.saved_class,
         }
         files = {
             **self._vocabulary_files(),
@@ -369,9 +390,9 @@ class TokenizerInterface(TokenInterface, ABC):
         """Return the vocabulary's own files by name."""
 
     def __repr__(self) -> str:
+        rules = ", ".join(f"{name}={value}" for name, value in self.normalization.items())
         return (
             f"{type(self).__name__}({self.name_or_path!r}, vocab_size={self.vocab_size}, "
-            f"added={len(self._special)}, do_lower_case={self.do_lower_case}, "
-            f"keep_accents={self.keep_accents}, model_max_length={self.model_max_length}, "
+            f"added={len(self._special)}, {rules}, model_max_length={self.model_max_length}, "
             f"padding_side={self.padding_side!r})"
         )

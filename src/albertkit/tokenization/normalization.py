@@ -1,6 +1,6 @@
-"""The original's text normalisation, applied before SentencePiece.
+"""What is done to a text before it is cut: the original's rule, and the settings of BERT's.
 
-The rule (documented AlbertTokenizer, google-research/albert `preprocess_text`):
+The original's (documented AlbertTokenizer, google-research/albert `preprocess_text`), before SentencePiece:
 
 1. strip the text and collapse every run of whitespace to one space (`remove_space`);
 2. two backticks or two apostrophes become one double quote;
@@ -39,3 +39,14 @@ class Normalization:
             for mark in filter(unicodedata.combining, set(text)):  # few characters are different ones
                 text = text.replace(mark, "")
         return text.lower() if self.do_lower_case else text
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertNormalization:
+    """What happens to a text before WordPiece; the Rust library does it (`BertNormalizer`)."""
+
+    do_lower_case: bool = True
+    strip_accents: bool | None = None
+    """None: where texts are lower-cased, as in the original BERT."""
+    tokenize_chinese_chars: bool = True
+    """Every Chinese character is a word."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from albertkit.errors import TokenizerError
+from albertkit.tokenization.decoding import MarkedStarts
 from albertkit.tokenization.model_file import (
     WORD_START,
     PieceTable,
@@ -80,6 +81,8 @@ class DigitCommaRule:
 
 class PieceEncoder:
     """Cuts plain text into pieces; knows nothing of special tokens, pairs or padding."""
+
+    spelling = MarkedStarts()
 
     def __init__(self, model_file: str | Path, normalization: Normalization) -> None:
         self.normalization = normalization

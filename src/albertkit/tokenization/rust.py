@@ -30,6 +30,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.character_map import CharacterMap
+from albertkit.tokenization.decoding import MarkedStarts
 from albertkit.tokenization.folder import read_json
 from albertkit.tokenization.model_file import (
     CONTROL,
@@ -48,6 +49,8 @@ from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens
 
 class RustPieceEncoder:
     """Cuts plain text into pieces; knows nothing of special tokens, pairs or padding."""
+
+    spelling = MarkedStarts()
 
     def __init__(self, table: PieceTable, normalization: Normalization, *, source: str | Path) -> None:
         if table.algorithm != UNIGRAM or UNKNOWN not in table.kinds:
@@ -145,6 +148,12 @@ def build_tokenizer(
         [_metaspace(), pre_tokenizers.Split(Regex(r"(?<=\d),(?!\d)"), "isolated")]
     )
     tokenizer.decoder = decoders.Metaspace(replacement=WORD_START, prepend_scheme="always", split=False)
+    add_special_tokens(tokenizer, special_tokens)
+    return tokenizer
+
+
+def add_special_tokens(tokenizer: tokenizers.Tokenizer, special_tokens: SpecialTokens) -> None:
+    """Add the tokens that stand for themselves, and [CLS] and [SEP] around texts."""
     special = set(special_tokens.special)
     for token in sorted(special_tokens.ids, key=special_tokens.ids.__getitem__):
         added = tokenizers.AddedToken(token, normalized=token not in special, special=token in special)
@@ -153,9 +162,8 @@ def build_tokenizer(
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{first}:0 $A:0 {end}:0",
         pair=f"{first}:0 $A:0 {end}:0 $B:1 {end}:1",
-        special_tokens=[(token, special_tokens.ids[token]) for token in {first, end}],
+        special_tokens=[(token, special_tokens.ids[token]) for token in (first, end)],
     )
-    return tokenizer
 
 
 def read_tokenizer_file(path: Path) -> tuple[PieceTable, dict[str, Any]]:
@@ -168,7 +176,7 @@ def read_tokenizer_file(path: Path) -> tuple[PieceTable, dict[str, Any]]:
     if model.get("type") != "Unigram" or model.get("unk_id") is None:
         raise TokenizerError(
             f"{path}: holds a {model.get('type', 'missing')} model; expected the Unigram vocabulary of an "
-            f"ALBERT tokenizer. Models with a vocab.txt need a WordPiece tokenizer"
+            f"ALBERT tokenizer. AutoTokenizer opens those with WordPiece vocabularies too"
         )
     vocabulary = model["vocab"]
     added = {token["content"]: token["id"] for token in content.get("added_tokens", ())}

@@ -56,6 +56,16 @@ class AlbertTokenizer(TokenizerInterface):
         """The SentencePiece processor that cuts texts into pieces."""
         return self._cutter.processor
 
+    @property
+    def remove_space(self) -> bool:
+        """Whether texts are stripped and runs of spaces collapsed."""
+        return self._cutter.normalization.remove_space
+
+    @property
+    def keep_accents(self) -> bool:
+        """Whether texts keep their accents."""
+        return self._cutter.normalization.keep_accents
+
     @classmethod
     def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
         vocab_file = folder.find_model_file(path)

@@ -1,18 +1,19 @@
 """The tokens of a tokenizer: special tokens and their roles, ids, what was added, and ids back to text."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.cutter import PieceCutter
-from albertkit.tokenization.decoding import clean_up, join_tokens
+from albertkit.tokenization.decoding import clean_up
 from albertkit.tokenization.layout import Side
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
 
 
 class TokenizerSettings(TypedDict, total=False):
-    """Keyword arguments of both tokenizers, beside the files and the three rules of normalisation."""
+    """Keyword arguments of every tokenizer, beside the files and the rules of normalisation."""
 
     bos_token: str
     eos_token: str
@@ -59,6 +60,9 @@ class RoleId:
 class TokenInterface:
     """What a tokenizer knows of single tokens; `TokenizerInterface` adds what it does with texts."""
 
+    default_roles: ClassVar[Mapping[str, str]] = DEFAULT_ROLES
+    """The token of each role, where the settings name none."""
+
     def __init__(
         self, cutter: PieceCutter, *, source: str | Path, **settings: Unpack[TokenizerSettings]
     ) -> None:
@@ -70,13 +74,13 @@ class TokenInterface:
         self._special = SpecialTokens(size=cutter.size, ignore_case=cutter.normalization.do_lower_case)
         for token, token_id in settings.get("added_tokens", {}).items():
             self._special.add(token, vocabulary_id=cutter.token_to_id(token), added_id=token_id)
-        for role, default in DEFAULT_ROLES.items():
+        for role, default in self.default_roles.items():
             token = token_text(settings.get(role, default))
             token_id = cutter.token_to_id(token)
             if token_id is None and token not in self._special.added:
                 raise TokenizerError(
-                    f"{source}: its {cutter.size} pieces do not hold {token!r}, expected as {role}. An "
-                    f"ALBERT vocabulary holds {', '.join(dict.fromkeys(DEFAULT_ROLES.values()))}; name this "
+                    f"{source}: its {cutter.size} pieces do not hold {token!r}, expected as {role}. Such a "
+                    f"vocabulary holds {', '.join(dict.fromkeys(self.default_roles.values()))}; name this "
                     f"one's own token as {role}=..."
                 )
             self._special.add(token, vocabulary_id=token_id)
@@ -133,14 +137,14 @@ class TokenInterface:
         return self._cutter.normalization.do_lower_case
 
     @property
-    def remove_space(self) -> bool:
-        """Whether texts are stripped and runs of spaces collapsed."""
-        return self._cutter.normalization.remove_space
+    def normalization(self) -> dict[str, Any]:
+        """The rules of normalisation by name: `do_lower_case` and those of the class."""
+        return asdict(self._cutter.normalization)
 
     @property
-    def keep_accents(self) -> bool:
-        """Whether texts keep their accents."""
-        return self._cutter.normalization.keep_accents
+    def spelling_rule(self) -> str:
+        """How the vocabulary marks where words begin, in words."""
+        return self._cutter.spelling.rule
 
     def get_vocab(self) -> dict[str, int]:
         """Return the id of every token, with the tokens added."""
@@ -217,7 +221,7 @@ class TokenInterface:
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         """Return the text that tokens spell."""
         joined = {self.cls_token, self.sep_token, self.unk_token, self.pad_token}
-        return join_tokens(tokens, apart=set(self._special.ids) - joined)
+        return self._cutter.spelling.join(tokens, apart=set(self._special.ids) - joined)
 
     def decode(
         self,
