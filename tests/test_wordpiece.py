@@ -160,6 +160,14 @@ def test_pairs_windows_and_padding(ours: Any, theirs: Any, options: dict[str, An
     assert got["token_type_ids"][0].count(1) > 0
 
 
+def test_texts_that_are_split_into_words(ours: Any, theirs: Any) -> None:
+    texts = [["今天", "天气!", "the", "unaffable", "☃"], ["Café"]]
+    options = {"is_split_into_words": True, "return_offsets_mapping": True}
+    got, expected = ours(texts, **options), theirs(texts, **options)
+    assert dict(got) == dict(expected)
+    assert [got.word_ids(row) for row in (0, 1)] == [expected.word_ids(row) for row in (0, 1)]
+
+
 def test_special_tokens(ours: AlbertWordPieceTokenizer) -> None:
     assert ours.special_tokens_map == {
         "bos_token": "[CLS]",

@@ -16,7 +16,7 @@ from typing import get_args
 import torch
 
 from albertkit.checkpoints import formats, google, julia
-from albertkit.checkpoints.checkpoint import Checkpoint, Format
+from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint, Format
 from albertkit.checkpoints.folder import WEIGHTS_FILE, write_folder
 from albertkit.checkpoints.names import TIED, UNTIED, parts_of, to_google
 from albertkit.checkpoints.report import ConversionReport, LoadReport, Move, match
@@ -67,7 +67,7 @@ def convert(
     if dtype is not None and dtype not in DTYPES:
         raise ConfigError(f"dtype is {dtype!r}; expected one of {', '.join(DTYPES)}")
     _refuse_existing(target, to)
-    checkpoint = formats.read(formats.locate(source))
+    checkpoint = formats.read(formats.locate(source, also=VOCABULARY_FILES))
     config = AlbertConfig.from_dict(checkpoint.config)
     model_class = _architecture(config, checkpoint.tensors)
     matched, loaded = _fit(model_class, config, checkpoint.tensors)

@@ -29,21 +29,22 @@ WEIGHTS_FILE = "model.safetensors"
 def locate(
     name_or_folder: str | Path,
     *,
+    also: tuple[str, ...] = (),
     revision: str | None = None,
     cache_dir: str | Path | None = None,
     token: str | bool | None = None,
     local_files_only: bool = False,
 ) -> Path:
-    """The local folder with config and weights of a model; arguments and errors of `hub.resolve`.
+    """The local folder with config and weights of a model; other arguments and errors of `hub.resolve`.
 
-    Hub repositories often hold the same weights in several formats: safetensors are asked for first, and the
-    older file only where there are none.
+    Files named in `also` are fetched too, where the hub has them. Repositories often hold the same weights in
+    several formats: safetensors are asked for first, and the older file only where there are none.
     """
 
     def fetch(*weights: str) -> Path:
         return resolve(
             name_or_folder,
-            patterns=(CONFIG_FILE, *weights),
+            patterns=(CONFIG_FILE, *weights, *also),
             revision=revision,
             cache_dir=cache_dir,
             token=token,

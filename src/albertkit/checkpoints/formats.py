@@ -10,7 +10,7 @@ from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError
 
 
-def locate(name_or_path: str | Path, **hub: Any) -> Path:
+def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **hub: Any) -> Path:
     """The local path of a model: a foreign checkpoint as it was named, else a folder as `folder.locate` says.
 
     Raises:
@@ -18,7 +18,7 @@ def locate(name_or_path: str | Path, **hub: Any) -> Path:
         CheckpointError: a folder holds several checkpoints, and nothing says which is meant.
     """
     path = _as_path(name_or_path)
-    return path if path and _is_foreign(path) else folder.locate(name_or_path, **hub)
+    return path if path and _is_foreign(path) else folder.locate(name_or_path, also=also, **hub)
 
 
 def read(path: str | Path) -> Checkpoint:

@@ -62,11 +62,14 @@ def _of_checkpoint(name: str) -> dict[str, Any]:
     from albertkit.checkpoints.formats import locate, read
     from albertkit.config import AlbertConfig
     from albertkit.errors import ModelNotFoundError
+    from albertkit.published import warn_of_contradictions
     from albertkit.tokenization.auto import AutoTokenizer
 
     path = locate(name)
     checkpoint = read(path)
-    report = _of_config(AlbertConfig.from_dict(checkpoint.config), checkpoint.tensors)
+    config = AlbertConfig.from_dict(checkpoint.config)
+    warn_of_contradictions(name, vars(config))
+    report = _of_config(config, checkpoint.tensors)
     if not path.is_dir():
         return {**report, "tokenizer": None}  # a Julia file, or one checkpoint of several
     try:
