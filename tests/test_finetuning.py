@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -17,8 +18,10 @@ from albertkit.config import AlbertConfig
 from albertkit.finetuning import run as run_module
 from albertkit.finetuning.batches import Epochs
 from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.prediction import predict_file
-from albertkit.finetuning.run import FinetuningResult, finetune, load_task
+from albertkit.finetuning.prepared import load_task
+from albertkit.finetuning.run import FinetuningResult
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.metrics.classification import class_scores
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -203,6 +206,22 @@ def test_collapse_is_restarted(
     assert result.report["collapsed"] is None
     assert result.report["metrics"]["accuracy"] == 1.0
     assert same(weights(tmp_path), weights(tmp_path / "restart-2"))
+
+
+def test_several_seeds_have_a_deviation(model: Path, data: Path, tmp_path: Path) -> None:
+    result = finetune(
+        "text-classification", replace(FAST, epochs=3), model=model, train_data=data / "train.jsonl",
+        validation_data=data / "validation.jsonl", output=tmp_path, seeds=2, console=quiet(),
+    )  # fmt: skip
+    reports = [json.loads((tmp_path / f"seed-{seed}" / "report.json").read_text()) for seed in (0, 1)]
+    values = [report["metrics"]["accuracy"] for report in reports]
+    assert result.report is not None
+    found = result.report["seeds"]["accuracy"]
+    assert found["values"] == values
+    assert found["mean"] == pytest.approx(np.mean(values))
+    assert found["deviation"] == pytest.approx(np.std(values, ddof=1))
+    assert same(weights(tmp_path), weights(tmp_path / f"seed-{int(np.argmax(values))}"))
+    assert json.loads((tmp_path / "report.json").read_text()) == result.report
 
 
 def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> None:

@@ -25,7 +25,11 @@ from albertkit.training.curves import read_metrics
 from albertkit.training.state import checkpoint_folder
 
 ROOT = Path(__file__).parents[1]
-RECIPES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "recipes").rglob("*.toml"))
+RECIPES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "recipes").rglob("*.toml")
+    if path.parent.name != "finetuning"  # tests/test_finetuning_recipes.py has those
+)
 PAPER = [f"recipes/paper/albert-{size}-{version}.toml" for version in ("v1", "v2")
          for size in ("base", "large", "xlarge", "xxlarge")]  # fmt: skip
 

@@ -117,6 +117,8 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
 
 
 def _fits(value: Any, kind: Any) -> bool:
+    if typing.get_origin(kind) is typing.Literal:
+        return value in typing.get_args(kind)
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, (int, float) if kind is float else kind)

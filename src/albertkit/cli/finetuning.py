@@ -34,6 +34,9 @@ def finetune(
     output: Annotated[Path, typer.Option(help="Folder of the run; a run that is there goes on.")],
     model: _Model = BUNDLED,
     recipe: Annotated[Path | None, typer.Option(help="TOML file of settings, which flags override.")] = None,
+    seeds: Annotated[
+        int, typer.Option(help="So many runs; mean and deviation are reported, the best is kept.", min=1)
+    ] = 1,
     device: _Device = "auto",
     json: _Json = False,
     columns: dict[str, Any] | None = None,
@@ -43,7 +46,7 @@ def finetune(
 
     Example: albertkit finetune text-classification --train train.csv --validation dev.csv --output run
     """
-    from albertkit.finetuning.run import finetune as run
+    from albertkit.finetuning.finetune import finetune as run
     from albertkit.training.distributed import join_world
 
     table = merge(read_recipe(recipe) if recipe else {}, flags or {}, FinetuningSettings)
@@ -58,6 +61,7 @@ def finetune(
             validation_data=validation,
             output=output,
             options=_options(columns),
+            seeds=seeds,
             world=world,
             console=console,
         )
@@ -91,8 +95,8 @@ def evaluate(
     """
     from albertkit.datasets.splits import load_splits
     from albertkit.finetuning.evaluation import EvaluationSet
+    from albertkit.finetuning.prepared import load_task
     from albertkit.finetuning.report import write_report
-    from albertkit.finetuning.run import load_task
     from albertkit.modeling.loading import choose_device
 
     console = Console(stderr=True)
@@ -129,7 +133,7 @@ def predict(
     from dataclasses import asdict
 
     from albertkit.finetuning.prediction import predict_file
-    from albertkit.finetuning.run import load_task
+    from albertkit.finetuning.prepared import load_task
     from albertkit.modeling.loading import choose_device
 
     console = Console(stderr=True)

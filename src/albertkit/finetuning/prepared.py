@@ -1,0 +1,145 @@
+"""From files and a model's name to what a run works on: rows, a task, a config, a model with a new head."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from albertkit.config import AlbertConfig
+from albertkit.datasets.splits import Splits, load_splits
+from albertkit.errors import DataError
+from albertkit.finetuning.batches import Unit
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.evaluation import EvaluationSet, chunks
+from albertkit.finetuning.labelled_task import LabelledTask
+from albertkit.finetuning.registry import labelled_task
+from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.tasks.task import Task
+from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.interface import TokenizerInterface
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What all runs on the same data share."""
+
+    labelled: LabelledTask
+    task: Task
+    tokenizer: TokenizerInterface
+    config: AlbertConfig
+    start: str
+    """The model to begin with."""
+    units: list[Unit]
+    validation: EvaluationSet
+    data: dict[str, Any]
+    """What is reported about the data."""
+
+    @property
+    def rows(self) -> list[Any]:
+        """Return all training rows."""
+        return [row for unit in self.units for row in unit]
+
+    @property
+    def main_metric(self) -> str:
+        """Name of the task's own main metric."""
+        return self.labelled.main_metric(self.config, self.validation.examples)
+
+
+def prepare(
+    task: str,
+    settings: FinetuningSettings,
+    *,
+    model: str | Path,
+    train_data: str | Path,
+    validation_data: str | Path,
+    options: DataOptions,
+    say: Callable[[str], None],
+) -> Prepared:
+    """Read the files and cut their texts into rows, and say what was found."""
+    labelled = labelled_task(task)
+    splits = load_splits(
+        {
+            "training": labelled.reader(str(train_data), options),
+            "validation": labelled.reader(str(validation_data), options),
+        },
+        problem_type=settings.problem_type,
+    )
+    for report in splits.reports.values():
+        for line in report.lines():
+            say(line)
+    config = AlbertConfig.from_pretrained(str(model)).replace(
+        **labelled.config_changes(splits.labels), **settings.dropouts
+    )
+    tokenizer = AutoTokenizer.from_pretrained(str(model))
+    own = labelled.task(tokenizer, config, settings.task)
+    units, cut = _units(labelled, own, splits.examples["training"])
+    validation = EvaluationSet(labelled, own, splits.examples["validation"])
+    data = {
+        "training": splits.reports["training"].to_json() | {"examples_cut": cut},
+        "validation": splits.reports["validation"].to_json() | {"examples_cut": validation.cut},
+    }
+    for name, count in (("training", cut), ("validation", validation.cut)):
+        if count:
+            say(f"{name}: {count:,} of {len(splits.examples[name]):,} texts are longer than "
+                f"{own.max_length} tokens, and what is beyond is cut off")  # fmt: skip
+    _say_labels(splits, say)
+    return Prepared(labelled, own, tokenizer, config, str(model), units, validation, data)
+
+
+def _units(labelled: LabelledTask, task: Task, examples: list[Any]) -> tuple[list[Unit], int]:
+    """Return the training units, and how many examples were cut."""
+    units: list[Unit] = []
+    cut = 0
+    for chunk in chunks(examples):
+        rows = task.features(chunk)
+        cut += len({row.example for row in rows if row.cut})
+        units += [[labelled.lean(row) for row in unit] for unit in task.units(rows)]
+    return units, cut
+
+
+def _say_labels(splits: Splits[Any], say: Callable[[str], None]) -> None:
+    labels = splits.labels
+    if labels is None or labels.problem_type == "regression":
+        return
+    counts = splits.label_counts("training")
+    shown = ", ".join(f"{name} {counts[name]:,}" for name in labels.names[:20])
+    say(f"{len(labels.names)} labels ({labels.problem_type.replace('_', ' ')}): {shown}")
+
+
+def starting_model(prepared: Prepared, settings: FinetuningSettings) -> AlbertPreTrainedModel:
+    """Return the model with a new head, or with random weights."""
+    torch.manual_seed(settings.seed)
+    if settings.from_scratch:
+        return prepared.labelled.model_class(prepared.config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that the head is new: so it should be
+        return prepared.labelled.model_class.from_pretrained(
+            prepared.start, config=prepared.config, ignore_mismatched_sizes=True
+        )
+
+
+def load_task(
+    task: str, model: str | Path, settings: TaskSettings, *, device: torch.device
+) -> tuple[LabelledTask, Task, AlbertPreTrainedModel]:
+    """Return a task with a model that was fine-tuned for it.
+
+    Raises:
+        DataError: the model has no head for the task.
+    """
+    labelled = labelled_task(task)
+    tokenizer = AutoTokenizer.from_pretrained(str(model))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a missing head is an error below
+        loaded, info = labelled.model_class.from_pretrained(
+            model, device_map=device, output_loading_info=True
+        )  # type: ignore[misc]
+    if info["missing_keys"]:
+        raise DataError(
+            f"{model} lacks {', '.join(info['missing_keys'][:3])}: it was not fine-tuned for {task}; "
+            f"albertkit finetune {task} makes a model that was"
+        )
+    return labelled, labelled.task(tokenizer, loaded.config, settings), loaded
