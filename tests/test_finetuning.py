@@ -3,7 +3,10 @@
 import csv
 import itertools
 import json
+import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -440,3 +443,43 @@ def test_choices_are_learnt(model: Path, tmp_path: Path) -> None:
     report = tune("multiple-choice", FAST, model, tmp_path, tmp_path / "run", choice_columns="choices").report
     assert report is not None
     assert report["metrics"] == {"accuracy": 1.0}
+
+
+# --- Several processes ---------------------------------------------------------------------------
+
+
+def test_two_processes_are_one(model: Path, data: Path, tmp_path: Path) -> None:
+    """Words: the items of a batch are spread unevenly over the processes."""
+    for name in ("train", "validation"):
+        rows = [json.loads(line) for line in (data / f"{name}.jsonl").read_text().splitlines()]
+        tags = {"painted": "B-GOOD", "lost": "B-BAD"}
+        for row in rows:
+            row["tokens"] = row["text"].split()
+            row["ner_tags"] = [tags.get(word, "O") for word in row["tokens"]]
+        write(tmp_path / f"{name}.jsonl", rows)
+    for processes in (1, 2):
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        command = [
+            sys.executable, *(launcher if processes > 1 else []), "-m", "albertkit",
+            "finetune", "token-classification", "--model", model, "--train", tmp_path / "train.jsonl",
+            "--validation", tmp_path / "validation.jsonl", "--output", tmp_path / f"run{processes}",
+            "--device", "cpu", "--precision", "fp32", "--steps", 12, "--batch-size", 8, "--log-every", 1,
+            "--learning-rate", 3e-3, "--dropout", 0, "--attention-dropout", 0, "--classifier-dropout", 0,
+            "--accumulation", 2,
+        ]  # fmt: skip
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        result = subprocess.run(
+            list(map(str, command)), capture_output=True, text=True, env=environment, timeout=200
+        )
+        assert result.returncode == 0, result.stderr
+        assert result.stderr.count("64 examples") == 1  # one process speaks
+    one, two = (
+        [line["train/loss"] for line in read_metrics(tmp_path / f"run{processes}") if "train/loss" in line]
+        for processes in (1, 2)
+    )
+    assert len(one) == 12
+    assert one == pytest.approx(two, abs=1e-4)
+    one, two = (
+        json.loads((tmp_path / f"run{processes}" / "report.json").read_text()) for processes in (1, 2)
+    )
+    assert one["metrics"] == pytest.approx(two["metrics"], abs=0.05)
