@@ -8,9 +8,24 @@ from typing import Any
 
 import pytest
 
-from albertkit import AlbertConfig, AlbertModel, AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer
+from albertkit import (
+    AlbertConfig,
+    AlbertForMaskedLM,
+    AlbertModel,
+    AlbertTokenizer,
+    AlbertTokenizerFast,
+    AutoTokenizer,
+    pipeline,
+)
 from albertkit.conversion import convert
-from albertkit.published import CHECKPOINTS, FILE_SHA256, REPOSITORIES, contradictions, find
+from albertkit.published import (
+    CHECKPOINTS,
+    FILE_SHA256,
+    REPOSITORIES,
+    ContradictionWarning,
+    contradictions,
+    find,
+)
 
 SIZES = ("base", "large", "xlarge", "xxlarge")
 NAMES = [f"albert-{size}-{version}" for version in ("v1", "v2") for size in SIZES]
@@ -92,7 +107,9 @@ SMALL: dict[str, Any] = {
 def test_loading_a_config_warns_and_overrides_settle(tmp_path: Path) -> None:
     published = AlbertConfig.preset("base", version="v1", hidden_act="gelu")  # as on the hub
     cache = hub_cache(tmp_path, "albert/albert-base-v1", published, None)
-    with pytest.warns(UserWarning, match=r"albert-base-v1 contradicts .*hidden_act is 'gelu'") as caught:
+    with pytest.warns(
+        ContradictionWarning, match=r"albert-base-v1 contradicts .*hidden_act is 'gelu'"
+    ) as caught:
         assert AlbertConfig.from_pretrained("albert-base-v1", cache_dir=cache).hidden_act == "gelu"
     assert [one.filename for one in caught] == [__file__]
     with warnings.catch_warnings():
@@ -104,7 +121,7 @@ def test_loading_a_config_warns_and_overrides_settle(tmp_path: Path) -> None:
 def test_loading_a_model_warns_of_each_contradiction(tmp_path: Path) -> None:
     config = AlbertConfig(**SMALL)
     cache = hub_cache(tmp_path, "albert/albert-base-v2", config, AlbertModel(config))
-    with pytest.warns(UserWarning, match="contradicts the published model") as caught:
+    with pytest.warns(ContradictionWarning, match="contradicts the published model") as caught:
         AlbertModel.from_pretrained("albert/albert-base-v2", cache_dir=cache, hidden_dropout_prob=0.1)
     assert caught[0].filename == __file__
     (message,) = [str(one.message) for one in caught]
@@ -116,6 +133,16 @@ def test_loading_a_model_warns_of_each_contradiction(tmp_path: Path) -> None:
             "albert/albert-base-v2", cache_dir=cache, config=config, hidden_dropout_prob=0.1
         )
     assert model.config.hidden_dropout_prob == 0.1
+
+
+def test_a_pipeline_warns_too(tiny_vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    AlbertForMaskedLM(AlbertConfig(**{**SMALL, "vocab_size": 500})).save_pretrained("albert-base-v2")
+    AlbertTokenizer(tiny_vocabulary).save_pretrained("albert-base-v2")
+    with pytest.warns(ContradictionWarning) as caught:
+        pipeline("fill-mask", "albert-base-v2", device="cpu")
+    assert [("hidden_size is 16" in str(one.message)) for one in caught] == [True, False]
+    assert "the SHA-256 of spiece.model" in str(caught[1].message)
 
 
 def test_a_conversion_notes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +160,7 @@ def test_a_tokenizer_under_a_published_name(
     monkeypatch.chdir(tmp_path)
     AlbertTokenizer(tiny_vocabulary, do_lower_case=False).save_pretrained("albert-base-v2")
     for cls in (AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer):
-        with pytest.warns(UserWarning, match="contradicts the published model") as caught:
+        with pytest.warns(ContradictionWarning, match="contradicts the published model") as caught:
             cls.from_pretrained("albert-base-v2")
         (message,) = [str(one.message) for one in caught]
         assert "do_lower_case is False, but the model was trained with True" in message

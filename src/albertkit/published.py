@@ -72,6 +72,13 @@ _SEEN_IN_TENSORS = (
 )
 
 
+class ContradictionWarning(Warning):
+    """What was found under a published name is not as published.
+
+    No UserWarning: code that expects a head to be new silences those, and this it should not miss.
+    """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedCheckpoint:
     """One released model: `albert-base-v2`, on the hub `albert/albert-base-v2`."""
@@ -176,4 +183,4 @@ def warn_of_contradictions(
 ) -> None:
     """Warn of what `contradictions` says."""
     if message := contradictions(name, values, settled=settled):
-        warnings.warn(message, UserWarning, stacklevel=stacklevel)
+        warnings.warn(message, ContradictionWarning, stacklevel=stacklevel)
