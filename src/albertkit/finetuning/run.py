@@ -1,7 +1,7 @@
 """One fine-tuning run on prepared data, and its restarts where it collapses."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,11 @@ from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.loop import RunResult, train
+from albertkit.training.settings import TrainingSettings
 
 MOST_RESTARTS = 2
 NOTHING_LEARNT = 0.99  # share of the prior's loss above which a run has learnt nothing
 _LAST = 0.25  # part of a run whose losses are looked at for that
-
-# Settings that do not change what is learnt; the loop compares its own.
-_FREE = ("early_stopping", "evaluate_every", "log_every", "max_minutes", "epochs", "steps")
 
 
 @dataclass(frozen=True)
@@ -124,11 +122,17 @@ def _train(
         save_model=save_model,
         evaluate=evaluate,
         best_metric=metric,
-        fingerprint={name: value for name, value in asdict(settings).items() if name not in _FREE}
-        | {"model": prepared.start, "data": fingerprint(prepared.units)},
+        fingerprint=_identity(settings)
+        | {"model": prepared.start, "training_data": fingerprint(prepared.units)},
         world=world,
         console=console,
     )
+
+
+def _identity(settings: FinetuningSettings) -> dict[str, Any]:
+    """Return the settings that change what is learnt, without those that the loop compares itself."""
+    of_loop = {one.name for one in fields(TrainingSettings)} | {"epochs", "warmup"}
+    return {name: value for name, value in asdict(settings).items() if name not in of_loop}
 
 
 def _class_weights(prepared: Prepared, settings: FinetuningSettings) -> Tensor | None:
