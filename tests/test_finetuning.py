@@ -18,12 +18,14 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from albertkit.config import AlbertConfig
+from albertkit.errors import TrainingError
 from albertkit.finetuning import run as run_module
 from albertkit.finetuning.batches import Epochs
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.prediction import predict_file
 from albertkit.finetuning.prepared import load_task
+from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.run import FinetuningResult
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.metrics.classification import class_scores
@@ -156,6 +158,14 @@ def test_goes_on_exactly(model: Path, data: Path, tmp_path: Path) -> None:
     )
     assert stopped.report is None
     assert stopped.run.state.step == 1
+    with pytest.raises(TrainingError, match="batch_size"):
+        tune("text-classification", replace(settings, batch_size=4), model, data, tmp_path / "parts")
+    other = tmp_path / "other"
+    other.mkdir()
+    write(other / "train.jsonl", texts(64, 9))
+    write(other / "validation.jsonl", texts(20, 1))
+    with pytest.raises(TrainingError, match="training_data"):
+        tune("text-classification", settings, model, other, tmp_path / "parts")
     for _ in range(2):
         tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path / "parts")
     result = tune("text-classification", settings, model, data, tmp_path / "parts")
@@ -345,6 +355,44 @@ def test_predictions_go_on_after_a_kill(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("task", "row", "options", "expected"),
+    [
+        (
+            "question-answering",
+            {"question": "what was lost?", "context": "the key was lost"},
+            {},
+            {"id", "answer", "start", "end", "score", "no_answer_difference"},
+        ),
+        ("token-classification", {"tokens": ["the", "key"]}, {}, {"id", "tokens", "labels"}),
+        (
+            "multiple-choice",
+            {"sent1": "the key", "sent2": "was", "choices": ["lost", "found"]},
+            {"choice_columns": "choices"},
+            {"id", "choice", "text", "score", "scores"},
+        ),
+    ],
+)
+def test_each_task_predicts_for_a_file(
+    task: str, row: dict[str, Any], options: dict[str, Any], expected: set[str], model: Path, tmp_path: Path
+) -> None:
+    labelled = LABELLED_TASKS[task]()
+    loaded = labelled.model_class(AlbertConfig.from_pretrained(model))
+    tokenizer = AlbertTokenizer.from_pretrained(model)
+    own = labelled.task(tokenizer, loaded.config, TaskSettings())
+    reader = labelled.reader(
+        str(write(tmp_path / "in.jsonl", [row] * 3)), DataOptions(**options), labelled=False
+    )
+    for kind in ("jsonl", "csv", "parquet"):
+        output = tmp_path / f"out.{kind}"
+        assert predict_file(labelled, own, loaded, loaded.config, reader, output, about={}, part_size=2) == 3
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert all(set(line) == expected for line in lines)
+    assert [line["id"] for line in lines] == [
+        f"{tmp_path / 'in.jsonl'}, line {number}" for number in (1, 2, 3)
+    ]
+
+
 # --- The other tasks -----------------------------------------------------------------------------
 
 
@@ -424,8 +472,16 @@ def test_answers_and_their_absence_are_learnt(model: Path, tmp_path: Path) -> No
     assert report["main_metric"] == "best_f1"
     assert report["metrics"]["best_f1"] > 0.9
     assert report["metrics"]["f1"] == report["metrics"]["best_f1"]
-    threshold = AlbertConfig.from_pretrained(tmp_path / "run").null_score_diff_threshold
-    assert threshold == report["metrics"]["best_f1_threshold"]
+    assert AlbertConfig.from_pretrained(tmp_path / "run").null_score_diff_threshold == pytest.approx(
+        _middle_of_the_gap(tmp_path / "run" / "predictions.jsonl", report["metrics"]["best_f1_threshold"])
+    )
+
+
+def _middle_of_the_gap(predictions: Path, threshold: float) -> float:
+    lines = [json.loads(line) for line in predictions.read_text().splitlines()]
+    above = [line["no_answer_difference"] for line in lines if line["no_answer_difference"] > threshold]
+    assert all((line["answer"] == "") == (line["no_answer_difference"] > threshold) for line in lines)
+    return (threshold + min(above)) / 2
 
 
 def test_choices_are_learnt(model: Path, tmp_path: Path) -> None:

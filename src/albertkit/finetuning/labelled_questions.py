@@ -1,5 +1,6 @@
 """Extractive question answering: SQuAD 1.1 and 2.0, and tables of questions."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -79,11 +80,17 @@ class LabelledQuestions(LabelledTask):
     def tune(
         self, config: AlbertConfig, examples: Sequence[QuestionExample], predictions: Sequence[Answered]
     ) -> bool:
-        """Put into the config above which difference there is no answer."""
+        """Put into the config above which difference there is no answer.
+
+        That of the official script is the difference of the last question to be answered. In the middle
+        between it and the next one the score is the same, and other data has more room on both sides.
+        """
         scores = self.scores(examples, predictions, config)
         if "best_f1_threshold" not in scores:
             return False
-        config.extra[THRESHOLD_KEY] = scores["best_f1_threshold"]
+        threshold = scores["best_f1_threshold"]
+        above = [one for one in _differences(examples, predictions).values() if threshold < one < math.inf]
+        config.extra[THRESHOLD_KEY] = (threshold + min(above)) / 2 if above else threshold
         return True
 
     def judge(self, example: QuestionExample, prediction: Answered) -> list[Judged]:
