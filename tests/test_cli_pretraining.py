@@ -107,7 +107,7 @@ def test_flags_override_the_recipe_and_a_finished_run_stays(run_folder: Path) ->
     ("arguments", "message"),
     [
         (("--recipe", "none.toml"), "no recipe none.toml"),
-        (("--steps", 1), "batch_size is None and batch_tokens is None: give one of them"),
+        (("--steps", 1), "received batch_size=None, batch_tokens=None"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, arguments: tuple[object, ...], message: str) -> None:

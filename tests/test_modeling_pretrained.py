@@ -243,10 +243,10 @@ def test_devices(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
         assert loading.choose_device("auto") == torch.device(best)
-    with pytest.raises(ConfigError, match="'balanced'; expected 'auto' or one device"):
+    with pytest.raises(ConfigError, match=r"'balanced'; expected 'auto' .* or one of those here: cpu"):
         loading.choose_device("balanced")
     for nowhere in ("meta", "vulkan", "fpga", "cuda:77"):  # torch knows them, and can compute on none
-        with pytest.raises(ConfigError, match=f"'{nowhere}', which this machine cannot compute on") as caught:
+        with pytest.raises(ConfigError, match=f"no device '{nowhere}' to compute on") as caught:
             loading.choose_device(nowhere)
         assert len(str(caught.value)) < 150
         assert "\n" not in str(caught.value)

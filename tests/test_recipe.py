@@ -51,10 +51,14 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
         ),
         ({"batch_size": 8, "model": SHAPE, "training": 3}, "training is 3, expected TrainingSettings"),
         ({"batch_size": 0, "model": SHAPE, "training": {"steps": 1}}, "batch_size must be 1 or more"),
-        ({"model": SHAPE, "training": {"steps": 1}}, "batch_tokens is None: give one of them"),
+        ({"model": SHAPE, "training": {"steps": 1}}, "received batch_size=None, batch_tokens=None"),
         (
             {"batch_size": 1, "init_from": "m", "frequency_bias": True, "training": {"steps": 1}},
             "frequency_bias is for a new model, but init_from is 'm'",
+        ),
+        (
+            {"batch_size": 1, "model": {"hiden_size": 32}, "training": {"steps": 1}},
+            r"\[model\]: unknown setting 'hiden_size'; did you mean 'hidden_size'",
         ),
         ({"batch_size": 1, "model": {}, "training": {"steps": 1}}, "no hidden_size; give the shape"),
         (

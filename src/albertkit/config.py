@@ -217,7 +217,7 @@ class AlbertConfig:
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Code for `transformers` sets keys of its own (use_cache, ...), and a file keeps them.
-        ours = name in _PARAMETERS or name == "extra" or hasattr(type(self), name)
+        ours = name in PARAMETERS or name == "extra" or hasattr(type(self), name)
         if ours:
             super().__setattr__(name, value)
         else:
@@ -305,14 +305,14 @@ class AlbertConfig:
                 unknown name among the overrides.
         """
         _check_foreign(values)
-        known = {key: value for key, value in values.items() if key in _PARAMETERS and value is not None}
+        known = {key: value for key, value in values.items() if key in PARAMETERS and value is not None}
         if "id2label" in known:
             known.pop("num_labels", None)  # older files carry both, and the names are what counts
         config = cls(**known)
         config.extra = {
             key: copy.deepcopy(value)
             for key, value in values.items()
-            if key not in _PARAMETERS and key != "model_type"
+            if key not in PARAMETERS and key != "model_type"
         }
         return config.replace(**overrides)
 
@@ -322,7 +322,7 @@ class AlbertConfig:
         Raises:
             ConfigError: an unknown name, or values that describe no possible model.
         """
-        unknown = {name for name in changes if name not in _PARAMETERS}
+        unknown = {name for name in changes if name not in PARAMETERS}
         if unknown:
             raise ConfigError(_unknown_message(unknown))
         config = copy.deepcopy(self)
@@ -479,7 +479,7 @@ _WRITTEN_ALWAYS = (
     "bos_token_id",
     "eos_token_id",
 )
-_PARAMETERS = {
+PARAMETERS = {
     name: parameter
     for name, parameter in inspect.signature(AlbertConfig.__init__).parameters.items()
     if name not in ("self", "foreign")
@@ -500,7 +500,7 @@ _UNSUPPORTED_LOADING_OPTIONS = frozenset((
 # fmt: on
 # Values as they stand after construction, where that differs from the signature's None.
 _DEFAULTS: dict[str, Any] = {
-    **{name: parameter.default for name, parameter in _PARAMETERS.items()},
+    **{name: parameter.default for name, parameter in PARAMETERS.items()},
     "return_dict": True,
     "pruned_heads": {},
 }
@@ -547,7 +547,7 @@ def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_config_argument(name: str) -> bool:
     """Whether `AlbertConfig` has an argument of this name."""
-    return name in _PARAMETERS
+    return name in PARAMETERS
 
 
 def one_of(**alternatives: Any) -> Any:
@@ -590,7 +590,7 @@ def _check_foreign(values: Mapping[str, Any]) -> None:
 
 
 def _nearest(name: str, *, cutoff: float) -> list[str]:
-    return difflib.get_close_matches(name, _PARAMETERS, n=1, cutoff=cutoff)
+    return difflib.get_close_matches(name, PARAMETERS, n=1, cutoff=cutoff)
 
 
 def _unknown_message(unknown: Iterable[str]) -> str:

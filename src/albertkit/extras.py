@@ -22,7 +22,7 @@ class optional:  # noqa: N801 - reads as the function it stands for
         try:
             module = importlib.import_module(self._module)
         except ImportError as error:
-            library = self._module.partition(".")[0]
+            library = (error.name or self._module).partition(".")[0]  # what it needs may be what is missing
             raise MissingExtraError(
                 f"{library} is not installed, and this needs it: pip install 'albertkit[{self._extra}]'"
             ) from error

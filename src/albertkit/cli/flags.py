@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from albertkit.recipe import field_docs, scalar_fields
 
@@ -38,7 +39,7 @@ def settings_flags(settings: type, *, parameter: str) -> Callable[[Callable[...,
                 annotation=Annotated[
                     hint | None,
                     typer.Option(
-                        help=docs[field.name],
+                        help=escape(docs[field.name]),  # "[model]" is no markup
                         show_default="" if field.default is dataclasses.MISSING else str(field.default),
                         rich_help_panel=f"Settings: {table or 'run'}",
                     ),

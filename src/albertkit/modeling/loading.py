@@ -104,17 +104,18 @@ def choose_device(
     else:
         wanted = device_map
     if wanted != "auto":
-        expected = "expected 'auto' or one device, such as 'cpu' or 'cuda:1'"
+        found = ", ".join(["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))])
+        expected = f"expected 'auto' (the best there is) or one of those here: {found}"
         try:
             device = torch.device(wanted)
         except RuntimeError:
-            raise ConfigError(f"device_map is {wanted!r}; {expected}") from None
+            raise ConfigError(f"there is no device {wanted!r}; {expected}") from None
         try:
             holds_values = torch.ones(1, device=device).item() == 1
         except (RuntimeError, AssertionError):  # pages of torch's insides, for a device that is not there
             holds_values = False
         if not holds_values:
-            raise ConfigError(f"device_map is '{device}', which this machine cannot compute on; {expected}")
+            raise ConfigError(f"this machine has no device '{device}' to compute on; {expected}")
         return device
     if torch.cuda.is_available():
         return torch.device("cuda")

@@ -88,6 +88,12 @@ def pretrain(
         source = _in_background(stream) if world.device.type == "cuda" else stream
         return ((batch, asdict(batch.position)) for batch in source)
 
+    if not (data / "validation").is_dir() and world.is_main:
+        console.print(
+            "warning: nothing was held out (prepare --holdout-every): no evaluation, and nobody watches "
+            "whether the outputs become constant",
+            highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
     evaluated = (data / "validation").is_dir() and not settings.overfit_one_batch
     held_out: list[PretrainingBatch] = []
     if evaluated and world.is_main:
@@ -160,7 +166,7 @@ def _require_overfitted(output: Path, console: Console) -> None:
     shown = ", ".join(f"{name} {lines[0][name]:.3f} -> {lines[-1][name]:.3f}" for name in names)
     if any(lines[-1][name] > OVERFITTED * lines[0][name] for name in names):
         raise TrainingError(
-            f"one batch was not learnt ({shown}): more steps or another learning rate may do; if not, the "
-            "model, the data or the optimizer is broken"
+            f"one batch was not learnt ({shown}): more steps or another learning rate, in another output "
+            "folder, may do; if not, the model, the data or the optimizer is broken"
         )
     console.print(f"one batch was learnt: {shown}", highlight=False, soft_wrap=True)

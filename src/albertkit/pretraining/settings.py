@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from albertkit.errors import ConfigError
+from albertkit.config import PARAMETERS
+from albertkit.errors import ConfigError, suggestion
 from albertkit.training.settings import TrainingSettings
 
 LENGTH_MULTIPLE = 8  # matrix shapes that hardware likes, and few different ones
@@ -91,13 +92,18 @@ class PretrainingSettings:
     def __post_init__(self) -> None:
         if (self.batch_size is None) == (self.batch_tokens is None):
             raise ConfigError(
-                f"batch_size is {self.batch_size} and batch_tokens is {self.batch_tokens}: give one of them"
+                "give the size of a batch in sequences (batch_size) or in tokens (batch_tokens), in a recipe "
+                f"or by a flag; received batch_size={self.batch_size}, batch_tokens={self.batch_tokens}"
             )
         for name in ("batch_size", "batch_tokens", "evaluation_sequences"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, not {value}")
         if not self.order_weight >= 0:
             raise ConfigError(f"order_weight must be 0 or more, not {self.order_weight}")
+        for name in self.model:
+            if name not in PARAMETERS:
+                nearest = suggestion(name, PARAMETERS)
+                raise ConfigError(f"[model]: unknown setting {name!r}; {nearest}")
         if "vocab_size" in self.model:
             raise ConfigError("[model] has vocab_size, but that is the tokenizer's; leave it out")
         if self.init_from is None and "hidden_size" not in self.model:

@@ -81,8 +81,8 @@ class Manifest:
             values = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise DataError(
-                f"{folder}: no {MANIFEST}, so this is no finished shard folder; run `albertkit prepare` "
-                "(again: finished shards are kept)"
+                f"{folder}: no {MANIFEST}, so this is no finished shard folder; give the folder that "
+                "`albertkit prepare` wrote, or run that again if it was stopped (finished shards are kept)"
             ) from None
         except (OSError, ValueError) as error:
             raise DataError(f"{file}: cannot be read ({error})") from error

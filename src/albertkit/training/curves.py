@@ -14,9 +14,18 @@ def read_metrics(output: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
 
 
+def load_plotting() -> None:
+    """Choose the backend that needs no screen.
+
+    Raises:
+        MissingExtraError: Matplotlib is not installed.
+    """
+    matplotlib.use("agg")
+
+
 def plot_curves(output: Path) -> Path:
     """Draw each metric over the tokens seen, training and evaluation in one panel, to `curves.png`."""
-    matplotlib.use("agg")
+    load_plotting()
     lines = read_metrics(output)
     series: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for line in lines:

@@ -87,7 +87,7 @@ def train(
     """
     world = world or World(next(model.parameters()).device)
     run = _Run(model, settings, output, world, save_model, fingerprint or {}, flops_per_token, best_metric)
-    with run.opened(console or Console(stderr=True)):
+    with run.opened(console or Console(stderr=True)), stop_signals(run.say) as run.stopping:
         run.resume_or_start()
         run.wrap()
         run.steps(objective, batches, evaluate)
@@ -122,6 +122,7 @@ class _Run:
     reporter: Reporter | None = None  # of the main process
     wrapped: nn.Module  # `model`, or what averages its gradients over the processes
     called: Callable[..., Any]  # `wrapped`, perhaps compiled
+    stopping: list[int]  # signals received
     bad_loss = math.nan
 
     def __init__(
@@ -246,9 +247,11 @@ class _Run:
         self.model.train()
         self._clock = time.perf_counter()
         logged_tokens, logged_seconds = state.tokens, state.seconds
-        with stop_signals(self.say) as stopping:
-            stream = batches(state.position) if not self.is_finished() else iter(())
-            for batch, next_position in stream:
+        stopping = self.stopping
+        if self.is_finished():
+            self.say(f"already finished, at step {state.step}")
+        else:
+            for batch, next_position in batches(state.position):
                 grad_norm = self.step(objective, batch)
                 if grad_norm is None:
                     self.roll_back(next_position)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from albertkit.extras import optional
-from albertkit.training.curves import plot_curves
+from albertkit.training.curves import load_plotting, plot_curves
 
 tensorboard = optional("torch.utils.tensorboard", extra="train")
 
@@ -31,7 +31,10 @@ class Reporter:
     def __init__(self, output: Path, console: Console, *, step: int, length: int, unit: str) -> None:
         self.output, self.console = output, console
         self.forget_after(step)
-        self._board = tensorboard.SummaryWriter(str(output / TENSORBOARD), purge_step=step + 1)
+        self._board: Any = None  # opened with the first figures: a refused run leaves no trace
+        self._purge_step = step + 1
+        load_plotting()  # what is not installed must show before an hour's work
+        tensorboard.SummaryWriter  # noqa: B018
         self._bar = Progress(
             TextColumn("{task.fields[shown]}"),
             BarColumn(),
@@ -48,7 +51,8 @@ class Reporter:
     def close(self) -> None:
         """End the bar and flush."""
         self._bar.stop()
-        self._board.close()
+        if self._board:
+            self._board.close()
 
     def say(self, line: str) -> None:
         """Print a line; never wrapped: logs are searched line by line."""
@@ -61,14 +65,18 @@ class Reporter:
     def log(self, head: dict[str, Any], values: dict[str, float], *, shown: str) -> None:
         """Write figures: `head` says where the run stands, `shown` introduces the line for people."""
         self.write(head | {name: round(value, 6) for name, value in values.items()})
-        for name, value in values.items():
+        if self._board is None:
+            folder = str(self.output / TENSORBOARD)
+            self._board = tensorboard.SummaryWriter(folder, purge_step=self._purge_step)
+        for name, value in ({"learning_rate": head["learning_rate"]} | values).items():
             self._board.add_scalar(name, value, head["step"])
         self.say("  ".join([shown, *(f"{name} {value:.4g}" for name, value in values.items())]))
 
     def plot(self) -> None:
         """Draw `curves.png` and let TensorBoard see the newest figures."""
         plot_curves(self.output)
-        self._board.flush()
+        if self._board:
+            self._board.flush()
 
     def write(self, line: dict[str, Any]) -> None:
         """Append a line to `metrics.jsonl`."""
