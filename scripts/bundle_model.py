@@ -68,9 +68,9 @@ On {sequences:,} sequences of held-out books, masks as in training (whole words,
 
 ## Limits
 
-It has seen very little text and is far weaker than the published ALBERT models: it knows some grammar and hardly
-any facts. Use it to try the library and to test code. It knows nothing after 1929, speaks the language of its
-books, and repeats their views of people, which are those of their time. Uncased, English only.
+It has seen very little text and is far weaker than the published ALBERT models: it knows some grammar and
+hardly any facts. Use it to try the library and to test code. It knows nothing after 1929, speaks the language
+of its books, and repeats their views of people, which are those of their time. Uncased, English only.
 """
 
 
