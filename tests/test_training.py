@@ -183,6 +183,24 @@ def test_sigterm_writes_a_checkpoint_and_ends(tmp_path: Path) -> None:
     assert checkpoints(tmp_path)[-1] == checkpoint_folder(tmp_path, int(last))
 
 
+def test_a_signal_during_the_first_evaluation_is_not_lost(tmp_path: Path) -> None:
+    model = tiny_model()
+
+    def evaluate() -> dict[str, float]:
+        signal.raise_signal(signal.SIGTERM)
+        return {"loss": 1.0}
+
+    result = train(
+        model, objective, batches, settings(), tmp_path, save_model=model.save_pretrained, evaluate=evaluate
+    )
+    assert (result.finished, result.signal, result.state.step) == (False, signal.SIGTERM, 1)
+    assert checkpoints(tmp_path)[-1] == checkpoint_folder(tmp_path, 1)
+
+
+def test_any_seed_will_do(tmp_path: Path) -> None:
+    assert run(tmp_path, settings(steps=3, warmup_steps=1, seed=2**63)).finished
+
+
 def test_every_checkpoint_is_a_model_folder_and_the_last_ones_are_kept(tmp_path: Path) -> None:
     run(tmp_path, settings(steps=12, save_every=2, keep_checkpoints=2))
     assert [folder.name for folder in checkpoints(tmp_path)] == ["step-0000010", "step-0000012"]
@@ -390,7 +408,7 @@ def test_tensorboard_has_the_figures(tmp_path: Path) -> None:
     shown = {event.step: event.value for event in board.Scalars("train/loss")}
     lines = {line["step"]: line["train/loss"] for line in read_metrics(tmp_path) if "train/loss" in line}
     assert shown == pytest.approx(lines, abs=1e-5)
-    assert {"tokens_per_second", "memory_gb", "minutes_left"} <= set(board.Tags()["scalars"])
+    assert {"tokens_per_second", "memory_gb", "minutes_left", "learning_rate"} <= set(board.Tags()["scalars"])
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from filelock import FileLock, Timeout
 from rich.console import Console
@@ -289,7 +290,8 @@ class _Run:
         """Take one optimizer step and return the norm of the gradients; None for a bad loss, and no step."""
         settings, state, world = self.settings, self.state, self.world
         # Dropout of each step has its own seed, so a resumed run needs no state of the generators.
-        torch.manual_seed((settings.seed << 40) + state.step * world.size + world.rank)
+        seeds = np.random.SeedSequence((settings.seed, state.step, world.rank))
+        torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
         parts = batch.split(settings.accumulation)
         counts = world.sum_counts(_sum_counts([objective.counts(part) for part in parts]))
         factor = learning_rate_factor(settings, step=state.step + 1, tokens=state.tokens + counts["tokens"])
