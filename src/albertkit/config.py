@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 from albertkit.errors import ConfigError, ModelNotFoundError
 from albertkit.files import atomic_path
 from albertkit.hub import resolve
+from albertkit.loading_options import take_loading_options
 from albertkit.published import CHECKPOINTS, REPOSITORIES, SIZES, VERSIONS, warn_of_contradictions
 
 CONFIG_FILE = "config.json"
@@ -33,7 +34,7 @@ class AlbertConfig:
     The defaults are the documented ones: the xxlarge shape. Prefer `AlbertConfig.preset("base")`
     and its kin, or `from_pretrained`.
 
-    Sizes:
+    Args: Sizes
         vocab_size: pieces in the vocabulary, V.
         embedding_size: width of the vocabulary embeddings, E.
         hidden_size: width of the encoder, H; a multiple of `num_attention_heads`.
@@ -48,7 +49,7 @@ class AlbertConfig:
         max_position_embeddings: longest sequence, in tokens.
         type_vocab_size: kinds of segment.
 
-    Behaviour:
+    Args: Behaviour
         hidden_act: "gelu" (erf), "gelu_new" or "gelu_pytorch_tanh" (tanh approximation, that of the
             published models), "relu", "silu"/"swish", or a function from tensor to tensor
             (which cannot be written to JSON).
@@ -63,7 +64,7 @@ class AlbertConfig:
             for attentions or gives a head mask). How to compute, not what: never written to JSON.
         pruned_heads: {distinct layer: [heads removed]}, filled in by `prune_heads`.
 
-    Outputs and tasks:
+    Args: Outputs and tasks
         output_attentions, output_hidden_states, return_dict: what forward returns unless told otherwise.
         num_labels, id2label, label2id: classes of the task heads; ids are int here and str in JSON.
         problem_type: "regression", "single_label_classification" or "multi_label_classification".
@@ -486,18 +487,6 @@ PARAMETERS = {
 }
 # Arguments that `to_dict`, here or in `transformers`, writes and that are no setting.
 _OF_EVERY_FILE = {"model_type", "transformers_version"}
-# Loading options of `transformers` that this package has nothing to do with.
-# fmt: off
-_UNSUPPORTED_LOADING_OPTIONS = frozenset((
-    "adapter_kwargs", "adapter_name", "allow_all_kernels", "code_revision", "device_mesh",
-    "disable_mmap", "distributed_config", "force_download", "from_flax", "from_tf", "fusion_config",
-    "generation_config", "gguf_file", "kernel_config", "key_mapping", "load_in_4bit",
-    "load_in_8bit", "max_memory", "mirror", "offload_buffers", "offload_folder",
-    "offload_state_dict", "proxies", "quantization_config", "resume_download",
-    "return_unused_kwargs", "subfolder", "tp_plan", "tp_size", "tqdm_class", "use_auth_token",
-    "use_kernels", "variant",
-))
-# fmt: on
 # Values as they stand after construction, where that differs from the signature's None.
 _DEFAULTS: dict[str, Any] = {
     **{name: parameter.default for name, parameter in PARAMETERS.items()},
@@ -514,35 +503,6 @@ _WRITTEN_IF_CHANGED = (
     "architectures",
     "pruned_heads",
 )
-
-
-def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left of these keyword arguments of `from_pretrained` without `transformers`' loading options.
-
-    Here `low_cpu_mem_usage` makes no difference (memory is always used sparingly), nor does
-    `trust_remote_code` (no code of a checkpoint is ever run); `weights_only` can only be True, and
-    `use_safetensors` only None or True. Other loading options may be given as None, False or "".
-
-    Raises:
-        ConfigError: an option that asks for what is not supported.
-    """
-    if not options.get("weights_only", True):
-        raise ConfigError("weights_only=False is not supported: no code of a checkpoint is ever run")
-    if options.get("use_safetensors") is False:
-        raise ConfigError(
-            "use_safetensors=False is not supported: safetensors are read where there are any; leave it out"
-        )
-    for name in sorted(_UNSUPPORTED_LOADING_OPTIONS & options.keys()):
-        if options[name] not in (None, False, "", {}):
-            raise ConfigError(
-                f"{name}: this loading option of transformers is not supported here; leave it out"
-            )
-    taken = {"low_cpu_mem_usage", "trust_remote_code", "use_safetensors", "weights_only"}
-    return {
-        name: value
-        for name, value in options.items()
-        if name not in taken and name not in _UNSUPPORTED_LOADING_OPTIONS
-    }
 
 
 def is_config_argument(name: str) -> bool:

@@ -17,7 +17,7 @@ import torch
 
 from albertkit.checkpoints import formats, google, julia
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint, Format
-from albertkit.checkpoints.folder import WEIGHTS_FILE, write_folder
+from albertkit.checkpoints.folder import weight_files, write_folder
 from albertkit.checkpoints.names import TIED, UNTIED, parts_of, to_google
 from albertkit.checkpoints.report import ConversionReport, LoadReport, Move, match
 from albertkit.checkpoints.vocab_lines import lines_of, model_of
@@ -45,6 +45,7 @@ def convert(
     *,
     to: Format | None = None,
     dtype: str | None = None,
+    max_shard_size: int | str | None = None,
     verify: bool = False,
 ) -> ConversionReport:
     """Read a checkpoint of any format and write it in another.
@@ -54,6 +55,7 @@ def convert(
         target: a folder for "hf" and "tf1", a file named `.tfbson` or `.bson` for "julia".
         to: the format to write; None for "julia" where the target is named so, else "hf".
         dtype: one of `DTYPES`, to which floating tensors are cast; None to leave them as they are.
+        max_shard_size: for "hf" alone, as `write_folder` says: larger weights are split into several files.
         verify: load both and compare what they compute on random text.
 
     Raises:
@@ -66,13 +68,15 @@ def convert(
     to = _target_format(target, to)
     if dtype is not None and dtype not in DTYPES:
         raise ConfigError(f"dtype is {dtype!r}; expected one of {', '.join(DTYPES)}")
+    if max_shard_size is not None and to != "hf":
+        raise ConfigError(f"max_shard_size is for the format 'hf'; a checkpoint of {to!r} is one file")
     _refuse_existing(target, to)
     checkpoint = formats.read(formats.locate(source, also=VOCABULARY_FILES))
     config = AlbertConfig.from_dict(checkpoint.config)
-    model_class = _architecture(config, checkpoint.tensors)
-    matched, loaded = _fit(model_class, config, checkpoint.tensors)
+    model_class = architecture_of(config, checkpoint.tensors)
+    matched, loaded = fit(model_class, config, checkpoint.tensors)
     if dtype is not None:
-        matched = _cast(matched, DTYPES[dtype])
+        matched = cast(matched, DTYPES[dtype])
     written = Checkpoint(
         to,
         config.replace(architectures=[model_class.__name__], dtype=_dtype(matched)).to_dict(),
@@ -89,7 +93,10 @@ def convert(
     if to != "hf":
         written.tensors = {name: matched[name] for name in names}
     try:
-        files = _WRITERS[to](target, written)
+        if to == "hf":
+            files = _write_hf(target, written, max_shard_size)
+        else:
+            files = (google.write if to == "tf1" else _write_julia)(target, written)
     except OSError as error:
         if isinstance(error, CheckpointError):
             raise
@@ -113,7 +120,7 @@ def convert(
             for name, first in loaded.conflicting.items()
         },
         notes=notes,
-        checksums={str(path): _sha256(path) for path in (*checkpoint.files, *files)},
+        checksums={str(path): file_sha256(path) for path in (*checkpoint.files, *files)},
     )
     if verify:
         report.largest_difference = _compare(source, target, model_class, config, checkpoint.tensors, matched)
@@ -136,15 +143,16 @@ def _target_format(target: Path, to: Format | None) -> Format:
 
 def _refuse_existing(target: Path, to: Format) -> None:
     """Never replace a checkpoint: it may hold what a conversion leaves out."""
-    held = {"hf": target / WEIGHTS_FILE, "tf1": target / f"{google.PREFIX}.index", "julia": target}[to]
-    if held.exists():
-        raise CheckpointError(f"{held} exists already: name another target, or remove it first.")
+    places = {"hf": weight_files(target)[:1], "tf1": [target / f"{google.PREFIX}.index"], "julia": [target]}
+    for held in places[to]:
+        if held.exists():
+            raise CheckpointError(f"{held} exists already: name another target, or remove it first.")
 
 
 # --- which model --------------------------------------------------------------------------------
 
 
-def _architecture(config: AlbertConfig, tensors: Iterable[str]) -> type[AlbertPreTrainedModel]:
+def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> type[AlbertPreTrainedModel]:
     """The class of the model that these tensors make: by their heads, and by the config where several fit."""
     parts = parts_of(tensors)
     if "classifier" in parts:
@@ -159,9 +167,14 @@ def _architecture(config: AlbertConfig, tensors: Iterable[str]) -> type[AlbertPr
     return auto.AlbertForPreTraining if parts & {"masked word head", "sentence order head"} else AlbertModel
 
 
-def _fit(
+def fit(
     model_class: type[AlbertPreTrainedModel], config: AlbertConfig, tensors: Mapping[str, torch.Tensor]
 ) -> tuple[dict[str, torch.Tensor], LoadReport]:
+    """The tensors that a model of that class and config has, by its names, and the account of the others.
+
+    Raises:
+        CheckpointError: a tensor of the encoder is missing, or one has another shape.
+    """
     with torch.device("meta"):
         model = model_class(config)
     expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
@@ -190,17 +203,25 @@ def _google_names(tensors: Mapping[str, torch.Tensor], config: AlbertConfig) -> 
 # --- writing ------------------------------------------------------------------------------------
 
 
-def _write_hf(target: Path, checkpoint: Checkpoint) -> list[Path]:
-    write_folder(target, checkpoint.config, checkpoint.tensors)
-    files = dict(checkpoint.vocabulary)
-    for name, content in files.items():
-        with atomic_path(target / name) as new:
+def _write_hf(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | None) -> list[Path]:
+    write_folder(target, checkpoint.config, checkpoint.tensors, max_shard_size=max_shard_size)
+    vocabulary = write_vocabulary(target, checkpoint)
+    return [target / CONFIG_FILE, *weight_files(target), *(target / name for name in vocabulary)]
+
+
+def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
+    """Write the tokenizer's files of a checkpoint into a folder; return their names."""
+    names = list(checkpoint.vocabulary)
+    for name, content in checkpoint.vocabulary.items():
+        with atomic_path(folder / name) as new:
             new.write_bytes(content)
-    if set(files) in ({MODEL_FILE}, {WORD_LIST_FILE}):
+    if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
         # A vocabulary alone, as Google's folders have it, says nothing of lower case: theirs are so.
-        tokenizer = AutoTokenizer.from_pretrained(target / next(iter(files)))
-        files |= dict.fromkeys(Path(path).name for path in tokenizer.save_pretrained(target))
-    return [target / name for name in (CONFIG_FILE, WEIGHTS_FILE, *files)]
+        tokenizer = AutoTokenizer.from_pretrained(folder / names[0])
+        names += [
+            name for path in tokenizer.save_pretrained(folder) if (name := Path(path).name) not in names
+        ]
+    return names
 
 
 def _write_julia(target: Path, checkpoint: Checkpoint) -> list[Path]:
@@ -215,9 +236,6 @@ def _write_julia(target: Path, checkpoint: Checkpoint) -> list[Path]:
     }
     julia.save(target, variables)
     return [target]
-
-
-_WRITERS = {"hf": _write_hf, "tf1": google.write, "julia": _write_julia}
 
 
 def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes: list[str]) -> None:
@@ -249,7 +267,7 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
             files[MODEL_FILE] = model_of(checkpoint.pieces)
             notes.append("spiece.model was made of the listed pieces; their scores have six digits")
         except CheckpointError as error:
-            notes.append(f"the vocabulary was left out: {error}")
+            notes.append(f"the vocabulary was left out: {str(error).rstrip('.')}")
     if 0 < count < vocab_size and (files if to != "julia" else checkpoint.pieces):
         notes.append(
             f"the vocabulary has {count:,} pieces, and {vocab_size - count:,} of the model's {vocab_size:,} "
@@ -260,7 +278,7 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
 # --- types, checksums, comparison ---------------------------------------------------------------
 
 
-def _cast(tensors: Mapping[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:
+def cast(tensors: Mapping[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:
     """The tensors in another type; two names of one tensor stay that."""
     cast: dict[int, torch.Tensor] = {}
     for tensor in tensors.values():
@@ -276,7 +294,8 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
+    """The checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

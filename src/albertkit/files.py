@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from albertkit.errors import ConfigError, DataError
+
+PICTURES = (".png", ".svg", ".pdf")
+
 
 @contextmanager
 def atomic_path(target: str | Path) -> Iterator[Path]:
@@ -45,6 +49,14 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
     if os.name == "posix":  # elsewhere a folder cannot be opened
         _flush_to_disk(target.parent, os.O_RDONLY)
+
+
+def check_picture(target: Path) -> None:
+    """Raise ConfigError unless the name ends as that of a picture, DataError where its folder is missing."""
+    if target.suffix.lower() not in PICTURES:
+        raise ConfigError(f"cannot draw {target}: expected a name that ends in {', '.join(PICTURES)}")
+    if not target.parent.is_dir():
+        raise DataError(f"cannot write {target}: there is no folder {target.parent}; make it first")
 
 
 def contents(folder: Path, *, limit: int = 12) -> str:

@@ -3,7 +3,7 @@
 Sizes: Lan et al. 2019 (arXiv:1909.11942), table 1; heads as in the released models. Dropout: the authors' own
 account (google-research/albert, issue 23): 0.1 in version 1 but for xxlarge, which has none, as has all of
 version 2. Activation: the tanh form of GELU, the only one in the original code. All are uncased and share one
-vocabulary, whose SHA-256 is the only hash that several independent public sources state.
+vocabulary, whose hashes are the only ones that public sources state and that can be checked.
 
 Files in circulation contradict this table: configs of version 1 on the hub say "gelu", which is the erf form
 (huggingface/transformers, issue 2395); older copies of version 2 have dropout 0.1 (issue 2337); one file of
@@ -58,8 +58,12 @@ SIZES = tuple(_SHAPES)
 NORMALIZATION = {"do_lower_case": True, "remove_space": True, "keep_accents": False}
 """What happened to every text that the published models saw."""
 
-FILE_SHA256 = {"spiece.model": "fefb02b667a6c5c2fe27602d28e5fb3428f66ab89c7d6f388e7c8d44a02d0336"}
-"""Files that all of the published checkpoints have alike. (In Google's archives it is `30k-clean.model`.)"""
+FILE_SHA256 = {
+    "spiece.model": "fefb02b667a6c5c2fe27602d28e5fb3428f66ab89c7d6f388e7c8d44a02d0336",
+    "30k-clean.vocab": "1de4ad94a1b98f5f5f2c75af0f52bc85714d67b8578aa8f7650521bb123335c0",
+}
+"""Files that all of the published checkpoints have alike: the vocabulary (in Google's archives it is
+`30k-clean.model`), and its lines, whose hash Julia's WordTokenizers.jl states."""
 
 _SAME = {"gelu_pytorch_tanh": "gelu_new"}  # two names of one function
 _SEEN_IN_TENSORS = (

@@ -31,6 +31,8 @@ def read_lines(path: Path, compression: str | None) -> Lines:
     """Yield the lines of a possibly compressed UTF-8 file."""
     size = max(1, path.stat().st_size)
     number = 0
+    # Only what is compressed needs the library.
+    failures = (pa.ArrowException, OSError) if compression else (OSError,)
     try:
         with path.open("rb") as raw:
             stream = pa.CompressedInputStream(raw, compression) if compression else raw
@@ -45,7 +47,7 @@ def read_lines(path: Path, compression: str | None) -> Lines:
             f"{path}, line {number}: not UTF-8 (byte {error.object[error.start]:#04x} at column "
             f"{error.start + 1}); convert the file first, for instance with iconv"
         ) from error
-    except (pa.ArrowException, OSError) as error:
+    except failures as error:
         raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
 
 

@@ -1,13 +1,14 @@
 """The Hugging Face folder: config.json and the weights, read and written as (config dict, named tensors).
 
 Weights are read from safetensors (one file or shards), from `pytorch_model.bin` through torch's
-weights-only unpickler, or from the older `tf_model.h5`: no code in a file is ever run. The first two are
-mapped into memory, not copied.
+weights-only unpickler, from the older `tf_model.h5`, or from the `model.onnx` of an export: no code in a file
+is ever run. The first two are mapped into memory, not copied.
 """
 
 import json
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,18 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from albertkit.checkpoints import shards
 from albertkit.checkpoints.checkpoint import read_json
 from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
+from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
 from albertkit.config import CONFIG_FILE
 from albertkit.errors import CheckpointError
 from albertkit.files import atomic_path, contents, model_folders
 from albertkit.hub import resolve
 
 WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 
 
 def locate(
@@ -52,7 +56,8 @@ def locate(
         )
 
     folder = fetch("model*.safetensors", "model.safetensors.index.json")
-    for patterns in (("pytorch_model*.bin", "pytorch_model.bin.index.json"), ("tf_model.h5",)):
+    older = ("pytorch_model*.bin", "pytorch_model.bin.index.json"), ("tf_model.h5",)
+    for patterns in (*older, (ONNX_FILE,)):
         if _weights_in(folder) is None:
             folder = fetch(*patterns)
     return folder
@@ -84,26 +89,47 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, torch.Ten
     return read_json(folder / CONFIG_FILE), _READERS[weights](folder / weights)
 
 
-def write_folder(folder: str | Path, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
+def write_folder(
+    folder: str | Path,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, torch.Tensor],
+    *,
+    max_shard_size: int | str | None = None,
+) -> None:
     """Write config.json and model.safetensors into `folder`, which is made where it is missing.
 
     Two names of one tensor (`names.TIED`) are stored once, as in the files of `transformers`, unless the
-    config says that the model ties none; a tensor that merely has equal values is kept. Both files are
-    complete on the disk before either takes its name, so a crash leaves the old model.
+    config says that the model ties none; a tensor that merely has equal values is kept. All files are
+    complete on the disk before any takes its name, so a crash leaves the old model.
+
+    Args:
+        folder: where to write; an older model there is replaced.
+        config: the content of config.json.
+        tensors: name -> tensor.
+        max_shard_size: bytes, or text such as "500MB": larger weights are split into files of at most that
+            size, with an index. None for one file.
 
     Raises:
         CheckpointError: the folder cannot be written.
+        ConfigError: no such size.
     """
     folder = Path(folder)
     stored = _stored_once(tensors, tied=TIED if config.get("tie_word_embeddings", True) else {})
+    most = None if max_shard_size is None else shards.number_of_bytes(max_shard_size)
+    files = shards.split(stored, WEIGHTS_FILE, most=most)
+    texts = {CONFIG_FILE: json.dumps(config, indent=2, sort_keys=True) + "\n"}
+    if len(files) > 1:
+        texts[INDEX_FILE] = shards.index_of(files)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (
-            atomic_path(folder / CONFIG_FILE) as new_config,
-            atomic_path(folder / WEIGHTS_FILE) as new_weights,
-        ):
-            save_file(stored, new_weights, metadata={"format": "pt"})
-            new_config.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        with ExitStack() as stack:
+            # Renamed in the reverse order: the files that name others come last.
+            for name, text in texts.items():
+                stack.enter_context(atomic_path(folder / name)).write_text(text, encoding="utf-8")
+            for name, part in files.items():
+                save_file(part, stack.enter_context(atomic_path(folder / name)), metadata={"format": "pt"})
+        for path in shards.stale(folder, {*files, *texts}, WEIGHTS_FILE):
+            path.unlink()
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"Could not save the model in {folder}: {error}. An older model there is unharmed."
@@ -157,9 +183,7 @@ def _read_pickle(path: Path) -> dict[str, torch.Tensor]:
 
 def _read_shards(path: Path) -> dict[str, torch.Tensor]:
     """Read the shards an index file lists; each must hold the names the index promises."""
-    weight_map = read_json(path).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
-        raise CheckpointError(f"{path} is no index of shards: expected a 'weight_map' from names to files.")
+    weight_map = _weight_map(path)
     read = _read_safetensors if "safetensors" in path.name else _read_pickle
     tensors: dict[str, torch.Tensor] = {}
     for file in sorted(set(weight_map.values())):
@@ -176,12 +200,21 @@ def _read_shards(path: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
+def _weight_map(path: Path) -> dict[str, str]:
+    """Name of a tensor -> name of the shard it is in."""
+    weight_map = read_json(path).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
+        raise CheckpointError(f"{path} is no index of shards: expected a 'weight_map' from names to files.")
+    return weight_map
+
+
 _READERS: dict[str, Callable[[Path], dict[str, torch.Tensor]]] = {
     WEIGHTS_FILE: _read_safetensors,
-    f"{WEIGHTS_FILE}.index.json": _read_shards,
+    INDEX_FILE: _read_shards,
     "pytorch_model.bin": _read_pickle,
     "pytorch_model.bin.index.json": _read_shards,
     "tf_model.h5": read_h5,
+    ONNX_FILE: read_onnx,
 }
 """Weight files in the order of preference, each with its reader."""
 
@@ -194,8 +227,7 @@ def weight_files(folder: str | Path) -> list[Path]:
         return []
     if not name.endswith(".index.json"):
         return [folder / name]
-    shards = folder.glob(name.removesuffix(".index.json").replace(".", "*."))
-    return [folder / name, *sorted(shards)]
+    return [folder / name, *sorted({folder / file for file in _weight_map(folder / name).values()})]
 
 
 def _weights_in(folder: Path) -> str | None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from albertkit.checkpoints import folder, google, julia
+from albertkit.checkpoints import archive, folder, google, julia
 from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.names import from_google
 from albertkit.config import AlbertConfig
@@ -49,7 +49,7 @@ def _as_path(name: str | Path) -> Path | None:
 
 def _is_foreign(path: Path) -> bool:
     """Whether a path leads to a checkpoint of Google's or Julia's; one of Hugging Face's beside it wins."""
-    if path.is_file() and path.name.endswith((*julia.ENDINGS, *google.ARCHIVES)):
+    if path.is_file() and path.name.endswith((*julia.ENDINGS, *archive.ENDINGS)):
         return True
     if path.is_dir() and folder.weight_files(path):
         return False

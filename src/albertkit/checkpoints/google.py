@@ -6,39 +6,34 @@
     checkpoint                                                    the name of the newest of several
 
 Read from a folder, from a TensorFlow Hub module (`variables/variables.*`, vocabulary in `assets/`), from the
-`.tar.gz` that either was released as, or by the path of one checkpoint of several.
+`.tar.gz` that either was released as, or by the path of one checkpoint of several. TensorFlow 2 writes
+the same files with other names (object_graph.py).
 """
 
 import json
 import re
-import tarfile
 import tempfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
+from albertkit.checkpoints import archive, object_graph
 from albertkit.checkpoints.checkpoint import Checkpoint, read_json, vocabulary_in
-from albertkit.checkpoints.names import OLDER_FACTOR, canonical, from_google, to_google, why_no_weight
+from albertkit.checkpoints.names import OLDER_FACTOR, canonical, is_turned, to_google, why_no_weight
 from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
 from albertkit.config import CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.files import atomic_path, contents
 from albertkit.published import CHECKPOINTS
 
-ARCHIVES = (".tar.gz", ".tgz", ".tar")
 PREFIX = "model.ckpt-best"
 VOCABULARY = "30k-clean.model"
 
 _ALWAYS = {"tie_word_embeddings": True, "layer_norm_eps": 1e-12, "pruned_heads": {}}
-_LARGEST_GAIN = 1_100
-"""Bytes that one of an archive can stand for: gzip ends at 1,032, and holes in files would know no limit."""
 _WORDS = "embeddings.word_embeddings.weight"
 _MAPPING = "encoder.embedding_hidden_mapping_in"
-# In an archive: nothing else is unpacked.
-_WANTED = re.compile(r".+\.index|.+\.data-\d{5}-of-\d{5}|checkpoint|.*config.*\.json|.+\.model|vocab\.txt")
 
 
 def find(path: Path) -> Path | None:
@@ -68,12 +63,10 @@ def read(path: Path) -> Checkpoint:
         CheckpointError: a file is missing or damaged; with the place in bytes.
         ConfigError: the config describes no possible model.
     """
-    if path.is_file() and path.name.endswith(ARCHIVES):
+    if path.is_file() and path.name.endswith(archive.ENDINGS):
         # Mapped files outlive their names on POSIX; elsewhere the folder stays until the system cleans up.
         with tempfile.TemporaryDirectory(prefix="albertkit-", ignore_cleanup_errors=True) as folder:
-            _unpack(path, Path(folder))
-            inside = _folder_of_one_checkpoint(Path(folder), path)
-            checkpoint = read(inside)
+            checkpoint = read(archive.unpack(path, Path(folder)))
             checkpoint.files = [path]
             return checkpoint
     prefix = find(path)
@@ -83,17 +76,26 @@ def read(path: Path) -> Checkpoint:
             + (f"; it {contents(path)}." if path.is_dir() else ".")
         )
     bundle = Bundle(prefix)
+    variables = object_graph.variable_names(bundle)
     tensors: dict[str, torch.Tensor] = {}
     notes = []
-    for name, entry in bundle.entries.items():
-        if entry.dtype is None:
-            notes.append(f"{name} was not read: no weights are of the type {entry.type_name}")
-        else:
+    for key, entry in bundle.entries.items():
+        name = variables.get(key, key)
+        if entry.dtype is not None:
             # State of training may be three times the weights; it is left where it is.
-            tensor = bundle.read(name, check=why_no_weight(name) is None or name.endswith(OLDER_FACTOR))
-            tensors[name] = in_our_layout(name, tensor)
+            check = why_no_weight(name) is None or name.endswith(OLDER_FACTOR)
+            tensors[name] = bundle.read(key, check=check)
+        elif key != object_graph.GRAPH:
+            notes.append(f"{name} was not read: no weights are of the type {entry.type_name}")
+    heads = object_graph.merge_heads(tensors) if variables else None
+    tensors = {name: in_our_layout(name, tensor) for name, tensor in tensors.items()}
     folder = prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
     values, is_google = _read_config(folder, tensors, notes)
+    if heads is not None and values.get("num_attention_heads") != heads:
+        raise ConfigError(
+            f"the config of {prefix} has num_attention_heads {values.get('num_attention_heads')!r}, and its "
+            f"tensors are of {heads} heads; correct the config"
+        )
     values = with_labels(_multiply_out(values, tensors, notes), tensors)
     config = AlbertConfig.from_google_dict(values) if is_google else AlbertConfig.from_dict(values)
     files = [bundle.shard_path(shard) for shard in range(bundle.num_shards)]
@@ -138,8 +140,7 @@ def write(folder: Path, checkpoint: Checkpoint, *, prefix: str = PREFIX) -> list
 
 def in_our_layout(name: str, tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of a file in PyTorch's layout: matrices that multiply from the right are turned."""
-    known = from_google(name)
-    return tensor.T.contiguous() if known and known[1].transposed and tensor.dim() == 2 else tensor
+    return tensor.T.contiguous() if tensor.dim() == 2 and is_turned(name) else tensor
 
 
 def google_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -260,38 +261,6 @@ def _multiply_out(
         f"(embedding_size {values.get('embedding_size')} became {hidden_size})"
     )
     return {**values, "embedding_size": hidden_size}
-
-
-# --- archives -----------------------------------------------------------------------------------
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack the files of a checkpoint, and no others."""
-    room = _LARGEST_GAIN * archive.stat().st_size
-    try:
-        with tarfile.open(archive, "r:" if archive.suffix == ".tar" else "r:gz") as tar:
-            for member in tar:
-                if member.isfile() and _WANTED.fullmatch(Path(member.name).name):
-                    room -= member.size
-                    if room < 0:
-                        raise CheckpointError(f"{archive} claims to hold more than its size allows.")
-                    tar.extract(member, folder, filter="data")
-    except CheckpointError:
-        raise
-    except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
-        raise CheckpointError(f"{archive} is damaged or no archive ({error}). Copy it again.") from error
-
-
-def _folder_of_one_checkpoint(folder: Path, archive: Path) -> Path:
-    places = sorted({path.parent for path in folder.rglob("*.index")})
-    places = [place.parent if place.name == "variables" else place for place in places]
-    if len(places) != 1:
-        names = ", ".join(str(place.relative_to(folder)) for place in places)
-        raise CheckpointError(
-            f"{archive} holds {len(places)} checkpoints{': ' + names if names else ''}; expected one. "
-            "Unpack it and give the folder."
-        )
-    return places[0]
 
 
 def _text(path: Path) -> str:

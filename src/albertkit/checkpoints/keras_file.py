@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from albertkit.checkpoints.names import is_turned
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.extras import optional
 
@@ -52,5 +53,4 @@ def _names(group: object, attribute: str) -> list[str]:
 
 
 def _tensor(array: np.ndarray, name: str) -> torch.Tensor:
-    is_kernel = name.rpartition("/")[2] == "kernel:0" and array.ndim == 2
-    return torch.from_numpy(np.ascontiguousarray(array.T if is_kernel else array))
+    return torch.from_numpy(np.ascontiguousarray(array.T if array.ndim == 2 and is_turned(name) else array))

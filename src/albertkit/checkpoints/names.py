@@ -39,6 +39,8 @@ class Row:
     """Name in the checkpoints of the original code and in those of Julia; None where it has none."""
     older: str | None = None
     """Name in the first Chinese checkpoints (brightmart/albert_zh), which have one layer, "shared"."""
+    garden: str | None = None
+    """Name of the variable in TensorFlow's model garden (official/nlp), whose encoder has one layer too."""
 
     @property
     def transposed(self) -> bool:
@@ -55,58 +57,75 @@ _IS_NORM = re.compile(r"(LayerNorm|layer_norm)\.weight$")
 _LAYER = "encoder.albert_layer_groups.{group}.albert_layers.{layer}."
 _GOOGLE = "bert/encoder/transformer/group_{group}/inner_group_{layer}/"
 _OLDER = "bert/encoder/layer_shared/"
+_GARDEN = "transformer/"
 
 
-def _in_layer(ours: str, google: str, older: str) -> Row:
-    return Row(_LAYER + ours, "encoder", _GOOGLE + google, _OLDER + older)
+def _in_layer(ours: str, google: str, older: str, garden: str) -> Row:
+    return Row(_LAYER + ours, "encoder", _GOOGLE + google, _OLDER + older, _GARDEN + garden)
 
 
 TABLE: tuple[Row, ...] = (
-    Row("embeddings.word_embeddings.weight", "embeddings", "bert/embeddings/word_embeddings"),
-    Row("embeddings.position_embeddings.weight", "embeddings", "bert/embeddings/position_embeddings"),
-    Row("embeddings.token_type_embeddings.weight", "embeddings", "bert/embeddings/token_type_embeddings"),
-    Row("embeddings.LayerNorm.weight", "embeddings", "bert/embeddings/LayerNorm/gamma"),
-    Row("embeddings.LayerNorm.bias", "embeddings", "bert/embeddings/LayerNorm/beta"),
-    Row(
-        "encoder.embedding_hidden_mapping_in.weight",
-        "encoder",
-        "bert/encoder/embedding_hidden_mapping_in/kernel",
-    ),
-    Row(
-        "encoder.embedding_hidden_mapping_in.bias", "encoder", "bert/encoder/embedding_hidden_mapping_in/bias"
-    ),
-    _in_layer("attention.query.weight", "attention_1/self/query/kernel", "attention/self/query/kernel"),
-    _in_layer("attention.query.bias", "attention_1/self/query/bias", "attention/self/query/bias"),
-    _in_layer("attention.key.weight", "attention_1/self/key/kernel", "attention/self/key/kernel"),
-    _in_layer("attention.key.bias", "attention_1/self/key/bias", "attention/self/key/bias"),
-    _in_layer("attention.value.weight", "attention_1/self/value/kernel", "attention/self/value/kernel"),
-    _in_layer("attention.value.bias", "attention_1/self/value/bias", "attention/self/value/bias"),
-    _in_layer("attention.dense.weight", "attention_1/output/dense/kernel", "attention/output/dense/kernel"),
-    _in_layer("attention.dense.bias", "attention_1/output/dense/bias", "attention/output/dense/bias"),
-    _in_layer("attention.LayerNorm.weight", "LayerNorm/gamma", "attention/output/LayerNorm/gamma"),
-    _in_layer("attention.LayerNorm.bias", "LayerNorm/beta", "attention/output/LayerNorm/beta"),
-    _in_layer("ffn.weight", "ffn_1/intermediate/dense/kernel", "intermediate/dense/kernel"),
-    _in_layer("ffn.bias", "ffn_1/intermediate/dense/bias", "intermediate/dense/bias"),
-    _in_layer("ffn_output.weight", "ffn_1/intermediate/output/dense/kernel", "output/dense/kernel"),
-    _in_layer("ffn_output.bias", "ffn_1/intermediate/output/dense/bias", "output/dense/bias"),
-    _in_layer("full_layer_layer_norm.weight", "LayerNorm_1/gamma", "output/LayerNorm/gamma"),
-    _in_layer("full_layer_layer_norm.bias", "LayerNorm_1/beta", "output/LayerNorm/beta"),
-    Row("pooler.weight", "pooler", "bert/pooler/dense/kernel"),
-    Row("pooler.bias", "pooler", "bert/pooler/dense/bias"),
+    Row("embeddings.word_embeddings.weight", "embeddings", "bert/embeddings/word_embeddings",
+        garden="word_embeddings/embeddings"),
+    Row("embeddings.position_embeddings.weight", "embeddings", "bert/embeddings/position_embeddings",
+        garden="position_embedding/embeddings"),
+    Row("embeddings.token_type_embeddings.weight", "embeddings", "bert/embeddings/token_type_embeddings",
+        garden="type_embeddings/embeddings"),
+    Row("embeddings.LayerNorm.weight", "embeddings", "bert/embeddings/LayerNorm/gamma",
+        garden="embeddings/layer_norm/gamma"),
+    Row("embeddings.LayerNorm.bias", "embeddings", "bert/embeddings/LayerNorm/beta",
+        garden="embeddings/layer_norm/beta"),
+    Row("encoder.embedding_hidden_mapping_in.weight", "encoder",
+        "bert/encoder/embedding_hidden_mapping_in/kernel", garden="embedding_projection/kernel"),
+    Row("encoder.embedding_hidden_mapping_in.bias", "encoder",
+        "bert/encoder/embedding_hidden_mapping_in/bias", garden="embedding_projection/bias"),
+    _in_layer("attention.query.weight", "attention_1/self/query/kernel", "attention/self/query/kernel",
+              "self_attention/query/kernel"),
+    _in_layer("attention.query.bias", "attention_1/self/query/bias", "attention/self/query/bias",
+              "self_attention/query/bias"),
+    _in_layer("attention.key.weight", "attention_1/self/key/kernel", "attention/self/key/kernel",
+              "self_attention/key/kernel"),
+    _in_layer("attention.key.bias", "attention_1/self/key/bias", "attention/self/key/bias",
+              "self_attention/key/bias"),
+    _in_layer("attention.value.weight", "attention_1/self/value/kernel", "attention/self/value/kernel",
+              "self_attention/value/kernel"),
+    _in_layer("attention.value.bias", "attention_1/self/value/bias", "attention/self/value/bias",
+              "self_attention/value/bias"),
+    _in_layer("attention.dense.weight", "attention_1/output/dense/kernel", "attention/output/dense/kernel",
+              "self_attention/attention_output/kernel"),
+    _in_layer("attention.dense.bias", "attention_1/output/dense/bias", "attention/output/dense/bias",
+              "self_attention/attention_output/bias"),
+    _in_layer("attention.LayerNorm.weight", "LayerNorm/gamma", "attention/output/LayerNorm/gamma",
+              "self_attention_layer_norm/gamma"),
+    _in_layer("attention.LayerNorm.bias", "LayerNorm/beta", "attention/output/LayerNorm/beta",
+              "self_attention_layer_norm/beta"),
+    _in_layer("ffn.weight", "ffn_1/intermediate/dense/kernel", "intermediate/dense/kernel",
+              "intermediate/kernel"),
+    _in_layer("ffn.bias", "ffn_1/intermediate/dense/bias", "intermediate/dense/bias", "intermediate/bias"),
+    _in_layer("ffn_output.weight", "ffn_1/intermediate/output/dense/kernel", "output/dense/kernel",
+              "output/kernel"),
+    _in_layer("ffn_output.bias", "ffn_1/intermediate/output/dense/bias", "output/dense/bias", "output/bias"),
+    _in_layer("full_layer_layer_norm.weight", "LayerNorm_1/gamma", "output/LayerNorm/gamma",
+              "output_layer_norm/gamma"),
+    _in_layer("full_layer_layer_norm.bias", "LayerNorm_1/beta", "output/LayerNorm/beta",
+              "output_layer_norm/beta"),
+    Row("pooler.weight", "pooler", "bert/pooler/dense/kernel", garden="pooler_transform/kernel"),
+    Row("pooler.bias", "pooler", "bert/pooler/dense/bias", garden="pooler_transform/bias"),
     Row("predictions.dense.weight", "masked word head", "cls/predictions/transform/dense/kernel"),
     Row("predictions.dense.bias", "masked word head", "cls/predictions/transform/dense/bias"),
     Row("predictions.LayerNorm.weight", "masked word head", "cls/predictions/transform/LayerNorm/gamma"),
     Row("predictions.LayerNorm.bias", "masked word head", "cls/predictions/transform/LayerNorm/beta"),
     Row("predictions.decoder.weight", "masked word head"),
     Row("predictions.decoder.bias", "masked word head"),
-    Row("predictions.bias", "masked word head", "cls/predictions/output_bias"),
+    Row("predictions.bias", "masked word head", "cls/predictions/output_bias",
+        garden="cls/predictions/output_bias/bias"),
     Row("sop_classifier.classifier.weight", "sentence order head", "cls/seq_relationship/output_weights"),
     Row("sop_classifier.classifier.bias", "sentence order head", "cls/seq_relationship/output_bias"),
     Row("classifier.weight", "classifier", "output_weights"),
     Row("classifier.bias", "classifier", "output_bias"),
     Row("qa_outputs.weight", "answer span head", "cls/squad/output_weights"),
     Row("qa_outputs.bias", "answer span head", "cls/squad/output_bias"),
-)
+)  # fmt: skip
 
 OLDER_FACTOR = "bert/embeddings/word_embeddings_2"
 """In the first Chinese checkpoints: the second factor of the word embeddings, E x H, without a bias."""
@@ -136,6 +155,8 @@ NOT_WEIGHTS = {
 
 _OPTIMIZER = re.compile(
     r"(.+/)?(adam_[mv]|lamb_\w+|Adam(_\d+)?|AdamWeightDecay\w*|LAMB\w*|(beta[12]_power|global_step|save_counter))"
+    # Keys of TensorFlow 2 (object_graph.py).
+    r"|(.+/)?(optimizer|keras_api/metrics|save_counter)/.+|.+/\.OPTIMIZER_SLOT/.+"
 )
 _OPTIMIZER_REASON = "state of an optimizer or of a run"
 _AVERAGE = re.compile(r".+/ExponentialMovingAverage")
@@ -163,7 +184,7 @@ def _google_rows() -> dict[re.Pattern[str], Row]:
             (r"(?:[^/]+/)*?" if "/" in name else "") + _pattern(name).replace("bert/", "(?:bert/)?", 1)
         ): row
         for row in TABLE
-        for name in (row.google, row.older)
+        for name in (row.google, row.older, row.garden)
         if name is not None
     }
 
@@ -175,7 +196,7 @@ def canonical(name: str) -> str:
     """
     while name.startswith(WRAPPERS):
         name = name.partition(".")[2]
-    if name.endswith(":0"):
+    if is_keras(name):
         name = _from_keras(name)
     elif google := from_google(name):
         return google[0]
@@ -189,9 +210,11 @@ def from_google(name: str) -> tuple[str, Row] | None:
     """Our name, with the prefix of an encoder, and the row of a tensor named by Google; None if it is not."""
     if "/" not in name and not name.startswith("output_"):
         return None
+    # The garden's attention once had its output beside it.
+    name = name.replace("/self_attention_output/", "/self_attention/attention_output/")
     for pattern, row in _google_rows().items():
         if found := pattern.fullmatch(name):
-            # The older layout has one layer, and so no numbers.
+            # The older layout and the garden have one layer, and so no numbers.
             numbers = {"group": 0, "layer": 0} | found.groupdict()
             return _prefix(row) + row.ours.format_map(numbers), row
     return None
@@ -204,6 +227,19 @@ def to_google(name: str) -> tuple[str, Row] | None:
         if (found := pattern.fullmatch(bare)) and row.google is not None:
             return row.google.format_map(found.groupdict()), row
     return None
+
+
+def is_keras(name: str) -> bool:
+    """Whether a name is of a variable of Keras, as the TensorFlow classes of `transformers` stored them."""
+    return name.endswith(":0")
+
+
+def is_turned(name: str) -> bool:
+    """Whether a file of TensorFlow's has the matrix of that name as inputs x outputs."""
+    if is_keras(name):
+        return name.endswith("/kernel:0")
+    known = from_google(name)
+    return known is not None and known[1].transposed
 
 
 def row_of(name: str, *, base_prefix: str = BASE_PREFIX) -> Row | None:

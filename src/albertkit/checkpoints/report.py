@@ -7,7 +7,15 @@ from typing import Any
 import torch
 
 from albertkit.checkpoints.checkpoint import Format
-from albertkit.checkpoints.names import BASE_PREFIX, REQUIRED, TIED, in_model, row_of, why_no_weight
+from albertkit.checkpoints.names import (
+    BASE_PREFIX,
+    REQUIRED,
+    TIED,
+    in_model,
+    is_keras,
+    row_of,
+    why_no_weight,
+)
 from albertkit.errors import CheckpointError
 
 
@@ -89,7 +97,7 @@ class ConversionReport:
     notes: list[str] = field(default_factory=list)
     """What else was decided on the way."""
     checksums: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of every file read and written."""
+    """SHA-256 of the files the weights were read from, and of every file written."""
     largest_difference: float | None = None
     """Between the outputs of source and target on random text, where that was asked for."""
 
@@ -165,6 +173,9 @@ def match(
             report.loaded[target] = name
     for second, first in tied.items():
         if second in expected and first in expected:
+            # The TensorFlow classes of `transformers` store both biases of their decoder and read the second.
+            if is_keras(report.loaded.get(second, "")):
+                first, second = second, first
             _share(first, second, matched, report)
     _take_out_reshaped(matched, report, expected)
     report.missing = [name for name in expected if name not in matched and name not in report.reshaped]

@@ -29,7 +29,7 @@ _LONGEST_KEY = 1_000
 """In bytes. Keys repeat their beginnings for free, so without a limit a small file could hold gigabytes."""
 
 
-def masked_checksum(data: bytes | memoryview, *more: bytes) -> int:
+def masked_checksum(data: bytes | memoryview, *more: bytes | memoryview) -> int:
     """CRC-32C of the bytes, rotated and shifted as LevelDB and TensorFlow store it."""
     checksum = _crc32c.crc32c(data)
     for part in more:

@@ -32,7 +32,8 @@ _DTYPES = {
     19: torch.float16,
 }
 _NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
-_NAMES = {4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64", 10: "bool", 21: "variant"}
+_STRING = "string"
+_NAMES = {4: "uint8", 5: "int16", 6: "int8", 7: _STRING, 8: "complex64", 10: "bool", 21: "variant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,23 +158,50 @@ class Bundle:
         """
         entry = self.entries[name]
         assert entry.dtype is not None
-        shard = self._map(entry.shard)
-        path = self.shard_path(entry.shard)
-        if entry.offset + entry.size > len(shard):
-            raise Cursor(path, memoryview(b""), len(shard)).error(
-                f"the file ends, and {name!r} should be at bytes {entry.offset:,} to "
-                f"{entry.offset + entry.size:,}"
-            )
-        values = shard[entry.offset : entry.offset + entry.size]
+        values = self._values(name)
         if check and masked_checksum(values.data) != entry.checksum:
-            raise Cursor(path, memoryview(b""), entry.offset).error(
-                f"the checksum of {name!r}, {entry.size:,} bytes from here, differs from that in the index"
-            )
+            raise self._wrong_checksum(name)
         if entry.size == 0:
             return torch.empty(entry.shape, dtype=entry.dtype)
         if entry.offset % entry.dtype.itemsize:
             values = values.copy()
         return torch.from_numpy(values).view(entry.dtype).view(entry.shape)
+
+    def read_string(self, name: str) -> Cursor:
+        """A single string by its name: its length, a checksum of that, and the bytes, which are returned.
+
+        Raises:
+            CheckpointError: as `read`, or it is something else.
+        """
+        entry = self.entries[name]
+        source = Cursor(self.shard_path(entry.shard), self._values(name).data, entry.offset)
+        if entry.type_name != _STRING or entry.shape:
+            raise source.error(f"{name!r} is {entry.type_name} of the shape {entry.shape}, not one string")
+        size = source.varint(f"the length of {name!r}")
+        stored = source.take(4, f"the checksum of the length of {name!r}")
+        content = source.part(size, name)
+        # The checksum is of the length as a number of four or eight bytes, of its checksum, and of the bytes.
+        length = size.to_bytes(4 if size < 1 << 32 else 8, "little")
+        if source.remaining or masked_checksum(length, bytes(stored), content.data) != entry.checksum:
+            raise self._wrong_checksum(name)
+        return content
+
+    def _values(self, name: str) -> np.ndarray:
+        """The bytes of a tensor, none copied."""
+        entry = self.entries[name]
+        shard = self._map(entry.shard)
+        if entry.offset + entry.size > len(shard):
+            raise Cursor(self.shard_path(entry.shard), memoryview(b""), len(shard)).error(
+                f"the file ends, and {name!r} should be at bytes {entry.offset:,} to "
+                f"{entry.offset + entry.size:,}"
+            )
+        return shard[entry.offset : entry.offset + entry.size]
+
+    def _wrong_checksum(self, name: str) -> CheckpointError:
+        entry = self.entries[name]
+        return Cursor(self.shard_path(entry.shard), memoryview(b""), entry.offset).error(
+            f"the checksum of {name!r}, {entry.size:,} bytes from here, differs from that in the index"
+        )
 
     def _map(self, shard: int) -> np.ndarray:
         if shard not in self._shards:

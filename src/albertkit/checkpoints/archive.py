@@ -1,0 +1,69 @@
+"""The `.tar.gz` files in which checkpoints were released: unpacked with a bound, and only what is wanted."""
+
+import gzip
+import re
+import tarfile
+import zlib
+from pathlib import Path
+from typing import IO
+
+from albertkit.errors import CheckpointError
+
+ENDINGS = (".tar.gz", ".tgz", ".tar")
+
+_LARGEST_GAIN = 1_100
+"""Bytes that one of an archive can stand for: gzip ends at 1,032, and holes in files would know no limit."""
+_WANTED = re.compile(r".+\.index|.+\.data-\d{5}-of-\d{5}|checkpoint|.*config.*\.json|.+\.model|vocab\.txt")
+_LARGEST_READ_WHOLE = 64 << 20
+"""Index, config and vocabulary are read as a whole; only the shards of data are mapped."""
+_LONGEST_READ = 1 << 20
+"""Headers and pieces of files are read at once, and are kilobytes; a header that claims more is damaged."""
+
+
+class _Stream:
+    """What an archive holds after decompression, for a reader that believes every length it finds."""
+
+    def __init__(self, file: IO[bytes], archive: Path) -> None:
+        self._file = file
+        self._archive = archive
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= _LONGEST_READ:
+            raise CheckpointError(f"{self._archive} is damaged: it has a header of {size:,} bytes.")
+        return self._file.read(size)
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack the files of a TensorFlow checkpoint, and no others; return the folder they are in.
+
+    Raises:
+        CheckpointError: the archive is damaged, claims more than its size allows, or holds no checkpoint or
+            several.
+    """
+    room = _LARGEST_GAIN * archive.stat().st_size
+    try:
+        with (
+            archive.open("rb") if archive.suffix == ".tar" else gzip.open(archive) as file,
+            tarfile.open(fileobj=_Stream(file, archive), mode="r:") as tar,  # type: ignore[call-overload]
+        ):
+            for member in tar:
+                if member.isfile() and _WANTED.fullmatch(Path(member.name).name):
+                    room -= member.size
+                    is_data = ".data-" in member.name
+                    if room < 0 or (member.size > _LARGEST_READ_WHOLE and not is_data):
+                        raise CheckpointError(f"{archive} claims to hold more than its size allows.")
+                    tar.extract(member, folder, filter="data")
+    except CheckpointError:
+        raise
+    except (tarfile.TarError, OSError, EOFError, OverflowError, ValueError, zlib.error) as error:
+        raise CheckpointError(f"{archive} is damaged or no archive ({error}). Copy it again.") from error
+    places = sorted({path.parent for path in folder.rglob("*.index")})
+    places = [place.parent if place.name == "variables" else place for place in places]
+    if len(places) != 1:
+        names = ", ".join(str(place.relative_to(folder)) for place in places)
+        raise CheckpointError(
+            f"{archive} holds {len(places)} checkpoints{': ' + names if names else ''}; expected one. "
+            "Unpack it and give the folder."
+        )
+    return places[0]

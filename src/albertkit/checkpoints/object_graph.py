@@ -1,0 +1,88 @@
+"""Checkpoints of TensorFlow 2: keys are places in a graph of objects, and the graph is stored beside them.
+
+    variables/3/.ATTRIBUTES/VARIABLE_VALUE    a tensor, as in any tensor bundle
+    _CHECKPOINTABLE_OBJECT_GRAPH              a string: which variable each key is of, and the name it had
+
+The graph is the protocol buffer of tensorflow/core/protobuf/trackable_object_graph.proto. So are modules of
+TensorFlow Hub stored (`tensorflow/albert_en_base`) and what `save_weights` of Keras 2 writes: of the encoder
+of TensorFlow's model garden (official/nlp), or of the TensorFlow classes of `transformers`.
+"""
+
+from collections.abc import Iterator
+
+import torch
+
+from albertkit.checkpoints.cursor import Cursor
+from albertkit.checkpoints.names import from_google, row_of, why_no_weight
+from albertkit.checkpoints.tensor_bundle import Bundle
+from albertkit.errors import CheckpointError, ConfigError
+
+GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+def variable_names(bundle: Bundle) -> dict[str, str]:
+    """Key of each weight in the bundle -> a name that `names.canonical` understands; {} without a graph.
+
+    Raises:
+        CheckpointError: the graph is damaged, with the place; or a weight is there twice.
+    """
+    if GRAPH not in bundle.entries:
+        return {}
+    names: dict[str, str] = {}
+    keys: dict[str, str] = {}
+    for full_name, key in _variables(bundle.read_string(GRAPH)):
+        # An optimizer's variables are called after the weights they belong to; their keys tell them apart.
+        if not full_name or key not in bundle.entries or why_no_weight(key):
+            continue
+        # The graph leaves out the ending by which names of Keras' are known.
+        name = full_name if from_google(full_name) else f"{full_name}:0"
+        if keys.setdefault(name, key) != key and row_of(name):
+            raise CheckpointError(
+                f"{bundle.prefix} holds the variable {full_name} twice, as {keys[name]} and as {key}: "
+                "expected one. Save the encoder alone."
+            )
+        names[key] = name
+    return names
+
+
+def _variables(graph: Cursor) -> Iterator[tuple[str, str]]:
+    """The name and the key of every variable: of each node (1) each attribute (2) its fields 2 and 3."""
+    for number, node in graph.fields("the graph of objects"):
+        if number != 1 or not isinstance(node, Cursor):
+            continue
+        for part, attribute in node.fields("an object"):
+            if part != 2 or not isinstance(attribute, Cursor):
+                continue
+            texts = {2: "", 3: ""}
+            for field, value in attribute.fields("a variable"):
+                if field in texts and isinstance(value, Cursor):
+                    texts[field] = bytes(value.data).decode("utf-8", errors="replace")
+            yield texts[2], texts[3]
+
+
+def merge_heads(tensors: dict[str, torch.Tensor]) -> int | None:
+    """Give the garden's attention the shapes of the original's, in place; return its number of heads, if any.
+
+    There queries, keys and values are H x heads x size with biases heads x size, and the output is
+    heads x size x H; the order of the numbers is the original's.
+
+    Raises:
+        ConfigError: matrices of one model have different numbers of heads.
+    """
+    found: dict[int, str] = {}
+    for name, tensor in tensors.items():
+        known = from_google(name)
+        if known is None or ".attention." not in known[0] or tensor.dim() != (2 if known[1].is_vector else 3):
+            continue
+        is_output = known[0].endswith(".dense.weight")
+        found.setdefault(tensor.shape[0 if is_output or known[1].is_vector else 1], name)
+        if known[1].is_vector:
+            tensors[name] = tensor.flatten()
+        else:
+            tensors[name] = tensor.flatten(0, 1) if is_output else tensor.flatten(1)
+    if len(found) > 1:
+        raise ConfigError(
+            "the attention has different numbers of heads: "
+            + ", ".join(f"{heads} in {name}" for heads, name in found.items())
+        )
+    return next(iter(found), None)

@@ -1,0 +1,57 @@
+"""Weights in the ONNX files that `albertkit export onnx` writes, in PyTorch's layout."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from albertkit.errors import CheckpointError, MissingExtraError
+from albertkit.extras import optional
+
+onnx = optional("onnx", extra="onnx")
+
+ONNX_FILE = "model.onnx"
+SCALE = "/scale"
+"""Ends the names of the scales of tensors in int8, which stand beside them."""
+PRODUCER = "albertkit"
+
+
+def read_onnx(path: Path) -> dict[str, torch.Tensor]:
+    """Read every weight by its name in the state dict; those in int8 come back as the floats they stand for.
+
+    Raises:
+        CheckpointError: the file is damaged, or of another writer.
+        MissingExtraError: the extra `onnx` is not installed.
+    """
+    try:
+        model = onnx.load(str(path))
+    except MissingExtraError:
+        raise
+    except Exception as error:  # protobuf's errors have no common base
+        raise CheckpointError(
+            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete: expected an ONNX file "
+            f"({error})."
+        ) from error
+    if model.producer_name != PRODUCER:
+        raise CheckpointError(
+            f"{path} was written by {model.producer_name or 'nobody known'}: only weights in files of "
+            "`albertkit export onnx` have names that say what they are."
+        )
+    stored = {one.name: one for one in model.graph.initializer if not one.name.startswith("constants/")}
+    return {name: _weight(stored, name) for name in stored if not name.endswith(SCALE)}
+
+
+def _weight(stored: dict[str, Any], name: str) -> torch.Tensor:
+    """Return a tensor as PyTorch has it: matrices are stored as inputs x outputs, tables are not."""
+    tensor = _tensor(stored[name])
+    if name + SCALE in stored:
+        tensor = tensor.float() * _tensor(stored[name + SCALE])
+    is_matrix = tensor.ndim == 2 and "embeddings." not in name
+    return tensor.t().contiguous() if is_matrix else tensor
+
+
+def _tensor(stored: Any) -> torch.Tensor:
+    if stored.data_type == onnx.TensorProto.BFLOAT16:  # which NumPy does not have
+        values = torch.frombuffer(bytearray(stored.raw_data), dtype=torch.bfloat16)
+        return values.reshape(tuple(stored.dims))
+    return torch.from_numpy(onnx.numpy_helper.to_array(stored).copy())

@@ -1,0 +1,169 @@
+"""The heads: masked words and sentence order, sequence and token classes, answer spans, multiple choice.
+
+Inputs are those of `TFAlbertPreTrainedModel.__call__`.
+
+Shapes: B batch, C choices, T tokens, E embedding, H hidden, V vocabulary, K labels.
+"""
+
+from typing import Any
+
+from albertkit.config import AlbertConfig
+from albertkit.keras.backend import keras
+from albertkit.keras.layers import Brick, Tensor, initializer, make_activation, make_dense, ops
+from albertkit.keras.model import make_encoder
+from albertkit.keras.pretrained import TFAlbertPreTrainedModel
+
+_register = keras.saving.register_keras_serializable(package="albertkit")
+
+
+class AlbertDecoder(keras.layers.Layer):
+    """Scores of every piece: (..., E) -> (..., V).
+
+    Args:
+        table: the word embeddings, whose matrix is this layer's too; None for a matrix of its own.
+    """
+
+    def __init__(
+        self, config: AlbertConfig, *, table: keras.layers.Embedding | None, name: str, dtype: Any
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.table = table
+        if table is None:
+            shape = (config.embedding_size, config.vocab_size)
+            self.kernel = self.add_weight(shape=shape, initializer=initializer(config), name="kernel")
+        self.bias = self.add_weight(shape=(config.vocab_size,), initializer="zeros", name="bias")
+        self.built = True
+
+    def call(self, states: Tensor) -> Tensor:
+        kernel = self.kernel if self.table is None else ops.transpose(self.table.embeddings)
+        return ops.matmul(states, ops.cast(kernel, self.compute_dtype)) + self.bias
+
+
+class AlbertMLMHead(Brick):
+    """Scores of every piece of the vocabulary: (..., H) -> (..., V)."""
+
+    def make_parts(self, *, table: keras.layers.Embedding | None) -> None:
+        config = self.config
+        self.hidden = self.dense("dense", config.hidden_size, config.embedding_size)
+        self.activation = make_activation(config.hidden_act)
+        self.LayerNorm = self.layer_norm("LayerNorm", config.embedding_size)
+        self.decoder = AlbertDecoder(config, name="decoder", dtype=self.dtype_policy, table=table)
+
+    def call(self, hidden_states: Tensor) -> Tensor:
+        return self.decoder(self.LayerNorm(self.activation(self.hidden(hidden_states))))
+
+
+class AlbertSOPHead(Brick):
+    """Scores of "in order" (0) and "swapped" (1): (B, H) -> (B, 2). No dropout, as in the original."""
+
+    def make_parts(self) -> None:
+        self.classifier = self.dense("classifier", self.config.hidden_size, 2)
+
+    def call(self, pooled: Tensor) -> Tensor:
+        return self.classifier(pooled)
+
+
+class _MaskedWordModel(TFAlbertPreTrainedModel):
+    """What the two models with a masked-word head share."""
+
+    def _make_head(self) -> AlbertMLMHead:
+        table = self.get_input_embeddings() if self.config.tie_word_embeddings else None
+        return AlbertMLMHead(self.config, name="predictions", dtype=self.dtype_policy, table=table)
+
+    def get_output_embeddings(self) -> keras.layers.Layer:
+        """The layer that maps to the vocabulary, E -> V."""
+        return self.predictions.decoder
+
+
+@_register
+class TFAlbertForPreTraining(_MaskedWordModel):
+    """ALBERT with both heads of pretraining: `outputs[:2]` are logits (B, T, V) and (B, 2)."""
+
+    output_name = "AlbertForPreTrainingOutput"
+    scores = ("prediction_logits", "sop_logits")
+
+    def make_parts(self) -> None:
+        self.albert = make_encoder(self, add_pooling_layer=True)
+        self.predictions = self._make_head()
+        self.sop_classifier = AlbertSOPHead(self.config, name="sop_classifier", dtype=self.dtype_policy)
+
+    def answer(self, encoded: Any) -> dict[str, Tensor]:
+        return {
+            "prediction_logits": self.predictions(encoded.last_hidden_state),
+            "sop_logits": self.sop_classifier(encoded.pooler_output),
+        }
+
+
+@_register
+class TFAlbertForMaskedLM(_MaskedWordModel):
+    """ALBERT with the masked-word head: `outputs[0]` is logits (B, T, V)."""
+
+    output_name = "MaskedLMOutput"
+    scores = ("logits",)
+
+    def make_parts(self) -> None:
+        self.albert = make_encoder(self, add_pooling_layer=False)
+        self.predictions = self._make_head()
+
+    def answer(self, encoded: Any) -> dict[str, Tensor]:
+        return {"logits": self.predictions(encoded.last_hidden_state)}
+
+
+@_register
+class TFAlbertForQuestionAnswering(TFAlbertPreTrainedModel):
+    """ALBERT with a start and an end score for every token: `outputs[:2]` are both logits, each (B, T)."""
+
+    output_name = "QuestionAnsweringModelOutput"
+    scores = ("start_logits", "end_logits")
+
+    def make_parts(self) -> None:
+        self.albert = make_encoder(self, add_pooling_layer=False)
+        self.qa_outputs = make_dense(
+            self.config, "qa_outputs", self.config.hidden_size, 2, dtype=self.dtype_policy
+        )
+
+    def answer(self, encoded: Any) -> dict[str, Tensor]:
+        logits = self.qa_outputs(encoded.last_hidden_state)  # (B, T, 2)
+        return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+
+
+class _ClassifyingModel(TFAlbertPreTrainedModel):
+    """What the models share that read the encoder's output through dropout and a linear map."""
+
+    scores = ("logits",)
+    reads = "pooler_output"
+
+    def make_parts(self) -> None:
+        config = self.config
+        self.albert = make_encoder(self, add_pooling_layer=self.reads == "pooler_output")
+        self.dropout = keras.layers.Dropout(config.classifier_dropout_prob, dtype=self.dtype_policy)
+        outputs = 1 if self.has_choices else config.num_labels
+        self.classifier = make_dense(
+            config, "classifier", config.hidden_size, outputs, dtype=self.dtype_policy
+        )
+
+    def answer(self, encoded: Any) -> dict[str, Tensor]:
+        return {"logits": self.classifier(encoded[self.reads])}
+
+
+@_register
+class TFAlbertForSequenceClassification(_ClassifyingModel):
+    """ALBERT with one score per label for the whole sequence: `outputs[0]` is logits (B, K)."""
+
+    output_name = "SequenceClassifierOutput"
+
+
+@_register
+class TFAlbertForTokenClassification(_ClassifyingModel):
+    """ALBERT with one score per label for every token: `outputs[0]` is logits (B, T, K)."""
+
+    output_name = "TokenClassifierOutput"
+    reads = "last_hidden_state"
+
+
+@_register
+class TFAlbertForMultipleChoice(_ClassifyingModel):
+    """ALBERT with one score per choice, each a sequence of its own: inputs (B, C, T), `outputs[0]` (B, C)."""
+
+    output_name = "MultipleChoiceModelOutput"
+    has_choices = True

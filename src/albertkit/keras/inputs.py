@@ -1,0 +1,194 @@
+"""The three documented ways to give inputs, and what is checked of them.
+
+    model(input_ids=ids, attention_mask=mask)
+    model([ids, mask])                              # in the documented order
+    model({"input_ids": ids, "attention_mask": mask})
+
+Shapes: B batch, C choices, T tokens, E embedding, N heads, L executed layers.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import suggestion
+from albertkit.keras.backend import keras
+from albertkit.keras.layers import Tensor, ops
+
+NAMES = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "head_mask", "inputs_embeds")
+"""The documented order."""
+
+_LIMITS = {
+    "input_ids": ("vocab_size", "the tokenizer is of another model, or has added tokens"),
+    "token_type_ids": ("type_vocab_size", "0 is the first text, 1 the second"),
+    "position_ids": ("max_position_embeddings", "positions begin at 0"),
+}
+
+
+def name_inputs(first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs by name, those that are None left out.
+
+    Args:
+        first: one tensor of ids; or all inputs as a list or tuple in the documented order, or as a mapping.
+        more: further positional arguments, in the documented order.
+        named: keyword arguments.
+
+    Raises:
+        ValueError: an unknown name, more inputs than there are, or one that is given twice.
+    """
+    if isinstance(first, Mapping):
+        given, positional = dict(first), [None, *more]
+    elif isinstance(first, list | tuple):
+        given, positional = {}, [*first, *more]
+    else:
+        given, positional = {}, [first, *more]
+    if len(positional) > len(NAMES):
+        raise ValueError(f"got {len(positional)} inputs; expected at most {len(NAMES)}: {', '.join(NAMES)}")
+    parts = (given, dict(zip(NAMES, positional, strict=False)), dict(named))
+    inputs: dict[str, Any] = {}
+    for part in parts:
+        for name, value in part.items():
+            if name not in NAMES:
+                raise ValueError(f"there is no input {name!r}; {suggestion(str(name), NAMES)}")
+            if value is None:
+                continue
+            if name in inputs:
+                raise ValueError(f"{name} is given twice; give it once")
+            inputs[name] = value
+    return inputs
+
+
+def as_tensors(inputs: Mapping[str, Any], config: AlbertConfig, *, choices: bool) -> dict[str, Tensor]:
+    """The inputs as tensors of the backend, whole numbers as int32; values are checked where they are known.
+
+    They are not while a function is compiled: an id without a row in its table then gives NaN.
+
+    Args:
+        choices: whether each input has a dimension of choices after the batch.
+
+    Raises:
+        ValueError: both or neither of `input_ids` and `inputs_embeds`, a sequence longer than
+            `max_position_embeddings`, inputs of the wrong shape, ids that are no whole numbers, or an
+            attention mask made to be added to the scores.
+        IndexError: an id, segment or position that the model has no embedding for.
+    """
+    if ("input_ids" in inputs) == ("inputs_embeds" in inputs):
+        raise ValueError("give exactly one of input_ids and inputs_embeds")
+    tensors = {name: _as_tensor(name, value, config) for name, value in inputs.items()}
+    check_shapes({name: tuple(tensor.shape) for name, tensor in tensors.items()}, config, choices=choices)
+    return tensors
+
+
+def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
+    if not (ops.is_tensor(value) or isinstance(value, keras.KerasTensor)):
+        value = np.asarray(value)
+    values = _known_values(value)
+    kind = keras.backend.standardize_dtype(value.dtype)
+    if name in _LIMITS:
+        if "int" not in kind:
+            raise ValueError(
+                f"{name} must be whole numbers, got {kind} (an Input of Keras needs dtype='int32')"
+            )
+        if values is not None and values.size:
+            _check_range(name, values, config)
+        return ops.cast(value, "int32")
+    if name == "attention_mask" and values is not None and values.size and values.min() < 0:
+        # Read as 0 and 1 it would show the padding and hide the text.
+        raise ValueError(
+            "attention_mask has negative numbers, as one has that is added to the scores; expected 1 for "
+            "what may be seen and 0 for what may not"
+        )
+    return ops.convert_to_tensor(value) if isinstance(value, np.ndarray) else value
+
+
+def _known_values(value: Any) -> np.ndarray | None:
+    """The numbers of a tensor; None where it stands for numbers to come."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, keras.KerasTensor):
+        return None
+    try:
+        return ops.convert_to_numpy(value)
+    except (TypeError, NotImplementedError, RuntimeError):  # while a function is traced
+        return None
+
+
+def _check_range(name: str, values: np.ndarray, config: AlbertConfig) -> None:
+    size, advice = _LIMITS[name]
+    limit, least, most = getattr(config, size), int(values.min()), int(values.max())
+    if not 0 <= least <= most < limit:
+        raise IndexError(
+            f"{name} holds {least} to {most}, and {size} is {limit}: expected 0 to {limit - 1} ({advice})"
+        )
+
+
+def check_shapes(
+    shapes: Mapping[str, tuple[int | None, ...]], config: AlbertConfig, *, choices: bool
+) -> None:
+    """Compare the sizes that are known (others are None) with the model's; raises as `as_tensors`."""
+    outer = ("B", "C") if choices else ("B",)
+    name = "input_ids" if "input_ids" in shapes else "inputs_embeds"
+    wanted = (*outer, "T") if name == "input_ids" else (*outer, "T", config.embedding_size)
+    given = shapes[name]
+    if len(given) != len(wanted) or (name == "inputs_embeds" and given[-1] not in (None, wanted[-1])):
+        raise ValueError(f"{name} must have shape ({', '.join(map(str, wanted))}), got {given}")
+    text = given[: len(outer) + 1]  # (B, T) or (B, C, T)
+    batch, length = text[0], text[-1]
+    limit = config.max_position_embeddings
+    if "position_ids" not in shapes and length is not None and length > limit:
+        raise ValueError(
+            f"the sequence has {length} tokens, more than max_position_embeddings ({limit}); "
+            "truncate it or split it into windows"
+        )
+    depth, heads = config.depth, config.num_attention_heads
+    allowed: dict[str, list[tuple[int | None, ...]]] = {
+        "attention_mask": [text],
+        "token_type_ids": [text],
+        "position_ids": [text],
+        "head_mask": [(heads,), (depth, heads)],
+    }
+    if not choices:
+        allowed["attention_mask"] += [(batch, length, length), (batch, 1, length, length)]
+        for ids in ("token_type_ids", "position_ids"):
+            allowed[ids] += [(1, length), (length,)]
+    for other, possible in allowed.items():
+        if other in shapes and not any(_fits(shapes[other], shape) for shape in possible):
+            raise ValueError(f"{other} must have one of the shapes {possible}, got {shapes[other]}")
+
+
+def _fits(given: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(given) == len(wanted) and all(
+        one is None or other is None or one == other for one, other in zip(given, wanted, strict=True)
+    )
+
+
+def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """(B, T), (B, T, T) or (B, 1, T, T) of 0 and 1 -> bool broadcastable to (B, N, T, T).
+
+    A query that may see nothing sees everything instead: its output is then finite, and equals that of the
+    original, which adds the same -10000 to all its scores.
+    """
+    if attention_mask is None:
+        return None
+    mask = ops.not_equal(attention_mask, 0)
+    mask = ops.logical_or(mask, ops.logical_not(ops.any(mask, axis=-1, keepdims=True)))
+    if len(mask.shape) == 2:
+        return mask[:, None, None, :]  # (B, T) -> (B, 1, 1, T)
+    return mask if len(mask.shape) == 4 else mask[:, None]  # (B, T, T) -> (B, 1, T, T)
+
+
+def expand_head_mask(head_mask: Tensor | None, *, depth: int) -> Tensor | None:
+    """(N,) or (L, N) -> (L, N)."""
+    if head_mask is None or len(head_mask.shape) == 2:
+        return head_mask
+    return ops.tile(head_mask[None], (depth, 1))
+
+
+def merge_choices(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """(B, C, ...) -> (B*C, ...), of all but the head mask."""
+    return {
+        name: value if name == "head_mask" else ops.reshape(value, (-1, *ops.shape(value)[2:]))
+        for name, value in inputs.items()
+    }

@@ -1,0 +1,312 @@
+"""The bricks of ALBERT for Keras 3: embeddings, attention, layer, shared layer group, encoder.
+
+The same network as `albertkit.modeling.layers`, through `keras.ops` alone, so one code serves every backend.
+Variables exist from construction on, in the name scopes of their layers: the path of a variable is its name
+in the Hugging Face checkpoints, with slashes (and `albert_layers_0`, since no backend likes dots).
+
+Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N head width,
+L executed layers.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from albertkit.config import AlbertConfig
+from albertkit.keras.backend import keras
+
+ops: Any = keras.ops
+Tensor = Any
+"""A tensor of the backend, or a `keras.KerasTensor` while a functional model is built."""
+
+
+class Brick(keras.layers.Layer):
+    """A layer whose parts, and so its variables, are made in its constructor."""
+
+    def __init__(self, config: AlbertConfig, *, name: str, dtype: Any, **options: Any) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.config = config
+        with keras.name_scope(name):
+            self.make_parts(**options)
+        self.built = True
+
+    def make_parts(self, *args: Any, **options: Any) -> None:
+        """Make the sub-layers and variables."""
+        raise NotImplementedError
+
+    def dense(self, name: str, inputs: int, outputs: int) -> keras.layers.Dense:
+        """A linear map, drawn as the config says."""
+        return make_dense(self.config, name, inputs, outputs, dtype=self.dtype_policy)
+
+    def layer_norm(self, name: str, width: int) -> keras.layers.LayerNormalization:
+        """LayerNorm over the last dimension; Keras computes it in fp32 whatever the policy."""
+        norm = keras.layers.LayerNormalization(
+            epsilon=self.config.layer_norm_eps, name=name, dtype=self.dtype_policy
+        )
+        norm.build((None, width))
+        return norm
+
+    def dropout(self, rate: float) -> keras.layers.Dropout:
+        """Dropout, which acts with `training=True` only."""
+        return keras.layers.Dropout(rate, dtype=self.dtype_policy)
+
+
+_draws = ContextVar("draws", default=True)
+
+
+@contextmanager
+def undrawn() -> Iterator[None]:
+    """Models made inside have matrices of zeros, for a file to fill: drawing them can take seconds."""
+    token = _draws.set(False)
+    try:
+        yield
+    finally:
+        _draws.reset(token)
+
+
+def initializer(config: AlbertConfig) -> Any:
+    """Of matrices: normal, redrawn beyond two deviations, as in the original."""
+    if not _draws.get():
+        return keras.initializers.Zeros()
+    return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+
+
+def make_dense(
+    config: AlbertConfig, name: str, inputs: int, outputs: int, *, dtype: Any
+) -> keras.layers.Dense:
+    """A linear map (..., inputs) -> (..., outputs) whose variables exist."""
+    layer = keras.layers.Dense(outputs, kernel_initializer=initializer(config), name=name, dtype=dtype)
+    layer.build((None, inputs))
+    return layer
+
+
+def make_activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The function of a `hidden_act`, which is one of `config.ACTIVATION_NAMES` or such a function."""
+    if callable(activation):
+        return activation
+    return {
+        "gelu": _gelu,
+        "gelu_new": ops.gelu,
+        "gelu_pytorch_tanh": ops.gelu,
+        "relu": ops.relu,
+        "silu": ops.silu,
+        "swish": ops.silu,
+    }[activation]
+
+
+def _gelu(values: Tensor) -> Tensor:
+    return ops.gelu(values, approximate=False)
+
+
+def look_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
+    """Rows of a table: (...) -> (..., E); NaN for an id that it has no row for.
+
+    Compiled code cannot raise, and its gather returns the nearest row, or zeros.
+    """
+    rows = table(ids)
+    known = ops.logical_and(ids >= 0, ids < table.input_dim)
+    return ops.where(known[..., None], rows, ops.cast(math.nan, rows.dtype))
+
+
+class AlbertEmbeddings(Brick):
+    """Sum of word, segment and position embeddings, normalised: (B, T) -> (B, T, E)."""
+
+    def make_parts(self) -> None:
+        config = self.config
+        self.word_embeddings = self._table("word_embeddings", config.vocab_size)
+        self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
+        self.token_type_embeddings = self._table("token_type_embeddings", config.type_vocab_size)
+        self.LayerNorm = self.layer_norm("LayerNorm", config.embedding_size)
+        self.output_dropout = self.dropout(config.hidden_dropout_prob)
+
+    def _table(self, name: str, rows: int) -> keras.layers.Embedding:
+        table = keras.layers.Embedding(
+            rows,
+            self.config.embedding_size,
+            embeddings_initializer=initializer(self.config),
+            name=name,
+            dtype=self.dtype_policy,
+        )
+        table.build()
+        return table
+
+    def call(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Embed `input_ids`, or take `inputs_embeds` (B, T, E), which are already looked up.
+
+        `token_type_ids` default to 0 and `position_ids` to 0, 1, ..., T - 1; both may be (T,), (1, T) or
+        (B, T).
+        """
+        words = inputs.get("inputs_embeds")
+        if words is None:
+            words = look_up(self.word_embeddings, inputs["input_ids"])
+        segments, positions = inputs.get("token_type_ids"), inputs.get("position_ids")
+        if segments is None:
+            segments = ops.zeros((1,), dtype="int32")
+        if positions is None:
+            positions = ops.arange(ops.shape(words)[1], dtype="int32")
+        embedded = (
+            words
+            + look_up(self.token_type_embeddings, segments)
+            + look_up(self.position_embeddings, positions)
+        )
+        return self.output_dropout(self.LayerNorm(embedded))
+
+
+class AlbertAttention(Brick):
+    """Multi-head self-attention with its residual and LayerNorm: (B, T, H) -> (B, T, H)."""
+
+    def make_parts(self, *, pruned_heads: list[int]) -> None:
+        config = self.config
+        self.kept_heads = [head for head in range(config.num_attention_heads) if head not in pruned_heads]
+        self.head_size = config.hidden_size // config.num_attention_heads
+        kept_width = len(self.kept_heads) * self.head_size
+        self.query = self.dense("query", config.hidden_size, kept_width)
+        self.key = self.dense("key", config.hidden_size, kept_width)
+        self.value = self.dense("value", config.hidden_size, kept_width)
+        self.attention_dropout = self.dropout(config.attention_probs_dropout_prob)
+        self.output_dropout = self.dropout(config.hidden_dropout_prob)
+        self.output_dense = self.dense("dense", kept_width, config.hidden_size)
+        self.LayerNorm = self.layer_norm("LayerNorm", config.hidden_size)
+
+    def call(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        head_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend.
+
+        Args:
+            hidden_states: (B, T, H).
+            attention_mask: bool, True = may be attended to, broadcastable to (B, N, T, T), every query
+                having at least one key; None = all.
+            head_mask: (N,) factors of the attention probabilities, in the numbering before pruning.
+
+        Returns:
+            The new hidden states (B, T, H), and the probabilities (B, N, T, T).
+        """
+        query = self._split(self.query(hidden_states))  # (B, T, N, D)
+        key, value = self._split(self.key(hidden_states)), self._split(self.value(hidden_states))
+        scores = ops.einsum("bqnd,bknd->bnqk", query / math.sqrt(self.head_size), key)  # (B, N, T, T)
+        # The sum of many exponentials needs fp32 whatever the type of the weights.
+        scores = ops.cast(scores, "float32")
+        if attention_mask is not None:
+            scores = ops.where(attention_mask, scores, -math.inf)
+        weights = self.attention_dropout(ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype))
+        if head_mask is not None:
+            weights = weights * ops.take(head_mask, self.kept_heads)[:, None, None]  # (N,) -> (N, 1, 1)
+        context = ops.einsum("bnqk,bknd->bqnd", weights, value)
+        width = len(self.kept_heads) * self.head_size
+        context = ops.reshape(context, (-1, ops.shape(context)[1], width))  # (B, T, N, D) -> (B, T, N*D)
+        return self.LayerNorm(hidden_states + self.output_dropout(self.output_dense(context))), weights
+
+    def _split(self, values: Tensor) -> Tensor:
+        """(B, T, N*D) -> (B, T, N, D)."""
+        return ops.reshape(values, (-1, ops.shape(values)[1], len(self.kept_heads), self.head_size))
+
+
+class AlbertLayer(Brick):
+    """Attention, then the feed-forward network with its residual and LayerNorm: (B, T, H) -> (B, T, H)."""
+
+    def make_parts(self, *, pruned_heads: list[int]) -> None:
+        config = self.config
+        self.attention = AlbertAttention(
+            config, pruned_heads=pruned_heads, name="attention", dtype=self.dtype_policy
+        )
+        self.ffn = self.dense("ffn", config.hidden_size, config.intermediate_size)
+        self.ffn_output = self.dense("ffn_output", config.intermediate_size, config.hidden_size)
+        self.activation = make_activation(config.hidden_act)
+        self.output_dropout = self.dropout(config.hidden_dropout_prob)
+        self.full_layer_layer_norm = self.layer_norm("full_layer_layer_norm", config.hidden_size)
+
+    def call(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        head_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """As `AlbertAttention.call`."""
+        attended, weights = self.attention(hidden_states, attention_mask=attention_mask, head_mask=head_mask)
+        expanded = self.activation(self.ffn(attended))  # (B, T, I)
+        output = self.output_dropout(self.ffn_output(expanded))
+        return self.full_layer_layer_norm(attended + output), weights
+
+
+class AlbertLayerGroup(Brick):
+    """The different layers of one group, applied one after the other."""
+
+    def make_parts(self, *, group: int) -> None:
+        first = group * self.config.inner_group_num
+        self.albert_layers = [
+            AlbertLayer(
+                self.config,
+                pruned_heads=self.config.pruned_heads.get(first + inner, []),
+                name=f"albert_layers_{inner}",
+                dtype=self.dtype_policy,
+            )
+            for inner in range(self.config.inner_group_num)
+        ]
+
+
+class AlbertTransformer(Brick):
+    """The encoder: embeddings mapped to the hidden size, then layer groups repeated over the depth.
+
+    Group g serves the repetitions i with g = i // (num_hidden_layers / number of groups).
+    """
+
+    def make_parts(self) -> None:
+        config = self.config
+        self.embedding_hidden_mapping_in = self.dense(
+            "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size
+        )
+        self.albert_layer_groups = [
+            AlbertLayerGroup(
+                config, group=group, name=f"albert_layer_groups_{group}", dtype=self.dtype_policy
+            )
+            for group in range(config.num_hidden_groups)
+        ]
+
+    def executed_layers(self) -> list[AlbertLayer]:
+        """The layers in the order in which call applies them; shared ones occur several times."""
+        repetitions = self.config.num_hidden_layers // self.config.num_hidden_groups
+        return [
+            layer
+            for group in self.albert_layer_groups
+            for _ in range(repetitions)
+            for layer in group.albert_layers
+        ]
+
+    def call(
+        self,
+        embeddings: Tensor,
+        attention_mask: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        *,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> tuple[Tensor, tuple[Tensor, ...] | None, tuple[Tensor, ...] | None]:
+        """Encode embeddings (B, T, E) into (B, T, H); masks as in `AlbertAttention.call`, `head_mask` (L, N).
+
+        Returns:
+            The last hidden states; where asked for, the mapped embeddings and the output of every executed
+            layer, L + 1 times (B, T, H); and the attention probabilities, L times (B, N, T, T).
+        """
+        hidden_states = self.embedding_hidden_mapping_in(embeddings)
+        all_hidden_states, all_attentions = [hidden_states], []
+        for index, layer in enumerate(self.executed_layers()):
+            hidden_states, weights = layer(
+                hidden_states,
+                attention_mask=attention_mask,
+                head_mask=None if head_mask is None else head_mask[index],
+            )
+            if output_hidden_states:
+                all_hidden_states.append(hidden_states)
+            if output_attentions:
+                all_attentions.append(weights)
+        return (
+            hidden_states,
+            tuple(all_hidden_states) if output_hidden_states else None,
+            tuple(all_attentions) if output_attentions else None,
+        )

@@ -1,0 +1,261 @@
+"""TFAlbertPreTrainedModel: what every ALBERT model of Keras has besides its forward pass.
+
+The three input styles, files, the losses and metrics of `compile`.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+from albertkit.checkpoints import loading
+from albertkit.checkpoints.folder import write_folder
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError
+from albertkit.keras.backend import keras
+from albertkit.keras.inputs import NAMES, as_tensors, merge_choices, name_inputs
+from albertkit.keras.layers import Tensor, ops, undrawn
+from albertkit.keras.outputs import make_output
+from albertkit.keras.weights import fill, tensors_of
+from albertkit.loading_options import take_loading_options
+
+
+class TFAlbertPreTrainedModel(keras.Model):
+    """Base class of all ALBERT models of Keras: a `keras.Model` whose variables exist from construction on.
+
+    Args:
+        config: the shape of the model.
+        options: `name`, `dtype` (a policy such as "mixed_bfloat16") and `trainable` of Keras.
+    """
+
+    config_class: ClassVar[type[AlbertConfig]] = AlbertConfig
+    output_name: ClassVar[str]
+    """What its outputs are called: as those of the PyTorch class."""
+    scores: ClassVar[tuple[str, ...]] = ()
+    """The entries of the output that losses and metrics compare with labels, in order."""
+    reads: ClassVar[str | None] = None
+    """The entry of the encoder's output that `dropout` acts on before the head; None for no dropout."""
+    has_choices: ClassVar[bool] = False
+    """Whether inputs have a dimension of choices after the batch."""
+
+    def __init__(self, config: AlbertConfig, **options: Any) -> None:
+        if not isinstance(config, AlbertConfig):
+            raise ConfigError(f"{type(self).__name__} needs an AlbertConfig, got {type(config).__name__}")
+        config.validate()
+        super().__init__(**options)
+        self.config = config
+        self.num_labels = config.num_labels
+        with keras.name_scope(self.name):
+            self.make_parts()
+        self.built = True
+
+    def make_parts(self) -> None:
+        """Make `albert` and the head, with their variables."""
+        raise NotImplementedError
+
+    def __call__(
+        self,
+        inputs: Any = None,
+        *more: Any,
+        training: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **named: Any,
+    ) -> Any:
+        """Encode a batch.
+
+        Args:
+            inputs: `input_ids`; or all inputs as a list in the order below, or as a dict; or nothing, and
+                all as keywords.
+            input_ids: (B, T) ids of pieces; or give `inputs_embeds`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; or (B, T, T) or (B, 1, T, T), 1 where
+                the query (row) may see the key (column).
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
+            inputs_embeds: (B, T, E) in place of `input_ids`.
+            training: whether dropout acts; default False, and True inside `fit`.
+            output_attentions, output_hidden_states: override the config's setting.
+
+        Returns:
+            A `ModelOutput`: the documented tuple. `hidden_states` are the mapped embeddings and one entry
+            per executed layer, inner layers included.
+
+        Raises:
+            ValueError, IndexError: as `inputs.name_inputs` and `inputs.as_tensors`.
+        """
+        return super().__call__(
+            self._tensors(inputs, more, named),
+            training=training,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+        )
+
+    def stateless_call(
+        self, trainable_variables: Any, non_trainable_variables: Any, *inputs: Any, **options: Any
+    ) -> Any:
+        """`__call__` as a function of the variables too, which is what the trainer of JAX calls."""
+        named = {name: options.pop(name) for name in NAMES if name in options}
+        tensors = self._tensors(inputs[0] if inputs else None, inputs[1:], named)
+        return super().stateless_call(trainable_variables, non_trainable_variables, tensors, **options)
+
+    def _tensors(self, first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Tensor]:
+        return as_tensors(name_inputs(first, more, named), self.config, choices=self.has_choices)
+
+    def call(
+        self,
+        inputs: dict[str, Tensor],
+        training: bool = False,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> Any:
+        """What `__call__` computes of checked inputs; code calls the model, not this."""
+        # The trainer of JAX comes here by no `__call__` that would tell the inner layers of training.
+        encoded = self.albert(
+            merge_choices(inputs) if self.has_choices else inputs,
+            training=training,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+        )
+        if self.reads is not None:
+            read = self.dropout(encoded[self.reads], training=training)
+            encoded = encoded._replace(**{self.reads: read})
+        entries = self.answer(encoded)
+        if self.has_choices:
+            choices = ops.shape(inputs["input_ids" if "input_ids" in inputs else "inputs_embeds"])[1]
+            entries = {name: ops.reshape(scores, (-1, choices)) for name, scores in entries.items()}
+        return make_output(
+            self.output_name,
+            **entries,
+            hidden_states=getattr(encoded, "hidden_states", None),
+            attentions=getattr(encoded, "attentions", None),
+        )
+
+    def answer(self, encoded: Any) -> dict[str, Tensor]:
+        """The entries of the output that this model computes of the encoder's."""
+        raise NotImplementedError
+
+    # --- files ----------------------------------------------------------------------------------
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        config: AlbertConfig | str | Path | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+        ignore_mismatched_sizes: bool = False,
+        output_loading_info: bool = False,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        token: str | bool | None = None,
+        local_files_only: bool = False,
+        **options: Any,
+    ) -> Self:
+        """The model of a folder or of a name on the hub; the folders are those of the PyTorch classes.
+
+        The checkpoint may be of the encoder or of a model with any head, and of any format that albertkit
+        reads. Head tensors that it lacks are drawn anew, which a warning says, as it does of tensors that
+        have no place here.
+
+        Args:
+            pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another writer
+                (TensorFlow: folder, prefix or archive; Julia: `.tfbson`).
+            config: in place of the checkpoint's own: a config, or where to find one.
+            dtype: a policy of Keras, such as "mixed_bfloat16"; default the global one.
+            name: of the Keras model.
+            ignore_mismatched_sizes: draw tensors of another shape anew instead of raising.
+            output_loading_info: return (model, info), as the PyTorch classes do.
+            revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
+            options: arguments of `AlbertConfig`, such as `num_labels=3`; and `transformers`' loading
+                options, as `loading_options.take_loading_options` says.
+
+        Returns:
+            The model (of this class), or (model, info).
+
+        Raises:
+            ModelNotFoundError: the name or folder leads to no model.
+            ConfigError: the config is not ALBERT's, or an option is unknown, unsupported or does not fit.
+            CheckpointError: encoder tensors are missing, or of another shape, or a file is damaged.
+        """
+        found, tensors = loading.find(
+            pretrained_model_name_or_path,
+            config=config,
+            state_dict=None,
+            overrides=take_loading_options(options),
+            safetensors_only=options.get("use_safetensors") is True,
+            revision=revision,
+            cache_dir=cache_dir,
+            token=token,
+            local_files_only=local_files_only,
+        )
+        with undrawn():
+            model = cls(found, name=name, dtype=dtype)
+        report = fill(model, tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
+        if not report.ok:
+            message = f"{cls.__name__} from {pretrained_model_name_or_path}: {report}"
+            warnings.warn(message, UserWarning, stacklevel=2)
+        if output_loading_info:
+            return cast(Self, (model, loading.describe(report)))  # typed for the usual call
+        return model
+
+    def save_pretrained(self, save_directory: str | Path) -> None:
+        """Write `config.json` and `model.safetensors`, which the PyTorch classes read.
+
+        Args:
+            save_directory: created where missing; a model in it is replaced, whole or not at all.
+
+        Raises:
+            ConfigError: `hidden_act` is a function.
+            CheckpointError: the folder cannot be written.
+        """
+        # The name of the PyTorch class: a folder belongs to no library.
+        architecture = type(self).__name__.removeprefix("TF")
+        config = self.config.replace(architectures=[architecture], dtype=self.variable_dtype)
+        write_folder(save_directory, config.to_dict(), tensors_of(self))
+
+    def get_config(self) -> dict[str, Any]:
+        """What a `.keras` file holds beside the weights."""
+        return {**super().get_config(), "config": self.config.to_dict()}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:  # noqa: ARG003
+        """The model that `get_config` described, newly initialised."""
+        return cls(**{**config, "config": AlbertConfig.from_dict(config["config"])})
+
+    # --- training -------------------------------------------------------------------------------
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Tensor:
+        """The loss of `compile`, of the scores alone: hidden states and attentions have no labels."""
+        return super().compute_loss(x, y, self._scored(y_pred, y), sample_weight, training)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """The metrics of `compile`, of the scores alone."""
+        return super().compute_metrics(x, y, self._scored(y_pred, y), sample_weight)
+
+    def _scored(self, output: Any, labels: Any) -> Any:
+        """One tensor where the model has one kind of scores; else as many, in the structure of the labels."""
+        if not self.scores:
+            return output
+        if len(self.scores) == 1:
+            return output[self.scores[0]]
+        by_name = {name: output[name] for name in self.scores}
+        return by_name if isinstance(labels, dict) else list(by_name.values())
+
+    # --- facts ----------------------------------------------------------------------------------
+
+    def get_input_embeddings(self) -> keras.layers.Embedding:
+        """The word embeddings, V x E."""
+        return self.albert.embeddings.word_embeddings
+
+    def get_output_embeddings(self) -> keras.layers.Layer | None:
+        """The layer that maps to the vocabulary, E -> V; None for models without one."""
+        return None

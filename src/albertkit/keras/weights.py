@@ -1,0 +1,99 @@
+"""The variables of a Keras model under the names, and in the layout, of PyTorch's modules.
+
+Keras stores a matrix as inputs x outputs, PyTorch as outputs x inputs.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from albertkit.checkpoints.names import BASE_PREFIX, TIED, UNTIED, canonical
+from albertkit.checkpoints.report import LoadReport, match
+from albertkit.config import AlbertConfig
+from albertkit.keras.backend import keras
+from albertkit.keras.layers import initializer, ops
+
+_ENCODER = "albert"
+"""The layer of every model that holds the encoder."""
+
+
+def fill(
+    model: keras.Model, tensors: Mapping[str, torch.Tensor], *, ignore_mismatched_sizes: bool = False
+) -> LoadReport:
+    """Give the variables of a model made `undrawn` the values of a file; draw the matrices that it lacks.
+
+    Raises:
+        CheckpointError: as `checkpoints.report.match`.
+    """
+    variables = variables_by_name(model)
+    aliases = _aliases(model.config, variables)
+    sizes = {name: torch.Size(_layout(variable, variable.shape)) for name, variable in variables.items()}
+    sizes |= {alias: sizes[name] for alias, name in aliases.items()}
+    matched, report = match(
+        tensors, sizes, tied=_tied(model.config), ignore_mismatched_sizes=ignore_mismatched_sizes
+    )
+    for name, variable in variables.items():
+        if name in matched:
+            values = matched[name].float().numpy()  # NumPy has no bfloat16
+            variable.assign(values.T if _is_kernel(variable) else values)
+        elif len(variable.shape) > 1:
+            variable.assign(initializer(model.config)(variable.shape, dtype=variable.dtype))
+    return report
+
+
+def tensors_of(model: keras.Model) -> dict[str, torch.Tensor]:
+    """What PyTorch's `state_dict` of the same model holds, both names of shared tensors included."""
+    variables = variables_by_name(model)
+    tensors = {name: _tensor_of(variable) for name, variable in variables.items()}
+    return tensors | {alias: tensors[name] for alias, name in _aliases(model.config, variables).items()}
+
+
+def variables_by_name(model: keras.Model) -> dict[str, Any]:
+    """Every weight under its name in PyTorch; a bare encoder's without a prefix.
+
+    The path of a variable is that name with slashes, below what the model itself is called.
+    """
+    first = model.weights[0].path
+    outer = first[: first.rindex(f"{_ENCODER}/embeddings/word_embeddings/")]
+    bare = not model.scores
+    names: dict[str, Any] = {}
+    for variable in model.weights:
+        path = re.sub(r"(?<=s)_(?=\d+/)", "/", variable.path.removeprefix(outer))  # albert_layers_0/
+        # As Keras wrote it in older files: one level for the model, then the layers.
+        name = canonical(f"model/{path}:0")
+        names[name.removeprefix(BASE_PREFIX) if bare else name] = variable
+    return names
+
+
+def _tied(config: AlbertConfig) -> Mapping[str, str]:
+    return TIED if config.tie_word_embeddings else UNTIED
+
+
+def _aliases(config: AlbertConfig, variables: Mapping[str, Any]) -> dict[str, str]:
+    """Second name of a shared tensor -> the name it has here, for those that the model has."""
+    aliases = {}
+    for pair in _tied(config).items():
+        for alias, name in (pair, pair[::-1]):
+            if name in variables and alias not in variables:
+                aliases[alias] = name
+    # Only models with a decoder know its names.
+    return aliases if "predictions.decoder.bias" in variables else {}
+
+
+def _is_kernel(variable: Any) -> bool:
+    return variable.name == "kernel"
+
+
+def _layout(variable: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(reversed(sizes)) if _is_kernel(variable) else tuple(sizes)
+
+
+def _tensor_of(variable: Any) -> torch.Tensor:
+    values: Any = ops.convert_to_numpy(variable.value)
+    if values.dtype.kind != "f":  # bfloat16 of the library ml_dtypes, which PyTorch does not know
+        return torch.from_numpy(np.array(values, np.float32)).bfloat16()
+    # A copy: the model may go on training, and the file is written from this memory.
+    return torch.from_numpy(np.array(values.T if _is_kernel(variable) else values, order="C"))
