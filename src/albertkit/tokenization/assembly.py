@@ -10,6 +10,8 @@ from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence
 from albertkit.tokenization.layout import Layout, Side, Window, padded_length, windows
 from albertkit.tokenization.options import Fit, Options
 
+_MANY_OBJECTS = 10_000  # new ones; fewer are walked in less time than it takes to count frozen ones
+
 
 class Marks(NamedTuple):
     """Ids of the tokens that a layout needs."""
@@ -28,7 +30,7 @@ def collection_paused() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
-            if not gc.get_freeze_count():
+            if gc.get_count()[0] > _MANY_OBJECTS and not gc.get_freeze_count():
                 # Together: count all objects as old ones, so that the next look does not walk the new ones.
                 gc.freeze()
                 gc.unfreeze()
@@ -148,10 +150,15 @@ def _rows(
 
 def _ids(first: list[int], second: list[int] | None, window: Window, marks: Marks | None) -> list[int]:
     start, end = ([marks.first], [marks.end]) if marks else ([], [])
-    ids = [*start, *first[window.first.start : window.first.stop], *end]
+    ids = [*start, *_within(first, window.first), *end]
     if second is not None and window.second is not None:
-        ids += [*second[window.second.start : window.second.stop], *end]
+        ids += [*_within(second, window.second), *end]
     return ids
+
+
+def _within(ids: list[int], window: range) -> list[int]:
+    # Most windows are the whole text, which need not be copied once more.
+    return ids if len(window) == len(ids) else ids[window.start : window.stop]
 
 
 def _pad(row: Encoding, width: int, side: Side, padding_id: int) -> None:

@@ -7,7 +7,12 @@ spaces become one word-start mark, and one stands before the first word.
 The table is a double-array trie (darts-clone) over UTF-8, followed by the strings it points to.
 """
 
+from collections.abc import Iterator
+from functools import lru_cache
+
 from albertkit.tokenization.model_file import USER_DEFINED, WORD_START, PieceTable
+
+_PAIRS = 65_536  # of neighbouring characters, whose answers are kept
 
 
 class CharacterMap:
@@ -21,10 +26,11 @@ class CharacterMap:
         kinds = zip(table.pieces, table.kinds, strict=True)
         symbols = [piece for piece, kind in kinds if kind == USER_DEFINED]
         self._symbols = tuple(sorted(symbols, key=len, reverse=True))
+        self._kept = lru_cache(_PAIRS)(self._keeps)
 
     def __call__(self, text: str) -> str:
         """Return what is cut: words with their marks."""
-        if text.isascii() and text.isprintable():
+        if text.isprintable() and (text.isascii() or all(map(self._kept, text, text[1:] + " "))):
             words = text.split(" ")
             if "" in words:
                 words = [word for word in words if word]
@@ -58,8 +64,21 @@ class CharacterMap:
             symbol = next(one for one in self._symbols if text.startswith(one, position))
             return symbol, len(symbol)
         found = (text[position], 1)
+        for end, start in self._entries(text, position):
+            if start is not None:
+                string = self._strings[start : self._strings.index(0, start)]
+                found = (string.decode(), end - position)
+        return found
+
+    def _keeps(self, character: str, after: str) -> bool:
+        """Whether a character is written as it is where `after` follows, and no entry may hold both."""
+        pair = character + after
+        return self._at(character, 0)[0] == character and all(end < 2 for end, _ in self._entries(pair, 0))
+
+    def _entries(self, text: str, position: int) -> Iterator[tuple[int, int | None]]:
+        """Yield the ends of what entries begin with, and where its string is for what is an entry itself."""
         if not self._units:
-            return found
+            return
         node = _children(self._units[0], 0)
         for end in range(position, len(text)):
             unit = 0
@@ -67,12 +86,10 @@ class CharacterMap:
                 node ^= byte
                 unit = self._units[node] if node < len(self._units) else 0
                 if unit & ((1 << 31) | 0xFF) != byte:
-                    return found
+                    return
                 node = _children(unit, node)
-            if unit >> 8 & 1:  # an entry ends here: the first child is the place of its string
-                start = self._units[node] & 0x7FFFFFFF
-                found = (self._strings[start : self._strings.index(0, start)].decode(), end + 1 - position)
-        return found
+            # Where an entry ends, the first child is the place of its string.
+            yield end + 1, self._units[node] & 0x7FFFFFFF if unit >> 8 & 1 else None
 
 
 def _children(unit: int, node: int) -> int:

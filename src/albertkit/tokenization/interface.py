@@ -23,7 +23,7 @@ from albertkit.tokenization.encoding import BatchEncoding, Places, Sequence
 from albertkit.tokenization.layout import Side, windows
 from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.options import CallOptions, Options, Text, read_examples, read_fit, read_side
-from albertkit.tokenization.special_tokens import Part
+from albertkit.tokenization.special_tokens import Parsing, Part
 from albertkit.tokenization.tokens import TokenInterface, TokenizerSettings
 
 logger = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ class TokenizerInterface(TokenInterface, ABC):
         pair: str | None = None,
         add_special_tokens: bool = False,
         *,
-        parse_special_tokens: bool | None = None,
+        parse_special_tokens: Parsing | None = None,
     ) -> list[str]:
         """Return the pieces of a text; SentencePiece has unknown ones as they stand in the text."""
         parse = self._whether_to_parse(parse_special_tokens)
@@ -189,7 +189,7 @@ class TokenizerInterface(TokenInterface, ABC):
             to_tokens=self.convert_ids_to_tokens,
         )
 
-    def _ids(self, texts: Iterable[Text], parse: bool) -> list[list[int]]:
+    def _ids(self, texts: Iterable[Text], parse: Parsing) -> list[list[int]]:
         """Return the ids of texts, each a string or a list of words."""
         texts = list(texts)
         plain_texts = [text for text in texts if isinstance(text, str)]
@@ -211,18 +211,18 @@ class TokenizerInterface(TokenInterface, ABC):
             for one in parts
         ]
 
-    def _pieces(self, text: str, parse: bool) -> list[str]:
+    def _pieces(self, text: str, parse: Parsing) -> list[str]:
         return [
             piece
             for part in self._parts(text, parse)
             for piece in (self._cutter.pieces(part.text) if part.token_id is None else [part.text])
         ]
 
-    def _parts(self, text: Text, parse: bool) -> Iterator[Part]:
+    def _parts(self, text: Text, parse: Parsing) -> Iterator[Part]:
         for one in [text] if isinstance(text, str) else text:
             yield from self._special.cut(one, parse_special_tokens=parse)
 
-    def _locate(self, text: Text, parse: bool) -> Places:
+    def _locate(self, text: Text, parse: Parsing) -> Places:
         """Return the place of each token of a text.
 
         The words of a string are what stands between spaces (for WordPiece, also each punctuation mark and
@@ -241,7 +241,7 @@ class TokenizerInterface(TokenInterface, ABC):
                     places.words.append(word if isinstance(text, str) else number)
         return places
 
-    def _whether_to_parse(self, asked: bool | None) -> bool:
+    def _whether_to_parse(self, asked: Parsing | None) -> Parsing:
         return self.parse_special_tokens if asked is None else asked
 
     def _warn_of_length(self, length: int) -> None:

@@ -7,12 +7,13 @@ The original's (documented AlbertTokenizer, google-research/albert `preprocess_t
 3. unless `keep_accents`: NFKD decomposition, then every combining mark is dropped;
 4. `do_lower_case`: lower case.
 
-All of step 3 is the identity on ASCII, which the fast path uses.
+Of ASCII, whose spaces and letters are bytes, nearly all is done by one table; step 3 is the identity there.
 """
 
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Self
 
 
@@ -31,6 +32,10 @@ class Normalization:
 
     def __call__(self, text: str) -> str:
         """Return the normalised text."""
+        return self._ascii(text) if text.isascii() else self.plain(text)
+
+    def plain(self, text: str) -> str:
+        """Return the normalised text, as the rule reads."""
         if self.remove_space:
             text = " ".join(text.split())
         text = text.replace("``", '"').replace("''", '"')
@@ -39,6 +44,22 @@ class Normalization:
             for mark in filter(unicodedata.combining, set(text)):  # few characters are different ones
                 text = text.replace(mark, "")
         return text.lower() if self.do_lower_case else text
+
+    def _ascii(self, text: str) -> str:
+        """Return the normalised text; the fast twin of `plain` for ASCII."""
+        text = text.encode().translate(self._table).decode()
+        if self.remove_space:
+            text = " ".join(text.split()) if "  " in text else text.strip(" ")
+        if "`" in text:  # to look for one character costs a tenth of replacing two
+            text = text.replace("``", '"')
+        return text.replace("''", '"')
+
+    @cached_property
+    def _table(self) -> bytes:
+        """What is written for each byte: spaces are one kind, and letters are lower-cased."""
+        written = (" " if self.remove_space and one.isspace() else one for one in map(chr, range(128)))
+        table = "".join(written)
+        return (table.lower() if self.do_lower_case else table).encode() + bytes(range(128, 256))
 
 
 @dataclass(frozen=True, kw_only=True)

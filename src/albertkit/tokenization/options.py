@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 from albertkit.errors import TokenizerError, suggestion
 from albertkit.tokenization.layout import Side, Strategy
+from albertkit.tokenization.special_tokens import Parsing
 
 Padding = Literal["longest", "max_length", "do_not_pad"]
 Words = Sequence[str]  # a text that is already split into words
@@ -30,7 +31,7 @@ class CallOptions(TypedDict, total=False):
     return_special_tokens_mask: bool
     return_offsets_mapping: bool
     return_length: bool
-    parse_special_tokens: bool | None
+    parse_special_tokens: Parsing | None
     verbose: bool
 
 
@@ -70,9 +71,9 @@ class Options:
     """`offset_mapping`: the characters (start, end) of each token in its text as given."""
     return_length: bool = False
     """`length`: tokens of each row."""
-    parse_special_tokens: bool | None = None
-    """Whether `[MASK]` and the like, written in a text, are special tokens or plain text; None for the
-    tokenizer's own setting."""
+    parse_special_tokens: Parsing | None = None
+    """Whether `[MASK]` and the like, written in a text, are special tokens or plain text; "mask": that alone.
+    None for the tokenizer's own setting."""
     verbose: bool = True
     """Warn of rows longer than `model_max_length`."""
 
@@ -109,7 +110,7 @@ def read_fit(options: Options, *, model_max_length: int) -> Fit:
         truncation = True
     fit = Fit(
         padding=_choice("padding", options.padding, "longest", "do_not_pad", get_args(Padding)),
-        truncation=_choice("truncation", truncation, "longest_first", "do_not_truncate", get_args(Strategy)),
+        truncation=read_strategy(truncation),
         max_length=model_max_length if options.max_length is None else options.max_length,
     )
     if (
@@ -123,6 +124,11 @@ def read_fit(options: Options, *, model_max_length: int) -> Fit:
             f"rows could not be both truncated and padded"
         )
     return fit
+
+
+def read_strategy(truncation: bool | str | None) -> Strategy:
+    """Return how rows are cut; raise TokenizerError for an unknown way."""
+    return _choice("truncation", truncation, "longest_first", "do_not_truncate", get_args(Strategy))
 
 
 def read_side(name: str, value: Any) -> Side:

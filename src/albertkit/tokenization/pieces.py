@@ -5,8 +5,10 @@ alone, because the original vocabulary holds pieces such as `▁1990,` that its 
 """
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from albertkit.cores import usable_cores
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.decoding import MarkedStarts
 from albertkit.tokenization.model_file import (
@@ -21,6 +23,7 @@ from albertkit.tokenization.offsets import Alignment, align
 
 # Below this many texts, starting threads costs more than it saves.
 _TEXTS_WORTH_THREADS = 16
+_TEXTS_OF_A_PART = 512
 
 
 class DigitCommaRule:
@@ -43,7 +46,7 @@ class DigitCommaRule:
         self._ids = {
             piece_id: to_ids(self._split(piece))
             for piece_id, piece in enumerate(vocabulary)
-            if self._applies_to(piece)
+            if self.applies_to(piece)
         }
         # An unknown piece is a run of unknown characters; it can end in a comma only where the vocabulary
         # lacks the comma, and then its text, not its id, decides.
@@ -53,7 +56,7 @@ class DigitCommaRule:
     def pieces(self, pieces: list[str]) -> list[str]:
         """Apply the rule to the pieces of a text."""
         return [
-            part for piece in pieces for part in (self._split(piece) if self._applies_to(piece) else [piece])
+            part for piece in pieces for part in (self._split(piece) if self.applies_to(piece) else [piece])
         ]
 
     def ids(self, rows: list[list[int]], *, pieces_of: Callable[[int], list[str]]) -> list[list[int]]:
@@ -68,7 +71,8 @@ class DigitCommaRule:
         return rows
 
     @staticmethod
-    def _applies_to(piece: str) -> bool:
+    def applies_to(piece: str) -> bool:
+        """Whether a piece is one that the rule splits."""
         return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
     def _split(self, piece: str) -> list[str]:
@@ -117,15 +121,25 @@ class PieceEncoder:
     def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:
         """Return the ids of many texts' pieces, computed in `num_threads` threads (all cores by default)."""
         if num_threads is None:
-            num_threads = -1 if len(texts) >= _TEXTS_WORTH_THREADS else 1
-        normalized = [self.normalization(text) for text in texts]
+            num_threads = usable_cores() if len(texts) >= _TEXTS_WORTH_THREADS else 1
         try:
-            if num_threads == 1:
-                rows = [self.processor.encode(text) for text in normalized]
-            else:
-                rows = self.processor.encode(normalized, num_threads=num_threads)
+            if num_threads == 1 or len(texts) < 2 * _TEXTS_OF_A_PART:
+                return self._ids(texts, num_threads)
+            # While SentencePiece cuts one part without Python's lock, other threads normalise the next.
+            parts = [
+                texts[start : start + _TEXTS_OF_A_PART] for start in range(0, len(texts), _TEXTS_OF_A_PART)
+            ]
+            with ThreadPoolExecutor(num_threads) as threads:
+                return [row for rows in threads.map(self._ids, parts) for row in rows]
         except (RuntimeError, TypeError) as error:  # of one text; of several
             raise not_unicode(texts) from error
+
+    def _ids(self, texts: list[str], num_threads: int = 1) -> list[list[int]]:
+        normalized = [self.normalization(text) for text in texts]
+        if len(texts) < _TEXTS_WORTH_THREADS:
+            rows = [self.processor.encode(text) for text in normalized]
+        else:
+            rows = self.processor.encode(normalized, num_threads=num_threads)
         return self._rule.ids(rows, pieces_of=lambda index: self._encode(normalized[index]))
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:

@@ -7,7 +7,7 @@ between them is normalised on its own, as the original does: `with [MASK].` is `
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from albertkit.errors import TokenizerError
 
@@ -21,6 +21,9 @@ DEFAULT_ROLES = {
     "mask_token": "[MASK]",
 }
 """Every role a special token has, with the token that ALBERT's vocabulary gives it."""
+
+Parsing = bool | Literal["mask"]
+"""Whether special tokens written in a text are read as such; "mask": that alone, the others as text."""
 
 
 class Part(NamedTuple):
@@ -52,7 +55,7 @@ class SpecialTokens:
         self.ids: dict[str, int] = {}  # every token that is cut out of a text
         self._first_characters: set[str] = set()
         self._ignore_case = ignore_case
-        self._patterns: dict[bool, re.Pattern[str] | None] = {}
+        self._patterns: dict[Parsing, re.Pattern[str] | None] = {}
 
     def __len__(self) -> int:
         """Number of ids given out behind the vocabulary."""
@@ -87,11 +90,13 @@ class SpecialTokens:
             self.additional.append(token)
         self._patterns.clear()
 
-    def occur_in(self, text: str, *, parse_special_tokens: bool) -> bool:
+    def occur_in(self, text: str, *, parse_special_tokens: Parsing) -> bool:
         """Whether any token to be cut out is in the text; special tokens count where they are parsed."""
         if not self.added:  # the usual case: a few tokens, and searching them one by one is fastest
             if not parse_special_tokens:
                 return False
+            if parse_special_tokens == "mask":
+                return self.roles["mask_token"] in text
             for character in self._first_characters:  # two, for ALBERT's; they settle nearly every text
                 if character in text:
                     return any(token in text for token in self.ids)
@@ -99,7 +104,7 @@ class SpecialTokens:
         pattern = self._pattern(parse_special_tokens)
         return pattern is not None and pattern.search(text) is not None
 
-    def cut(self, text: str, *, parse_special_tokens: bool) -> list[Part]:
+    def cut(self, text: str, *, parse_special_tokens: Parsing) -> list[Part]:
         """Return the parts of a text in order; plain parts may be empty or blank."""
         pattern = self._pattern(parse_special_tokens)
         folded = {token.lower(): token_id for token, token_id in self.added.items()}
@@ -116,14 +121,15 @@ class SpecialTokens:
         parts.append(Part(text[position:], position, None))
         return parts
 
-    def _pattern(self, parse_special_tokens: bool) -> re.Pattern[str] | None:
+    def _pattern(self, parse_special_tokens: Parsing) -> re.Pattern[str] | None:
         """Return what finds the tokens to be cut out, the longest first; None where there are none."""
         if parse_special_tokens not in self._patterns:
             special = set(self.special)
             words = [re.escape(token) for token in self.ids if token not in special]
             if self._ignore_case:
                 words = [f"(?i:{word})" for word in words]
-            exact = [re.escape(token) for token in special] if parse_special_tokens else []
+            parsed = {self.roles["mask_token"]} if parse_special_tokens == "mask" else special
+            exact = [re.escape(token) for token in parsed] if parse_special_tokens else []
             choices = sorted([*exact, *words], key=len, reverse=True)
             self._patterns[parse_special_tokens] = re.compile("|".join(choices)) if choices else None
         return self._patterns[parse_special_tokens]
