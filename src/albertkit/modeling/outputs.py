@@ -103,12 +103,13 @@ class MaskedLMOutput(ModelOutput):
 
 @dataclass(eq=False)
 class SequenceClassifierOutput(ModelOutput):
-    """AlbertForSequenceClassification: logits (B, num_labels)."""
+    """AlbertForSequenceClassification: logits (B, num_labels); exit_depths (B,), with a patience."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None
     hidden_states: Tensors | None = None
     attentions: Tensors | None = None
+    exit_depths: Tensor | None = None
 
 
 @dataclass(eq=False)

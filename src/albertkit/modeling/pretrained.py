@@ -11,12 +11,14 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from albertkit.checkpoints import loading
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import TIED, UNTIED
 from albertkit.checkpoints.report import LoadReport, match
-from albertkit.config import AlbertConfig, one_of, take_loading_options
+from albertkit.config import AlbertConfig, one_of
 from albertkit.errors import ConfigError
-from albertkit.modeling import loading
+from albertkit.loading_options import take_loading_options
+from albertkit.modeling.loading import choose_device, choose_dtype
 from albertkit.modeling.outputs import ModelOutput
 
 Output = TypeVar("Output", bound=ModelOutput)
@@ -138,13 +140,13 @@ class AlbertPreTrainedModel(nn.Module):
             safetensors_only=options.get("use_safetensors") is True,
             **hub,
         )
-        wanted_dtype = loading.choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), tensors)
+        wanted_dtype = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), tensors)
         final_config = loaded_config.replace(dtype=wanted_dtype)
         # On the meta device nothing is allocated or drawn: there are shapes only, to be filled.
         with torch.device("meta"):
             model = cls(final_config, **constructor)
         report = model._fill(tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
-        model.to(device=loading.choose_device(device_map), dtype=wanted_dtype).eval()
+        model.to(device=choose_device(device_map), dtype=wanted_dtype).eval()
         if not report.ok:
             source = pretrained_model_name_or_path or "the given tensors"
             warnings.warn(f"{cls.__name__} from {source}: {report}", UserWarning, stacklevel=2)
@@ -174,6 +176,7 @@ class AlbertPreTrainedModel(nn.Module):
         *,
         state_dict: Mapping[str, Tensor] | None = None,
         safe_serialization: bool = True,
+        max_shard_size: int | str | None = None,
     ) -> None:
         """Write `config.json` and `model.safetensors`, which `transformers` reads as well.
 
@@ -181,6 +184,8 @@ class AlbertPreTrainedModel(nn.Module):
             save_directory: created where missing; a model in it is replaced, whole or not at all.
             state_dict: tensors to write in place of the model's own.
             safe_serialization: must be True; pickled weights can run code when loaded.
+            max_shard_size: bytes, or text such as "500MB": larger weights are split into files of at most
+                that size, with an index. None for one file.
 
         Raises:
             ConfigError: `hidden_act` is a function, or `safe_serialization=False`.
@@ -190,7 +195,7 @@ class AlbertPreTrainedModel(nn.Module):
             raise ConfigError("only safetensors are written; leave safe_serialization=True")
         config = self.config.replace(architectures=[type(self).__name__], dtype=self.dtype)
         tensors = self.state_dict() if state_dict is None else state_dict
-        write_folder(save_directory, config.to_dict(), tensors)
+        write_folder(save_directory, config.to_dict(), tensors, max_shard_size=max_shard_size)
 
     # --- embeddings -----------------------------------------------------------------------------
 

@@ -1,13 +1,22 @@
 """The heads ALBERT is fine-tuned with: sequence and token classes, answer spans, multiple choice.
 
-Shapes: B batch, T tokens, E embedding, H hidden, N heads, K labels, C choices.
+Shapes: B batch, T tokens, E embedding, H hidden, N heads, K labels, C choices, L depths.
 """
 
 from typing import Unpack
 
+import torch
 from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
+from albertkit.errors import CheckpointError
+from albertkit.modeling.early_exit import (
+    check_patience,
+    exit_depths,
+    exits_of,
+    new_classifiers,
+    weighted_mean,
+)
 from albertkit.modeling.losses import classification_loss, multi_label_loss, regression_loss
 from albertkit.modeling.model import AlbertModel, OutputOptions
 from albertkit.modeling.outputs import (
@@ -21,14 +30,31 @@ from albertkit.modeling.reading import first_token
 
 
 class AlbertForSequenceClassification(AlbertPreTrainedModel):
-    """ALBERT with one score per label for the whole sequence, from the pooled output."""
+    """ALBERT with one score per label for the whole sequence, from the pooled output.
+
+    A model that was trained with early exit has classifiers for the depths before the last too; they are used
+    where `set_patience` says so (`early_exit.py`).
+    """
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
         self.albert = AlbertModel(config)
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.exit_classifiers = new_classifiers(config)
+        self.patience: int | None = None
         self.post_init()
+
+    def set_patience(self, patience: int | None) -> None:
+        """Let sequences leave once so many depths in a row have agreed with the one before; None for none.
+
+        Nothing of it is saved. Engines then do not compute what comes after; `forward` computes all depths.
+
+        Raises:
+            ConfigError: a model that was not trained for it, or that has not so many depths.
+        """
+        check_patience(patience, self.config)
+        self.patience = patience
 
     def forward(
         self,
@@ -49,14 +75,22 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
             labels: what `config.problem_type` says: class ids (B,) or (B, 1) for
                 "single_label_classification", numbers (B,) or (B, K) for "regression", 0 and 1 (B, K)
                 for "multi_label_classification". Where it says nothing it is set, from then on:
-                regression for one label, else single label for whole numbers, multi-label for floats.
+                regression for one label, else single label for whole numbers, multi-label for floats. The
+                loss of a model with early exit is the weighted mean of those of all depths.
 
         Returns:
-            `SequenceClassifierOutput` with logits (B, K).
+            `SequenceClassifierOutput` with logits (B, K); with a patience those of the depths at which the
+            sequences leave, which are `exit_depths`.
 
         Raises:
             ValueError: labels of a shape that the problem type does not have.
         """
+        exits = exits_of(self.config)
+        needs_all_depths = exits is not None and (labels is not None or self.patience is not None)
+        given = options.get("output_hidden_states")
+        shows_states = self.config.output_hidden_states if given is None else given
+        if needs_all_depths:
+            options["output_hidden_states"] = True
         encoded = self.albert(
             input_ids,
             attention_mask,
@@ -68,14 +102,41 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
             read_positions=first_token(self.device),
             **options,
         )
-        logits = self.classifier(self.dropout(encoded.pooler_output))
+        loss = depths = None
+        if needs_all_depths:
+            assert exits is not None
+            found = self._logits_by_depth(encoded.hidden_states)  # (L, B, K)
+            logits = found[-1]
+            if labels is not None:
+                loss = weighted_mean([self._loss(one, labels) for one in found])
+            if self.patience is not None:
+                problem, tolerance = self.config.problem_type, exits.tolerance
+                depths = exit_depths(found, self.patience, problem_type=problem, tolerance=tolerance)
+                logits = found[depths - 1, torch.arange(found.shape[1], device=found.device)]
+        else:
+            logits = self.classifier(self.dropout(encoded.pooler_output))
+            loss = None if labels is None else self._loss(logits, labels)
         output = SequenceClassifierOutput(
-            loss=None if labels is None else self._loss(logits, labels),
+            loss=loss,
             logits=logits,
-            hidden_states=encoded.hidden_states,
+            hidden_states=encoded.hidden_states if shows_states else None,
             attentions=encoded.attentions,
+            exit_depths=depths,
         )
         return self.finish(output, return_dict)
+
+    def classifier_at(self, depth: int) -> nn.Module:
+        """Return the classifier after so many layers, from 1, of a model with early exit."""
+        is_last = depth == self.config.depth
+        return self.classifier if is_last or not self.exit_classifiers else self.exit_classifiers[depth - 1]
+
+    def _logits_by_depth(self, hidden_states: tuple[Tensor, ...] | None) -> Tensor:
+        """L + 1 of (B, T, H), those of the embeddings first -> (L, B, K)."""
+        assert hidden_states is not None
+        assert self.albert.pooler is not None
+        firsts = torch.stack([states[:, 0] for states in hidden_states[1:]])  # (L, B, H)
+        pooled = self.dropout(torch.tanh(self.albert.pooler(firsts)))
+        return torch.stack([self.classifier_at(depth)(one) for depth, one in enumerate(pooled, start=1)])
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         problem = self.config.problem_type or self._problem_of(labels)
@@ -283,3 +344,30 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
 def _merge_choices(values: Tensor | None) -> Tensor | None:
     """(B, C, ...) -> (B*C, ...)."""
     return None if values is None else values.flatten(0, 1)
+
+
+_TASKS = {
+    "AlbertForSequenceClassification": "text-classification",
+    "AlbertForTokenClassification": "token-classification",
+    "AlbertForMultipleChoice": "multiple-choice",
+}
+"""Classes whose heads have tensors of the same names: the weights of one would load as another's."""
+
+
+def check_head(config: AlbertConfig, model_class: type[AlbertPreTrainedModel], *, name: str) -> None:
+    """Check that a model is not used for another task than its head was trained for.
+
+    Args:
+        config: as saved with the weights.
+        model_class: what the weights are to be loaded as.
+        name: of the model.
+
+    Raises:
+        CheckpointError: the head is that of another task; its scores would mean something else.
+    """
+    trained, wanted = (config.architectures or [""])[0], model_class.__name__
+    if trained != wanted and {trained, wanted} <= _TASKS.keys():
+        raise CheckpointError(
+            f"{name!r} was trained for {_TASKS[trained]} ({trained}), not for {_TASKS[wanted]}: its scores "
+            "mean something else. Give a checkpoint of that task"
+        )

@@ -1,0 +1,246 @@
+"""A model's speed on this machine: by engine, length and batch, beside the largest matrix product.
+
+Work is counted as the operations of all layers for the real tokens (`modeling/footprint.py`), whether an
+engine computes all of them or not: a share of the ceiling says how soon the answer is there.
+"""
+
+import itertools
+import math
+import platform
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from albertkit.bench.ceiling import largest_product
+from albertkit.bench.sides import Side
+from albertkit.bench.timing import Clock, clock_of, in_turn
+from albertkit.cores import processor, usable_cores
+from albertkit.modeling.footprint import Footprint
+from albertkit.modeling.footprint import measure as measure_footprint
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.tasks.rows import Row
+from albertkit.tasks.texts import text_rows
+from albertkit.tokenization.interface import TokenizerInterface
+
+LENGTHS = (16, 64, 128, 512)
+BATCHES = (1, 8, 32)
+ROUNDS = 20
+MOST_TEXTS = 2048
+_CEILING_SHARE = 0.05  # of the time, before and after
+_TEXTS_SHARE = 0.3
+_FIRST_GUESS = 4.0  # times as long as the largest product would take, until it is known
+_LONG = 1.0  # seconds of a call that needs no warm-up
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Rows of one length, given to a side at once."""
+
+    side: str
+    length: int
+    """Tokens of a row, 0 for the texts of a file."""
+    batch: int
+    """Rows at once; for texts, all of them."""
+    seconds: float
+    flops: float
+    """Operations of the call."""
+
+    @property
+    def texts_per_second(self) -> float:
+        """Rows a second."""
+        return self.batch / self.seconds
+
+
+@dataclass
+class Report:
+    """What was measured."""
+
+    model: str
+    about: dict[str, Any]
+    """Machine, versions, what kind of model."""
+    ceiling: float = 0.0
+    """Operations per second of the largest matrix product."""
+    grid: list[Timing] = field(default_factory=list)
+    texts: list[Timing] = field(default_factory=list)
+    tokens_per_text: float = 0.0
+    differences: dict[str, float] = field(default_factory=dict)
+    """Of each side's scores from those of the first side, the largest."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """What was not measured, and why."""
+
+    def share(self, timing: Timing) -> float:
+        """Return operations per second as a share of the largest product's."""
+        return timing.flops / timing.seconds / self.ceiling
+
+
+def run(
+    model: AlbertPreTrainedModel,
+    tokenizer: TokenizerInterface,
+    sides: Sequence[Side],
+    *,
+    name: str,
+    texts: Sequence[str] = (),
+    minutes: float = 1.0,
+    lengths: Sequence[int] = LENGTHS,
+    batches: Sequence[int] = BATCHES,
+    rounds: int = ROUNDS,
+    clock: Clock | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Measure all sides in turn on random rows of each length and batch, and on texts.
+
+    What would take longer than what is left of the time is left out, and the report says so; the time is
+    therefore kept to about one call of each side.
+
+    Args:
+        model: the one that all sides compute.
+        tokenizer: its own.
+        sides: what computes it (`sides.py`).
+        name: what the report calls the model.
+        texts: of any lengths; a sample of them is measured.
+        minutes: time for all of it.
+        lengths, batches: tokens of a row and rows at once; longer rows than the model reads are left out.
+        rounds: most counted calls of each side.
+        clock: seconds; None for those of the wall.
+        progress: is told what is measured now.
+    """
+    clock = clock or clock_of(model.device)
+    end = clock() + 60 * minutes
+    footprint = measure_footprint(model)
+    report = Report(name, about(model))
+    ceiling_seconds = 60 * minutes * _CEILING_SHARE
+    progress("the largest matrix product")
+    report.ceiling = largest_product(model.device, model.dtype, seconds=ceiling_seconds, clock=clock)
+    report.differences = _differences(sides, model)
+    meter = _Meter([side.name for side in sides], report.ceiling, clock, rounds)
+    if texts:
+        progress("texts")
+        report.texts, report.tokens_per_text = _measure_texts(
+            sides, texts, tokenizer, model, footprint, meter, 60 * minutes * _TEXTS_SHARE
+        )
+    limit = model.config.max_position_embeddings
+    cells = sorted(itertools.product([one for one in lengths if one <= limit], batches), key=math.prod)
+    for done, (length, batch) in enumerate(cells):
+        flops = batch * length * footprint.flops(length)
+        left = end - ceiling_seconds - clock()
+        expected = meter.expected(flops)
+        if 2 * expected > left:  # a round of all sides, and its warm-up
+            report.left_out[f"{batch} x {length} tokens"] = f"would take {2 * expected:.0f} s"
+            continue
+        progress(f"{batch} x {length} tokens")
+        rows = _random_rows(batch, length, model.config.vocab_size)
+        seconds = meter.measure(
+            {side.name: _call(side, rows) for side in sides}, flops, left / (len(cells) - done)
+        )
+        report.grid += [Timing(side, length, batch, took, flops) for side, took in seconds.items()]
+    again = largest_product(model.device, model.dtype, seconds=ceiling_seconds, clock=clock)
+    report.ceiling = max(report.ceiling, again)
+    return report
+
+
+class _Meter:
+    """Measures, and foretells from what it has measured how long more operations would take."""
+
+    def __init__(self, names: Sequence[str], ceiling: float, clock: Clock, rounds: int) -> None:
+        self.clock, self.rounds, self.fastest = clock, rounds, 1 / ceiling
+        self.slopes = dict.fromkeys(names, _FIRST_GUESS / ceiling)  # seconds for one operation more
+        self.last = dict.fromkeys(names, (0.0, 0.0))  # operations and seconds of a call
+
+    def expected(self, flops: float) -> float:
+        """Return the seconds of one call of each side."""
+        return sum(
+            max(0.0, seconds + (flops - done) * self.slopes[name])
+            for name, (done, seconds) in self.last.items()
+        )
+
+    def measure(self, works: dict[str, Callable[[], Any]], flops: float, seconds: float) -> dict[str, float]:
+        """Return the median seconds of each work of so many operations."""
+        warm_up = self.expected(flops) < _LONG * len(works)
+        found = in_turn(works, seconds=seconds, rounds=self.rounds, warm_up=warm_up, clock=self.clock)
+        for name, took in found.items():
+            done, before = self.last[name]
+            if flops > done:
+                self.slopes[name] = max((took - before) / (flops - done), self.fastest)
+            self.last[name] = flops, took
+        return found
+
+
+def _call(side: Side, rows: list[Row]) -> Callable[[], Any]:
+    return lambda: side.compute_rows(rows)
+
+
+def _measure_texts(
+    sides: Sequence[Side],
+    texts: Sequence[str],
+    tokenizer: TokenizerInterface,
+    model: AlbertPreTrainedModel,
+    footprint: Footprint,
+    meter: _Meter,
+    seconds: float,
+) -> tuple[list[Timing], float]:
+    """Return the timings of a sample that the sides can compute three times in so many seconds."""
+    sample = random.Random(0).sample(list(texts), min(MOST_TEXTS, len(texts)))
+    limit = model.config.max_position_embeddings
+    rows = text_rows(tokenizer, sample, max_length=limit, truncation=True)
+    flops = [len(row.input_ids) * footprint.flops(len(row.input_ids)) for row in rows]
+    affordable = sum(3 * meter.expected(total) < seconds for total in itertools.accumulate(flops))
+    count = max(1, affordable)
+    works = {side.name: lambda side=side: side.compute_texts(sample[:count]) for side in sides}
+    total = sum(flops[:count])
+    found = meter.measure(works, total, seconds)
+    tokens = sum(len(row.input_ids) for row in rows[:count])
+    return [Timing(side, 0, count, took, total) for side, took in found.items()], tokens / count
+
+
+def _differences(sides: Sequence[Side], model: AlbertPreTrainedModel) -> dict[str, float]:
+    """Return how far the scores of each side are from those of the first, on rows of several lengths."""
+    longest = min(16, model.config.max_position_embeddings)
+    rows = [_random_rows(1, length, model.config.vocab_size)[0] for length in (longest, longest // 2, 4)]
+    first, *others = [side.first_scores(rows) for side in sides]
+    return {
+        side.name: float((scores - first).abs().max()) for side, scores in zip(sides[1:], others, strict=True)
+    }
+
+
+def _random_rows(count: int, length: int, vocab_size: int) -> list[Row]:
+    rng = random.Random(length)
+    return [
+        Row(
+            input_ids=[rng.randrange(vocab_size) for _ in range(length)],
+            token_type_ids=[0] * length,
+            example=number,
+        )
+        for number in range(count)
+    ]
+
+
+def about(model: AlbertPreTrainedModel) -> dict[str, Any]:
+    """Return the machine, the versions, and what kind of model this is."""
+    device = model.device
+    return {
+        "class": type(model).__name__,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "hidden_size": model.config.hidden_size,
+        "depth": model.config.depth,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "processor": processor(),
+        "cores": usable_cores(),
+        "threads": torch.get_num_threads(),
+        "versions": {"python": platform.python_version()}
+        | {
+            name: found
+            for name in ("albertkit", "torch", "onnxruntime", "transformers")
+            if (found := _version(name))
+        },
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

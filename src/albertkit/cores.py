@@ -1,0 +1,52 @@
+"""How many cores this process may use, by machine, affinity and container; and what they are called."""
+
+import os
+import platform
+from functools import cache
+from pathlib import Path
+
+from albertkit.errors import ConfigError
+
+VARIABLE = "ALBERTKIT_THREADS"
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def usable_cores() -> int:
+    """Return what the variable ALBERTKIT_THREADS says, else the cores left by affinity and container.
+
+    Raises:
+        ConfigError: the variable holds no whole number of at least 1.
+    """
+    if wanted := os.environ.get(VARIABLE):
+        if not wanted.isdecimal() or int(wanted) < 1:
+            raise ConfigError(f"{VARIABLE} is {wanted!r}; expected a number of threads, at least 1")
+        return int(wanted)
+    # `taskset` may leave this process fewer than the machine has.
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _quota(_CGROUPS)
+    return there if quota is None else max(1, min(there, int(quota)))
+
+
+def _quota(cgroups: Path) -> float | None:
+    """Return the cores' worth of time that a container may use, None where it is not limited."""
+    try:
+        if (cgroups / "cpu.max").is_file():  # version 2
+            time, period = (cgroups / "cpu.max").read_text().split()
+        else:
+            time, period = (
+                (cgroups / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
+            )
+        return int(time) / int(period) if int(time) > 0 else None
+    except (OSError, ValueError):  # no such file, or "max"
+        return None
+
+
+@cache
+def processor() -> str:
+    """Return what the processor is called."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())

@@ -1,0 +1,133 @@
+"""Which models can be computed layer by layer from their weights, and not only by being called.
+
+A model with hooks, with replaced modules, or of a class of its own says something that its weights alone do
+not: it is called as it is (`PlainEngine`).
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+from albertkit.config import ACTIVATION_NAMES
+from albertkit.modeling.layers import (
+    AlbertAttention,
+    AlbertEmbeddings,
+    AlbertLayer,
+    AlbertLayerGroup,
+    AlbertTransformer,
+    make_activation,
+)
+from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.pretraining_heads import (
+    AlbertForMaskedLM,
+    AlbertForPreTraining,
+)
+from albertkit.modeling.task_heads import (
+    AlbertForMultipleChoice,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
+)
+from albertkit.tasks.engine import Output
+
+_PARTS = frozenset(
+    {
+        *(AlbertModel, AlbertEmbeddings, AlbertTransformer, AlbertLayerGroup, AlbertLayer, AlbertAttention),
+        *(nn.Linear, nn.LayerNorm, nn.Embedding, nn.Dropout, nn.ModuleList, nn.Tanh),
+    }
+)
+Head = Callable[[Tensor], Tensor]
+"""Hidden states (P, H) -> scores (P, K)."""
+
+
+def fits(model: AlbertPreTrainedModel) -> bool:
+    """Tell whether what a model says follows from its weights as it does in this package's own classes."""
+    if model.config.attn_implementation == "eager" or _global_hooks():
+        return False
+    encoder = model.base_model
+    if type(encoder) is not AlbertModel:
+        return False
+    # Heads and activations are called as they are, so they may be anything.
+    called = {id(layer.activation) for layer in encoder.encoder.executed_layers()}
+    parts = [part for part in parts_of(encoder) if id(part) not in called]
+    parts += [part for part in model.children() if isinstance(part, nn.Dropout)]
+    if any(type(part) not in _PARTS or _has_hooks(part) for part in parts) or _has_hooks(model):
+        return False
+    parameters = own_parameters(model)
+    if any(parameter.is_inference() for parameter in parameters):
+        return False  # such tensors do not say that they have changed
+    kinds = {(parameter.dtype, parameter.device) for parameter in parameters}
+    return len(kinds) == 1 and next(iter(kinds))[1].type != "meta"
+
+
+def parts_of(module: nn.Module) -> list[nn.Module]:
+    """Return a module and all within it, shared ones several times.
+
+    `modules()` says the same in three times the time, and a short text waits for it.
+    """
+    found = [module]
+    for part in found:  # which grows meanwhile
+        found += [child for child in part._modules.values() if child is not None]
+    return found
+
+
+def own_parameters(module: nn.Module) -> list[Tensor]:
+    """Return all parameters of a module, shared ones several times."""
+    return [one for part in parts_of(module) for one in part._parameters.values() if one is not None]
+
+
+def as_configured(model: AlbertPreTrainedModel) -> bool:
+    """Tell whether the layers of a model that fits are those that its config describes."""
+    config, layers = model.config, encoder_of(model).encoder.executed_layers()
+    if config.hidden_act not in ACTIVATION_NAMES or len(layers) != config.depth:
+        return False
+    expected = make_activation(config.hidden_act)
+    norms = (norm for layer in layers for norm in (layer.attention.LayerNorm, layer.full_layer_layer_norm))
+    return all(norm.eps == config.layer_norm_eps for norm in norms) and all(
+        type(layer.activation) is type(expected)
+        and getattr(layer.activation, "approximate", None) == getattr(expected, "approximate", None)
+        and not _has_hooks(layer.activation)
+        for layer in layers
+    )
+
+
+def _has_hooks(part: nn.Module) -> bool:
+    return bool(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part))
+
+
+def _global_hooks() -> bool:
+    return bool(torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks)
+
+
+def encoder_of(model: AlbertPreTrainedModel) -> AlbertModel:
+    """Return the encoder of a model that fits."""
+    return cast(AlbertModel, model.base_model)
+
+
+def head_of(model: AlbertPreTrainedModel, output: Output) -> Head | None:
+    """Return what makes an output of hidden states; None where only the model itself knows."""
+    if output == "hidden_states":
+        return lambda states: states
+    if type(model) is AlbertForPreTraining and output == "order":
+        return lambda states: model.sop_classifier(_pool(model, states))
+    if output == "order":
+        return None
+    if type(model) is AlbertForSequenceClassification or type(model) is AlbertForMultipleChoice:
+        return lambda states: model.classifier(_pool(model, states))
+    if type(model) is AlbertForTokenClassification:
+        return model.classifier
+    if type(model) is AlbertForQuestionAnswering:
+        return model.qa_outputs
+    if type(model) is AlbertForMaskedLM or type(model) is AlbertForPreTraining:
+        return model.predictions
+    return None
+
+
+def _pool(model: AlbertPreTrainedModel, states: Tensor) -> Tensor:
+    pooler = encoder_of(model).pooler
+    assert pooler is not None
+    return torch.tanh(pooler(states))

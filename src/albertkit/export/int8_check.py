@@ -1,0 +1,149 @@
+"""What a model loses in int8: its metric on labelled data, or how often it decides the same on texts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from albertkit.checkpoints.onnx_file import read_onnx
+from albertkit.config import AlbertConfig
+from albertkit.datasets.splits import load_splits
+from albertkit.errors import CheckpointError, DataError
+from albertkit.export.onnx_check import Batch, batches, open_session
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.evaluation import EvaluationSet
+from albertkit.finetuning.prepared import load_task
+from albertkit.finetuning.settings import TaskSettings
+from albertkit.graphs.network import MULTIPLE_CHOICE
+from albertkit.inputs import format_of, read_inputs
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.tokenization.interface import TokenizerInterface
+
+TASKS = {
+    "AlbertForSequenceClassification": "text-classification",
+    "AlbertForTokenClassification": "token-classification",
+    "AlbertForQuestionAnswering": "question-answering",
+    MULTIPLE_CHOICE: "multiple-choice",
+}
+"""The tasks that labelled files are read for."""
+
+AGREEMENT = "agreement"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """How much worse a model is in int8."""
+
+    metric: str
+    exact: float
+    """The metric in float32, of 100 points."""
+    rounded: float
+    """The metric in int8."""
+    examples: int
+
+    @property
+    def drop(self) -> float:
+        """Points that are lost."""
+        return self.exact - self.rounded
+
+    def refuse_beyond(self, most: float) -> None:
+        """Raise CheckpointError where more points are lost."""
+        if not self.drop <= most:  # written so that "not a number" fails
+            raise CheckpointError(
+                f"In int8 the model loses {self.drop:.2f} points of {self.metric} ({self.exact:.2f} to "
+                f"{self.rounded:.2f}, {self.examples} examples), and at most {most:g} were expected. Nothing "
+                "was written. Give a larger --max-drop, or --calibrate with more examples of its task."
+            )
+
+
+def is_labelled(file: Path, architecture: str) -> bool:
+    """Tell whether a file has examples with labels: a `.txt` has texts, unless it is of tagged words."""
+    if architecture not in TASKS:
+        return False
+    return file.suffix != ".txt" or architecture == "AlbertForTokenClassification"
+
+
+def read_texts(file: Path) -> list[str]:
+    """Return the texts of a file.
+
+    Raises:
+        DataError: there are none.
+    """
+    with file.open("rb") as stream:
+        texts = list(read_inputs(stream, str(file), format=format_of(file), fields=("text",)))
+    if not texts:
+        raise DataError(f"{file} has no texts to compare on; expected one in a line")
+    return texts
+
+
+def measure_on_labels(
+    source: str | Path, architecture: str, rounded: Path, data: Path, *, options: DataOptions
+) -> Loss:
+    """Return what the task's main metric loses.
+
+    Args:
+        source: the model.
+        architecture: one of `TASKS`.
+        rounded: the file in int8.
+        data: labelled examples.
+        options: where the examples are in it.
+    """
+    labelled, task, model = load_task(TASKS[architecture], source, TaskSettings(), device=torch.device("cpu"))
+    reader = labelled.reader(str(data), options)
+    splits = load_splits({"data": reader}, labels=labelled.labels(model.config))
+    examples = EvaluationSet(labelled, task, splits.examples["data"])
+    exact = examples.evaluate(model, model.config, backend="torch")
+    tensors = read_onnx(rounded)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in tensors:  # of shared ones there is one
+                parameter.copy_(tensors[name])
+    found = examples.evaluate(model, model.config, backend="onnx-int8")
+    name = exact.main_metric
+    return Loss(name, 100 * exact.metrics[name], 100 * found.metrics[name], len(examples.examples))
+
+
+@torch.no_grad()
+def measure_agreement(
+    rounded: Path,
+    model: AlbertPreTrainedModel,
+    tokenizer: TokenizerInterface | None,
+    texts: Sequence[str],
+    *,
+    optional_inputs: bool,
+) -> Loss:
+    """Return how often the file in int8 decides as the model does, by the output that does so least often."""
+    session = open_session(rounded)
+    names = [output.name for output in session.get_outputs()]
+    choices = type(model).__name__ == MULTIPLE_CHOICE
+    agreed: dict[str, list[float]] = {name: [] for name in names}
+    for batch in batches(tokenizer, model.config, texts, choices=choices, whole=not optional_inputs):
+        found = dict(zip(names, session.run(names, batch), strict=True))
+        expected: Any = model(**{name: torch.from_numpy(values) for name, values in batch.items()})
+        for name in names:
+            agreed[name] += _agreements(name, found[name], expected[name].numpy(), batch, model.config)
+    name = min(names, key=lambda one: np.mean(agreed[one]))
+    return Loss(AGREEMENT, 100.0, 100 * float(np.mean(agreed[name])), len(agreed[name]))
+
+
+def _agreements(
+    name: str, found: np.ndarray, expected: np.ndarray, batch: Batch, config: AlbertConfig
+) -> Iterator[float]:
+    """Yield 1 for each decision that is the same, else 0; for vectors their cosine."""
+    real = batch.get("attention_mask", np.ones_like(batch["input_ids"])).astype(bool)
+    if name in ("start_logits", "end_logits"):  # (B, T): the decision is a place in the text
+        found, expected = (np.where(real, one, -np.inf) for one in (found, expected))
+    elif expected.ndim == 3:  # (B, T, K): a decision for each token
+        found, expected = found[real], expected[real]
+    if name in ("last_hidden_state", "pooler_output"):
+        lengths = np.linalg.norm(found, axis=-1) * np.linalg.norm(expected, axis=-1)
+        yield from (found * expected).sum(-1) / lengths
+    elif expected.shape[-1] == 1:  # a score
+        yield from np.maximum(0, 1 - np.abs(found - expected)[:, 0] / np.maximum(1, np.abs(expected[:, 0])))
+    elif config.problem_type == "multi_label_classification":
+        yield from ((found > 0) == (expected > 0)).astype(float).reshape(-1)
+    else:
+        yield from (found.argmax(-1) == expected.argmax(-1)).astype(float)

@@ -1,0 +1,197 @@
+"""An ONNX file beside the torch model it was made from: the same outputs on real text.
+
+The batches differ in number of texts, length, padding, segments, and in which inputs are left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import CheckpointError
+from albertkit.extras import optional
+from albertkit.graphs.network import MULTIPLE_CHOICE
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.tokenization.interface import TokenizerInterface
+
+onnxruntime = optional("onnxruntime", extra="onnx")
+
+TEXTS = (
+    "It rains.",
+    "The captain looked at the sea, and then at the map that nobody else had seen.",
+    "When was the bridge over the Elbe, which is 1,245 metres long, opened to traffic for the first time?",
+    "A wonderful film: funny, sad and never too long.",
+    "Anna Schmidt moved from Zürich to the São Paulo office of Müller & Sons in May 2019.",
+    "他昨天在图书馆借了三本书。",
+    "Вчера вечером мы долго говорили про новую книгу, которую она привезла из Петербурга.",
+    "No one believed him. He had said it too often; and this time, as it happened, it was true. They "
+    "searched the house, the garden and the shed behind it until late in the night, and found nothing "
+    "but an old coat, two empty bottles and a letter without a name.",
+)
+"""Sentences of several lengths, scripts and kinds."""
+
+BATCH = 8
+_LONGEST = 512
+
+Batch = dict[str, np.ndarray]
+
+
+def batches(
+    tokenizer: TokenizerInterface | None,
+    config: AlbertConfig,
+    texts: Sequence[str],
+    *,
+    choices: bool,
+    whole: bool,
+) -> Iterator[Batch]:
+    """Yield inputs (B, T), or (B, C, T) for choices.
+
+    Args:
+        tokenizer: None where the model has no vocabulary: random ids stand for the texts.
+        config: of the model.
+        texts: at least one.
+        choices: whether rows are choices of questions.
+        whole: give all inputs always; else some batches leave out the mask, the segments, or both.
+    """
+    longest = min(_LONGEST, config.max_position_embeddings)
+    encode = _Random(config, longest) if tokenizer is None else _Encoder(tokenizer, longest)
+    names = ("attention_mask", "token_type_ids") if whole else ()
+    yield _shape(encode(texts[:1]), choices, ("input_ids", *names))
+    for start in range(0, len(texts), BATCH):
+        yield _shape(encode(texts[start : start + BATCH]), choices, ("input_ids", "attention_mask", *names))
+    if config.type_vocab_size > 1:
+        pairs = encode(texts[:BATCH], [*texts[1:BATCH], texts[0]][: len(texts[:BATCH])])
+        yield _shape(pairs, choices, ("input_ids", "attention_mask", "token_type_ids"))
+    yield _shape(encode([" ".join([*texts] * (1 + longest // len(texts)))]), choices, ("input_ids", *names))
+
+
+class _Encoder:
+    """Texts, or pairs, as one padded batch."""
+
+    def __init__(self, tokenizer: TokenizerInterface, longest: int) -> None:
+        self.tokenizer = tokenizer
+        self.longest = longest
+
+    def __call__(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> Batch:
+        encoded = self.tokenizer(
+            list(texts),
+            None if seconds is None else list(seconds),
+            padding=True,
+            truncation=True,
+            max_length=self.longest,
+            return_tensors="np",
+        )
+        return {name: np.asarray(values, np.int64) for name, values in encoded.items()}
+
+
+class _Random:
+    """Random ids, as many as a text has words and letters."""
+
+    def __init__(self, config: AlbertConfig, longest: int) -> None:
+        self.config = config
+        self.longest = longest
+
+    def __call__(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> Batch:
+        generator = np.random.default_rng(len(texts))
+        lengths = [min(self.longest, 2 + len(text) // 4) for text in texts]
+        shape = (len(texts), max(lengths))
+        mask = (np.arange(shape[1]) < np.array(lengths)[:, None]).astype(np.int64)
+        segments = np.zeros(shape, np.int64)
+        if seconds is not None:
+            segments[:, shape[1] // 2 :] = 1
+        ids = generator.integers(self.config.vocab_size, size=shape)
+        return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+
+
+def _shape(batch: Batch, choices: bool, names: Sequence[str]) -> Batch:
+    """Keep some of the inputs; for choices, two rows are one question where that comes out even."""
+    kept = {name: batch[name] for name in names}
+    if not choices:
+        return kept
+    rows, length = batch["input_ids"].shape
+    count = 2 if rows % 2 == 0 else rows
+    return {name: values.reshape(rows // count, count, length) for name, values in kept.items()}
+
+
+@torch.no_grad()
+def compare(
+    path: Path,
+    model: AlbertPreTrainedModel,
+    tokenizer: TokenizerInterface | None,
+    texts: Sequence[str],
+    *,
+    optional_inputs: bool,
+    tolerance: float,
+    relative: bool,
+) -> tuple[float, list[tuple[int, ...]]]:
+    """Compare a file with its model in ONNX Runtime on the CPU.
+
+    Args:
+        path: the file.
+        model: in evaluation mode, in float32, with the weights that the file stores. It is made float64
+            where that is needed to tell its own rounding from a difference.
+        tokenizer: as in `batches`.
+        texts: what to compare on.
+        optional_inputs: whether inputs may be left out.
+        tolerance: largest difference of any number of any output.
+        relative: the tolerance is a share of the largest number of each output, where that is above 1.
+
+    Returns:
+        The largest difference, in the unit of the tolerance, and the shapes of the batches.
+
+    Raises:
+        CheckpointError: it is above the tolerance, or ONNX Runtime cannot run the file.
+    """
+    session = open_session(path)
+    names = [output.name for output in session.get_outputs()]
+    choices = type(model).__name__ == MULTIPLE_CHOICE
+    largest, shapes = 0.0, []
+    for batch in batches(tokenizer, model.config, texts, choices=choices, whole=not optional_inputs):
+        found = dict(zip(names, session.run(names, batch), strict=True))
+        difference, name = _largest_difference(found, model, batch, relative=relative)
+        if not difference <= tolerance and model.dtype == torch.float32:
+            # Large numbers in large models: torch's own rounding may be what differs.
+            model.double()
+            difference, name = _largest_difference(found, model, batch, relative=relative)
+        if not difference <= tolerance:  # written so that "not a number" fails
+            raise CheckpointError(
+                f"The ONNX graph computes another {name} than the model on inputs of shape "
+                f"{batch['input_ids'].shape}: they differ by {difference:.1e}, and at most {tolerance:.0e} "
+                "was expected. Nothing was written; please report this."
+            )
+        largest = max(largest, difference)
+        shapes.append(batch["input_ids"].shape)
+    return largest, shapes
+
+
+def _largest_difference(
+    found: Batch, model: AlbertPreTrainedModel, batch: Batch, *, relative: bool
+) -> tuple[float, str]:
+    """The largest difference of any output from the model's, and the name of that output."""
+    expected: Any = model(**{name: torch.from_numpy(values) for name, values in batch.items()})
+    differences = []
+    for name, values in found.items():
+        wanted = expected[name].numpy()
+        unit = max(1.0, float(np.abs(wanted).max())) if relative else 1.0
+        differences.append((float(np.abs(values - wanted).max()) / unit, name))
+    return next((one for one in differences if np.isnan(one[0])), max(differences))
+
+
+def open_session(path: Path) -> Any:
+    """Open a file in ONNX Runtime on the CPU.
+
+    Raises:
+        CheckpointError: it cannot run the file.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors; they are raised as well
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its errors have no common base
+        raise CheckpointError(
+            f"ONNX Runtime {onnxruntime.__version__} cannot run the graph: {' '.join(str(error).split())} "
+            "Try an older opset."
+        ) from error

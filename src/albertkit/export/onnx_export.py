@@ -1,0 +1,289 @@
+"""From a checkpoint of any format to a file for ONNX runtimes, checked against torch before it gets its name.
+
+    report = export_onnx("albert-base-v2", "albert-base-v2.onnx")
+    print(report)
+
+The graph is written from config and tensors, not traced: shared weights stay shared, and every batch and
+length runs.
+"""
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from albertkit.checkpoints import formats
+from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
+from albertkit.checkpoints.onnx_file import ONNX_FILE
+from albertkit.checkpoints.report import LoadReport
+from albertkit.config import CONFIG_FILE, AlbertConfig
+from albertkit.conversion import DTYPES, TOLERANCES, architecture_of, cast, file_sha256, fit, write_vocabulary
+from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
+from albertkit.export.int8_check import is_labelled, measure_agreement, measure_on_labels, read_texts
+from albertkit.export.onnx_check import TEXTS, compare
+from albertkit.export.onnx_file import (
+    metadata_of,
+    new_file,
+    vocabulary_file,
+    write_beside,
+    write_file,
+)
+from albertkit.export.onnx_report import OnnxReport
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.graphs.graph import OLDEST_OPSET, onnx
+from albertkit.graphs.int8 import INT8, QUANTIZATION
+from albertkit.graphs.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
+from albertkit.graphs.network import ARCHITECTURES
+from albertkit.modeling import auto
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.published import contradictions
+from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.interface import TokenizerInterface
+
+OPSET = 20
+"""The first with Gelu; what ONNX Runtime 1.17 and later read."""
+LARGEST_SHARE = 0.35
+"""Of its size in float32, that a model of a published shape has in int8."""
+TOLERANCE = 1e-4
+"""Largest difference from torch, where float32 is computed in."""
+
+
+def export_onnx(
+    source: str | Path,
+    target: str | Path,
+    *,
+    architecture: str | None = None,
+    dtype: str | None = None,
+    compute: str = "float32",
+    opset: int = OPSET,
+    int8: bool = False,
+    calibrate: Path | None = None,
+    max_drop: float = 0.5,
+    columns: DataOptions | None = None,
+    optional_inputs: bool = True,
+    texts: Sequence[str] = TEXTS,
+) -> OnnxReport:
+    """Write a model as an ONNX file of standard operators.
+
+    The file takes its name only after its outputs on the texts were found equal to torch's.
+
+    Args:
+        source: what `from_pretrained` takes: a folder, a checkpoint of another writer, a name.
+        target: a file named `.onnx`; or a folder, in which `model.onnx` is then written, and beside it,
+            unless it is the source itself, config.json and the tokenizer's files.
+        architecture: the class of model; None for the first that the source has all weights of, beginning
+            with the one its config names.
+        dtype: type of the stored weights, one of `DTYPES`; None as in the source.
+        compute: type that is computed in, "float32", or "float16" for GPUs; weights of another type are cast
+            by the runtime, once, when it loads the file.
+        opset: version of the operators, from 17.
+        int8: multiply the layers' matrices in whole numbers, on CPUs (`graphs/int8.py`); float32 is then not
+            compared with, but what is lost is measured.
+        calibrate: labelled examples of the model's task, on which its metric is measured; or a `.txt` of
+            texts, on which decisions are compared. None for the texts.
+        max_drop: most points of 100 that int8 may lose.
+        columns: where the labelled examples are in their file.
+        optional_inputs: let `attention_mask` and `token_type_ids` be left out. They then have ONNX's optional
+            type, which ONNX Runtime knows and not every other runtime does.
+        texts: what is compared on.
+
+    Raises:
+        ModelNotFoundError: there is no such source.
+        CheckpointError: the source is damaged or lacks tensors of the architecture; the target exists or
+            cannot be written; the model is too large for one file; the outputs differ; or int8 loses
+            too much.
+        ConfigError: an unknown architecture, type or opset, or what does not go together.
+        DataError: no texts.
+        MissingExtraError: the extra `onnx` is not installed.
+    """
+    target = Path(target).expanduser()
+    _check_arguments(architecture, dtype, compute, opset, texts)
+    _check_int8(int8, calibrate, compute, opset)
+    path = formats.locate(source, also=VOCABULARY_FILES)
+    file, beside = _places(target, path)
+    checkpoint = formats.read(path)
+    config = AlbertConfig.from_dict(checkpoint.config)
+    model_class, weights, loaded = _choose(config, checkpoint.tensors, architecture)
+    notes = [*checkpoint.notes, *(f"unexpected, left out: {name}" for name in loaded.unexpected)]
+    notes += [f"left out: {name} differs from {first}" for name, first in loaded.conflicting.items()]
+    if contradiction := contradictions(source, vars(config)):
+        notes.append(contradiction)
+    if dtype is not None:
+        weights = _round(weights, DTYPES[dtype], notes)
+    stored = str(next(iter(weights.values())).dtype).removeprefix("torch.")
+    config = config.replace(architectures=[model_class.__name__], dtype=stored)
+    tokenizer = _open_tokenizer(checkpoint, config, notes)
+    if int8:
+        config.extra[QUANTIZATION] = INT8
+    metadata = metadata_of(config, checkpoint, tokenizer, compute=compute)
+    exact = compute == "float32"
+    tolerance = TOLERANCE if exact else TOLERANCES[compute]
+    with new_file(file) as new:
+        written = write_file(
+            new,
+            (model_class.__name__, config, weights),
+            metadata,
+            opset=opset,
+            compute=DTYPES[compute],
+            int8=int8,
+            optional_inputs=optional_inputs,
+        )
+        loss, largest, batches = None, None, []
+        reference = _reference(model_class, config, weights)
+        if int8:
+            if calibrate and is_labelled(calibrate, model_class.__name__):
+                columns = columns or DataOptions()
+                loss = measure_on_labels(source, model_class.__name__, new, calibrate, options=columns)
+            else:
+                texts = texts if calibrate is None else read_texts(calibrate)
+                loss = measure_agreement(new, reference, tokenizer, texts, optional_inputs=optional_inputs)
+            loss.refuse_beyond(max_drop)
+        else:
+            largest, batches = compare(
+                new,
+                reference,
+                tokenizer,
+                texts,
+                optional_inputs=optional_inputs,
+                tolerance=tolerance,
+                relative=not exact,
+            )
+        if int8:
+            notes += _size_note(new, written["weight_bytes"], DTYPES[stored])
+        others = write_beside(file.parent, config, checkpoint) if beside else []
+    return OnnxReport(
+        source=str(source),
+        target=str(target),
+        architecture=model_class.__name__,
+        opset=opset,
+        dtype=stored,
+        compute=compute,
+        **written,
+        file_bytes=file.stat().st_size,
+        largest_difference=largest,
+        tolerance=tolerance,
+        loss=loss,
+        batches=batches,
+        metadata=metadata,
+        checksums={str(one): file_sha256(one) for one in (file, *others)},
+        notes=notes,
+    )
+
+
+def _check_arguments(
+    architecture: str | None, dtype: str | None, compute: str, opset: int, texts: Sequence[str]
+) -> None:
+    for name, value, known in (
+        ("architecture", architecture, ARCHITECTURES),
+        ("dtype", dtype, tuple(DTYPES)),
+        ("compute", compute, ("float32", "float16")),
+    ):
+        if value is not None and value not in known:
+            raise ConfigError(f"{name} is {value!r}; {suggestion(value, known)}")
+    newest = onnx.defs.onnx_opset_version()
+    if not OLDEST_OPSET <= opset <= newest:
+        raise ConfigError(
+            f"opset is {opset}; expected {OLDEST_OPSET} to {newest}, the newest of onnx {onnx.__version__}"
+        )
+    if not texts:
+        raise DataError("there are no texts to compare on: give some, or leave them out for those included")
+
+
+def _check_int8(int8: bool, calibrate: Path | None, compute: str, opset: int) -> None:
+    if calibrate is not None and not int8:
+        raise ConfigError("calibrate measures what int8 loses; give int8 (--int8) with it")
+    if calibrate is not None and not calibrate.is_file():
+        raise DataError(f"there is no file {calibrate} to measure on")
+    if int8 and (compute != "float32" or opset < OLDEST_INT8_OPSET):
+        raise ConfigError(
+            f"int8 with compute {compute!r} and opset {opset}: expected 'float32', as it is for CPUs, and at "
+            f"least {OLDEST_INT8_OPSET}"
+        )
+
+
+def _size_note(file: Path, weight_bytes: int, stored: torch.dtype) -> list[str]:
+    """Say so where the file is not as much smaller as is expected."""
+    share = file.stat().st_size / (weight_bytes * torch.float32.itemsize // stored.itemsize)
+    if share <= LARGEST_SHARE:
+        return []
+    return [f"{share:.2f} of the size in float32: so small a model is mostly other things than matrices"]
+
+
+def _places(target: Path, source: Path) -> tuple[Path, bool]:
+    """Return the file to write, and whether the rest of a model folder goes beside it; replace nothing."""
+    if target.suffix == ".onnx":
+        file, beside = target, False
+    else:
+        file, beside = target / ONNX_FILE, target.resolve() != source.resolve()
+    for held in (file, target / CONFIG_FILE) if beside else (file,):
+        if held.exists():
+            raise CheckpointError(f"{held} exists already: name another target, or remove it first.")
+    return file, beside
+
+
+# --- what is written ----------------------------------------------------------------------------
+
+
+def _choose(
+    config: AlbertConfig, tensors: Mapping[str, torch.Tensor], architecture: str | None
+) -> tuple[type[AlbertPreTrainedModel], dict[str, torch.Tensor], LoadReport]:
+    """The first class of model that these tensors fill, its weights, and the account of the others.
+
+    The encoder may lack its pooler.
+    """
+    if architecture is not None:
+        candidates = [architecture]
+    else:
+        made = architecture_of(config, tensors).__name__
+        candidates = [*(config.architectures or []), made, "AlbertForMaskedLM", "AlbertModel"]
+    lacking: Iterable[str] = ()
+    for name in candidates:
+        if name in ARCHITECTURES:
+            model_class = getattr(auto, name)
+            weights, report = fit(model_class, config, tensors)
+            needed = [one for one in report.missing if not one.startswith("pooler.")]
+            if not needed:
+                return model_class, weights, report
+            lacking = lacking or needed
+    raise CheckpointError(
+        f"The source lacks {', '.join(lacking)}, which {candidates[0]} needs: name another architecture "
+        f"({', '.join(ARCHITECTURES)}), or fine-tune the model first."
+    )
+
+
+def _round(
+    weights: Mapping[str, torch.Tensor], dtype: torch.dtype, notes: list[str]
+) -> dict[str, torch.Tensor]:
+    """The weights in another type; a note says by how much the largest change changed one."""
+    rounded = cast(weights, dtype)
+    change = max(float((weights[name].float() - new.float()).abs().max()) for name, new in rounded.items())
+    if change:
+        notes.append(
+            f"weights were rounded to {str(dtype).removeprefix('torch.')}, by at most {change:.1e}; "
+            "torch was given the rounded ones"
+        )
+    return rounded
+
+
+def _open_tokenizer(
+    checkpoint: Checkpoint, config: AlbertConfig, notes: list[str]
+) -> TokenizerInterface | None:
+    if vocabulary_file(checkpoint) is None:
+        notes.append("the source has no vocabulary: random ids were compared in place of texts")
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        config.save_pretrained(folder)  # the tokenizer's size is compared with it
+        write_vocabulary(Path(folder), checkpoint)
+        return AutoTokenizer.from_pretrained(folder)
+
+
+def _reference(
+    model_class: type[AlbertPreTrainedModel], config: AlbertConfig, weights: Mapping[str, torch.Tensor]
+) -> AlbertPreTrainedModel:
+    """The torch model of these weights, in float32."""
+    lacks_pooler = model_class is auto.AlbertModel and "pooler.weight" not in weights
+    options: dict[str, Any] = {"add_pooling_layer": False} if lacks_pooler else {}
+    tensors = {name: tensor.float() for name, tensor in weights.items()}
+    return model_class.from_pretrained(None, config=config, state_dict=tensors, **options)

@@ -1,0 +1,122 @@
+"""Writing an ONNX file: its metadata, the file itself, and what goes beside it in a model folder."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from albertkit import __version__
+from albertkit.checkpoints.checkpoint import Checkpoint
+from albertkit.config import CONFIG_FILE, AlbertConfig
+from albertkit.conversion import write_vocabulary
+from albertkit.errors import AlbertKitError, CheckpointError
+from albertkit.files import atomic_path
+from albertkit.graphs.graph import onnx
+from albertkit.graphs.network import build
+from albertkit.tokenization.folder import MODEL_FILE, RUST_FILE, WORD_LIST_FILE
+from albertkit.tokenization.interface import TokenizerInterface
+
+_MOST_BYTES = 2_000_000_000  # of one protobuf message, in which the graph must find room too
+
+
+@contextmanager
+def new_file(file: Path) -> Iterator[Path]:
+    """As `atomic_path`, in a folder that is made where missing and goes again where nothing is written.
+
+    Raises:
+        CheckpointError: the file cannot be written.
+    """
+    is_new = not file.parent.exists()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(file) as new:
+            yield new
+    except OSError as error:
+        if is_new:
+            with suppress(OSError):
+                file.parent.rmdir()
+        if isinstance(error, AlbertKitError):
+            raise
+        raise CheckpointError(f"Could not write {file}: {error}.") from error
+
+
+def write_file(
+    file: Path,
+    network: tuple[str, AlbertConfig, Mapping[str, torch.Tensor]],
+    metadata: Mapping[str, str],
+    *,
+    opset: int,
+    compute: torch.dtype,
+    int8: bool = False,
+    optional_inputs: bool,
+) -> dict[str, Any]:
+    """Write the file; return the parts of the report that tell what is in it."""
+    model, weight_bytes = build(
+        *network, opset=opset, compute=compute, int8=int8, optional_inputs=optional_inputs
+    )
+    if weight_bytes > _MOST_BYTES:
+        raise CheckpointError(
+            f"The weights take {weight_bytes:,} bytes, and a file of ONNX has room for {_MOST_BYTES:,}: "
+            "choose the dtype 'float16'."
+        )
+    onnx.helper.set_model_props(model, dict(metadata))
+    file.write_bytes(model.SerializeToString())
+    onnx.checker.check_model(str(file), full_check=True)
+    return {
+        "ir_version": model.ir_version,
+        "weight_bytes": weight_bytes,
+        "inputs": {value.name: _describe(value) for value in model.graph.input},
+        "outputs": {value.name: _describe(value) for value in model.graph.output},
+    }
+
+
+def _describe(value: Any) -> str:
+    """Type and shape of an input or output in words."""
+    kind = value.type
+    is_optional = kind.HasField("optional_type")
+    tensor = (kind.optional_type.elem_type if is_optional else kind).tensor_type
+    name = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
+    sizes = ", ".join(size.dim_param or str(size.dim_value) for size in tensor.shape.dim)
+    return f"{name} ({sizes}){', may be left out' if is_optional else ''}"
+
+
+def metadata_of(
+    config: AlbertConfig, checkpoint: Checkpoint, tokenizer: TokenizerInterface | None, *, compute: str
+) -> dict[str, str]:
+    """What programs need to know that have the file alone; all values are text."""
+    shape = json.dumps(config.to_dict(), sort_keys=True)
+    metadata = {
+        "albertkit_version": __version__,
+        "architecture": str((config.architectures or [""])[0]),
+        "config": shape,
+        "config_sha256": hashlib.sha256(shape.encode()).hexdigest(),
+        "id2label": json.dumps(config.id2label, ensure_ascii=False),
+        "max_length": str(config.max_position_embeddings),
+        "dtype": str(config.dtype),
+        "compute": compute,
+    }
+    name = vocabulary_file(checkpoint)
+    if name is not None and tokenizer is not None:
+        metadata |= {
+            "tokenizer_file": name,
+            "tokenizer_sha256": hashlib.sha256(checkpoint.vocabulary[name]).hexdigest(),
+            "do_lower_case": json.dumps(bool(tokenizer.normalization["do_lower_case"])),
+        }
+    return metadata
+
+
+def vocabulary_file(checkpoint: Checkpoint) -> str | None:
+    """The name of the file that holds the vocabulary; None where there is none."""
+    return next(
+        (name for name in (MODEL_FILE, WORD_LIST_FILE, RUST_FILE) if name in checkpoint.vocabulary), None
+    )
+
+
+def write_beside(folder: Path, config: AlbertConfig, checkpoint: Checkpoint) -> list[Path]:
+    """Write config.json and the tokenizer's files; return their paths."""
+    config.save_pretrained(folder)
+    return [folder / name for name in (CONFIG_FILE, *write_vocabulary(folder, checkpoint))]

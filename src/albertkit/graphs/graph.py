@@ -1,0 +1,276 @@
+"""An ONNX graph under construction: nodes, constants, and weights that are stored once however often used.
+
+Only standard operators are written, but for products of whole numbers, which are one of ONNX Runtime's. Those
+that are younger than the oldest version offered are written out in older ones where that is asked for.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from albertkit.checkpoints.onnx_file import SCALE
+from albertkit.errors import CheckpointError
+from albertkit.extras import optional
+from albertkit.graphs.int8 import (
+    COMPUTED_LARGEST,
+    STORED_LARGEST,
+    is_computed,
+    is_stored,
+    quantize,
+)
+
+onnx = optional("onnx", extra="onnx")
+
+OLDEST_OPSET = 17
+"""The first with LayerNormalization."""
+_GELU_OPSET = 20
+
+_RUNTIME = "com.microsoft"
+"""The domain of the operators that are ONNX Runtime's own."""
+_ZERO_POINT = 128  # what stands for 0 in a rounded activation, as bytes there have no sign
+_TINY = 1e-30
+
+STORED_TYPES = {torch.float32: "FLOAT", torch.float16: "FLOAT16", torch.bfloat16: "BFLOAT16"}
+"""Types of weights -> ONNX's names for them."""
+
+
+class Graph:
+    """Collects the parts of a graph; values are known by their names.
+
+    Weights are stored in their own type and cast to `compute` where they differ; runtimes do that once, when
+    they load the file. With `int8` large matrices are rounded (`int8.py`).
+    """
+
+    def __init__(
+        self, weights: Mapping[str, torch.Tensor], *, opset: int, compute: torch.dtype, int8: bool = False
+    ) -> None:
+        self.weights = weights
+        self.int8 = int8
+        self.opset = opset
+        self.compute = compute
+        self.compute_type: int = getattr(onnx.TensorProto, STORED_TYPES[compute])
+        self.scope = ""
+        """Put before the names of the nodes that follow."""
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+        self._nodes: list[Any] = []
+        self._stored: dict[str, Any] = {}
+        self._cast: dict[str, str] = {}
+        self._rounded: dict[str, tuple[str, str]] = {}
+        self._activations: dict[str, tuple[str, str]] = {}
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def node(
+        self, operator: str, *inputs: str, output: str | None = None, domain: str = "", **attributes: Any
+    ) -> str:
+        """Append a node with one output; return the output's name."""
+        name = f"{self.scope}{operator}_{len(self._nodes)}"
+        output = output or name
+        self._nodes.append(
+            onnx.helper.make_node(operator, inputs, [output], name=name, domain=domain, **attributes)
+        )
+        return output
+
+    def whole(self, *numbers: int) -> str:
+        """Return a constant int64 vector."""
+        return self._constant(f"constants/int64_{'_'.join(map(str, numbers))}", np.array(numbers, np.int64))
+
+    def index(self, number: int) -> str:
+        """Return a constant int64 scalar."""
+        return self._constant(f"constants/int64_scalar_{number}", np.array(number, np.int64))
+
+    def number(self, value: float) -> str:
+        """Return a constant scalar of the type that is computed in."""
+        kind = np.float16 if self.compute == torch.float16 else np.float32
+        return self._constant(f"constants/float_{value:.9g}", np.array(value, kind))
+
+    def weight(self, name: str, *, transposed: bool = False) -> str:
+        """Return a tensor of the model, stored under its own name, transposed or not.
+
+        Raises:
+            CheckpointError: the source has no such tensor, or has it in a type that is not for weights.
+        """
+        if name not in self._cast and self.int8 and is_stored(name):
+            self._cast[name] = self._restore(*self._round(name, STORED_LARGEST, transposed=transposed))
+        if name not in self._cast:
+            tensor = self._tensor(name).detach()
+            self._store(name, tensor.t() if transposed else tensor)
+            if tensor.dtype != self.compute:
+                self._cast[name] = f"{name}/computed"
+                self.node("Cast", name, output=self._cast[name], to=self.compute_type)
+            else:
+                self._cast[name] = name
+        return self._cast[name]
+
+    def _tensor(self, name: str) -> torch.Tensor:
+        if name not in self.weights:
+            raise CheckpointError(
+                f"The model has no tensor {name}, which this architecture needs: name another one."
+            )
+        return self.weights[name]
+
+    def _round(self, name: str, largest: int, *, transposed: bool) -> tuple[str, str]:
+        """Return a matrix in int8 and its scales, by which it is multiplied."""
+        if name not in self._rounded:
+            numbers, scales = quantize(self._tensor(name), largest=largest)
+            if transposed:
+                numbers, scales = np.ascontiguousarray(numbers.T), scales.reshape(-1)
+            self._rounded[name] = (
+                self._constant(name, numbers),
+                self._constant(f"{name}{SCALE}", scales),
+            )
+        return self._rounded[name]
+
+    def _restore(self, numbers: str, scales: str) -> str:
+        return self.node("Mul", self.node("Cast", numbers, to=onnx.TensorProto.FLOAT), scales)
+
+    def _constant(self, name: str, value: np.ndarray) -> str:
+        if name not in self._stored:
+            self._stored[name] = onnx.numpy_helper.from_array(value, name)
+        return name
+
+    def _store(self, name: str, tensor: torch.Tensor) -> None:
+        if tensor.dtype not in STORED_TYPES:
+            raise CheckpointError(
+                f"{name} is in {str(tensor.dtype).removeprefix('torch.')}: choose the dtype 'float32'."
+            )
+        plain = tensor.contiguous()
+        self._stored[name] = onnx.TensorProto(
+            name=name,
+            dims=plain.shape,
+            data_type=getattr(onnx.TensorProto, STORED_TYPES[plain.dtype]),
+            raw_data=plain.reshape(-1)
+            .view(torch.uint8)
+            .numpy()
+            .tobytes(),  # bytes, since NumPy has no bfloat16
+        )
+
+    # --- inputs and outputs ---------------------------------------------------------------------
+
+    def input(self, name: str, shape: Sequence[str | int]) -> str:
+        """Declare an int64 input that must be given."""
+        self.inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, shape))
+        return name
+
+    def float_input(self, name: str, shape: Sequence[str | int]) -> str:
+        """Declare a float32 input that must be given."""
+        self.inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+        return name
+
+    def optional_input(self, name: str, shape: Sequence[str], *, like: str, default: int) -> str:
+        """Declare an int64 input that may be left out: then `default` everywhere, in the shape of `like`.
+
+        Uses ONNX's optional type. An initializer for the input would do so too, but runtimes then do not list
+        it among the inputs, and programs that give what is listed would leave it out unnoticed.
+        """
+        tensor = onnx.helper.make_tensor_type_proto(onnx.TensorProto.INT64, shape)
+        self.inputs.append(onnx.helper.make_value_info(name, onnx.helper.make_optional_type_proto(tensor)))
+        value = onnx.numpy_helper.from_array(np.array([default], np.int64))
+        given = [onnx.helper.make_node("OptionalGetElement", [name], [f"{name}/given"])]
+        assumed = [
+            onnx.helper.make_node("Shape", [like], [f"{name}/shape"]),
+            onnx.helper.make_node("ConstantOfShape", [f"{name}/shape"], [f"{name}/assumed"], value=value),
+        ]
+        branches = {
+            branch: onnx.helper.make_graph(
+                nodes,
+                f"{name}/{branch}",
+                [],
+                [onnx.helper.make_tensor_value_info(nodes[-1].output[0], onnx.TensorProto.INT64, shape)],
+            )
+            for branch, nodes in (("then_branch", given), ("else_branch", assumed))
+        }
+        return self.node("If", self.node("OptionalHasElement", name), **branches)
+
+    def output(self, name: str, value: str, shape: Sequence[str | int]) -> None:
+        """Declare an output, in float32 whatever is computed in."""
+        self.node("Cast", value, output=name, to=onnx.TensorProto.FLOAT)
+        self.outputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+
+    def model(self, name: str, *, producer: str, version: str) -> Any:
+        """Return the finished `ModelProto`, in the oldest file version that has the operators."""
+        graph = onnx.helper.make_graph(
+            self._nodes, name, self.inputs, self.outputs, list(self._stored.values())
+        )
+        opsets = [onnx.helper.make_opsetid("", self.opset)]
+        own = [onnx.helper.make_opsetid(_RUNTIME, 1)] if self.int8 else []
+        return onnx.helper.make_model(
+            graph,
+            opset_imports=opsets + own,
+            ir_version=onnx.helper.find_min_ir_version_for(opsets),
+            producer_name=producer,
+            producer_version=version,
+        )
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights stored so far, each once, in the type that they came in."""
+        return sum(self.weights[name].nbytes for name in self._cast.keys() | self._rounded)
+
+    # --- what networks are made of --------------------------------------------------------------
+
+    def linear(self, values: str, name: str) -> str:
+        """(..., inputs) -> (..., outputs), by the matrix and bias of that name."""
+        matrix, bias = f"{name}.weight", self.weight(f"{name}.bias")
+        if self.int8 and is_computed(matrix, self._tensor(matrix)):
+            return self.node("Add", self._whole_product(values, matrix), bias)
+        return self.node("Add", self.node("MatMul", values, self.weight(matrix, transposed=True)), bias)
+
+    def rows(self, name: str, numbers: str) -> str:
+        """Take rows of a table by their numbers: (...) -> (..., width)."""
+        if not (self.int8 and is_stored(name)):
+            return self.node("Gather", self.weight(name), numbers)
+        rounded = self._round(name, STORED_LARGEST, transposed=False)
+        return self._restore(*(self.node("Gather", part, numbers) for part in rounded))
+
+    def _whole_product(self, values: str, name: str) -> str:
+        """(..., inputs) -> (..., outputs), multiplied in whole numbers."""
+        matrix, scales = self._round(name, COMPUTED_LARGEST, transposed=True)
+        if values not in self._activations:
+            self._activations[values] = self._round_activation(values, width=self._tensor(name).shape[1])
+        rounded, token_scales = self._activations[values]
+        product = self.node(
+            "MatMulIntegerToFloat", rounded, matrix, self.number(1.0), scales, self._zero(), domain=_RUNTIME
+        )
+        return self.node("Mul", product, token_scales)
+
+    def _round_activation(self, values: str, *, width: int) -> tuple[str, str]:
+        """(..., width) -> bytes of the same shape, and the scale of each token, (..., 1)."""
+        least = self.node("Neg", self.node("ReduceMin", values, self.whole(-1)))
+        most = self.node("Max", self.node("ReduceMax", values, self.whole(-1)), least, self.number(_TINY))
+        scales = self.node("Mul", most, self.number(1 / STORED_LARGEST))
+        flat_scales = self.node("Reshape", scales, self.whole(-1))
+        zeros = self.node("Expand", self._zero(), self.node("Shape", flat_scales))
+        flat = self.node("Reshape", values, self.whole(-1, width))
+        rounded = self.node("QuantizeLinear", flat, flat_scales, zeros, axis=0)
+        return self.node("Reshape", rounded, self.node("Shape", values)), scales
+
+    def _zero(self) -> str:
+        return self._constant("constants/uint8_zero", np.array(_ZERO_POINT, np.uint8))
+
+    def layer_norm(self, values: str, name: str, *, epsilon: float) -> str:
+        """Normalise the last dimension."""
+        scale, shift = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
+        return self.node("LayerNormalization", values, scale, shift, epsilon=epsilon)
+
+    def activation(self, values: str, name: str) -> str:
+        """Apply the function that `hidden_act` names."""
+        if name == "relu":
+            return self.node("Relu", values)
+        if name in ("silu", "swish"):
+            return self.node("Mul", values, self.node("Sigmoid", values))
+        tanh = name in ("gelu_new", "gelu_pytorch_tanh")
+        if self.opset >= _GELU_OPSET:
+            return self.node("Gelu", values, approximate="tanh" if tanh else "none")
+        if tanh:
+            cube = self.node("Mul", values, self.node("Mul", values, values))
+            inner = self.node("Add", values, self.node("Mul", cube, self.number(0.044715)))
+            bend = self.node("Tanh", self.node("Mul", inner, self.number(math.sqrt(2 / math.pi))))
+        else:
+            bend = self.node("Erf", self.node("Mul", values, self.number(math.sqrt(0.5))))
+        share = self.node("Mul", self.node("Add", bend, self.number(1.0)), self.number(0.5))
+        return self.node("Mul", values, share)
