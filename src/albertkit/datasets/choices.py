@@ -13,8 +13,8 @@ from typing import Any
 
 from albertkit.datasets.reader import Reader, text_of
 from albertkit.datasets.report import ReadingReport
-from albertkit.datasets.sources import Source, open_table
 from albertkit.datasets.table import Row
+from albertkit.datasets.table_reader import TableReader
 from albertkit.errors import ConfigError, DataError
 from albertkit.tasks.examples import ChoiceExample
 
@@ -91,50 +91,26 @@ class ChoiceColumns:
     id: str | None = None
 
 
-class ChoiceTable(Reader[ChoiceExample]):
+class ChoiceTable(TableReader[ChoiceExample, ChoiceColumns]):
     """The questions of a table.
 
-    Args:
-        source: file, folder, table or rows.
-        columns: which is what.
-        labelled: whether to read labels, and leave out what has none.
-        header, delimiter: as in `open_table`.
-
     Raises:
-        DataError: no such source, or no such column.
         ConfigError: no column for choices.
+        DataError: as `TableReader`.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        columns: ChoiceColumns | None = None,
-        *,
-        labelled: bool = True,
-        header: bool = True,
-        delimiter: str | None = None,
-    ) -> None:
-        self.table = open_table(source, header=header, delimiter=delimiter)
-        super().__init__(self.table.name, labelled=labelled)
-        self.columns = columns = columns or ChoiceColumns()
+    def checked_columns(self, columns: ChoiceColumns | None) -> ChoiceColumns:
+        """Return the columns; that of the label only where it is read."""
+        columns = columns or ChoiceColumns()
         if not columns.choices:
             raise ConfigError("choices names no column; expected one for each choice, or one with lists")
-        label = columns.label if labelled else None
+        label = columns.label if self.labelled else None
         self.table.check_columns([columns.context, columns.question, *columns.choices, columns.id, label])
+        return columns
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, ChoiceExample]]:
-        """Yield the questions, called after their rows where they have no id."""
-        for row in self.table.rows():
-            report.rows += 1
-            example = self._example(row, report)
-            if example is not None:
-                report.examples += 1
-                yield row.origin, example
-
-    def _example(self, row: Row, report: ReadingReport) -> ChoiceExample | None:
+    def example(self, row: Row, report: ReadingReport) -> ChoiceExample | None:
+        """Return the question with its choices."""
         columns, values = self.columns, row.values
-        if row.fault:
-            return self.leave_out(report, "malformed", row.origin, row.fault)
         context = text_of(values.get(columns.context))
         question = text_of(values.get(columns.question)) if columns.question else None
         cells = [values.get(column) for column in columns.choices]
@@ -153,8 +129,7 @@ class ChoiceTable(Reader[ChoiceExample]):
             if label is None:
                 detail = f"{written!r:.40} of {len(texts)} choices"
                 return self.leave_out(report, "mislabelled", row.origin, detail)
-        name = str(values.get(columns.id)) if columns.id else row.origin
-        return ChoiceExample(name, context, question, texts, label)
+        return ChoiceExample(self.name_of(row), context, question, texts, label)
 
 
 def place_of(written: Any, choices: tuple[str, ...]) -> int | None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from albertkit.datasets.reader import Reader, existing_file, text_of
 from albertkit.datasets.report import ReadingReport
-from albertkit.datasets.sources import Source, open_table
+from albertkit.datasets.table import Row
+from albertkit.datasets.table_reader import TableReader
 from albertkit.errors import DataError
 from albertkit.tasks.examples import QuestionExample
 from albertkit.text_files import file_format, read_lines
@@ -132,56 +133,29 @@ class QuestionColumns:
     id: str | None = None
 
 
-class QuestionTable(QuestionReader):
-    """The questions of a table.
+class QuestionTable(TableReader[QuestionExample, QuestionColumns], QuestionReader):
+    """The questions of a table."""
 
-    Args:
-        source: file, folder, table or rows.
-        columns: which is what.
-        labelled: whether to read answers, and leave out questions without.
-        header, delimiter: as in `open_table`.
-
-    Raises:
-        DataError: no such source, or no such column.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        columns: QuestionColumns | None = None,
-        *,
-        labelled: bool = True,
-        header: bool = True,
-        delimiter: str | None = None,
-    ) -> None:
-        self.table = open_table(source, header=header, delimiter=delimiter)
-        super().__init__(self.table.name, labelled=labelled)
-        self.columns = columns = columns or QuestionColumns()
-        answers = columns.answers if labelled else None
+    def checked_columns(self, columns: QuestionColumns | None) -> QuestionColumns:
+        """Return the columns; that of the answers only where they are read."""
+        columns = columns or QuestionColumns()
+        answers = columns.answers if self.labelled else None
         self.table.check_columns([columns.question, columns.context, columns.id, answers])
+        return columns
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, QuestionExample]]:
-        """Yield the questions, called after their rows where they have no id."""
-        columns = self.columns
-        for row in self.table.rows():
-            report.rows += 1
-            if row.fault:
-                self.leave_out(report, "malformed", row.origin, row.fault)
-                continue
-            given = row.values.get(columns.answers) if self.labelled else None
-            answers, is_impossible = _answers(given, row.origin)
-            example = self.checked(
-                report,
-                row.origin,
-                name=str(row.values.get(columns.id)) if columns.id else row.origin,
-                question=row.values.get(columns.question),
-                context=row.values.get(columns.context),
-                answers=answers,
-                is_impossible=is_impossible,
-            )
-            if example is not None:
-                report.examples += 1
-                yield row.origin, example
+    def example(self, row: Row, report: ReadingReport) -> QuestionExample | None:
+        """Return the question with its answers."""
+        columns, values = self.columns, row.values
+        answers, is_impossible = _answers(values.get(columns.answers) if self.labelled else None, row.origin)
+        return self.checked(
+            report,
+            row.origin,
+            name=self.name_of(row),
+            question=values.get(columns.question),
+            context=values.get(columns.context),
+            answers=answers,
+            is_impossible=is_impossible,
+        )
 
 
 def _answers(given: Any, origin: str) -> tuple[list[tuple[str, int]], bool]:

@@ -1,14 +1,13 @@
 """Tables of labelled texts -> examples; which column is what is said by name."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from albertkit.datasets.labels import Label
-from albertkit.datasets.reader import Reader, text_of
+from albertkit.datasets.reader import text_of
 from albertkit.datasets.report import ReadingReport
-from albertkit.datasets.sources import Source, open_table
 from albertkit.datasets.table import Row
+from albertkit.datasets.table_reader import TableReader
 from albertkit.errors import DataError
 from albertkit.tasks.examples import TextExample
 
@@ -28,54 +27,27 @@ class TextColumns:
     """What stands between the labels of one cell, if a text can have several: ";" """
 
 
-class TextTable(Reader[TextExample]):
+class TextTable(TableReader[TextExample, TextColumns]):
     """The examples of a table of texts. Labels are as they are read; `LabelSet.read` says what they mean.
 
     Without labels an empty text is an example too, so that predictions match the rows.
-
-    Args:
-        source: file, folder, table or rows.
-        columns: which is what.
-        labelled: whether to read labels, and leave out what has none.
-        header, delimiter: as in `open_table`.
-
-    Raises:
-        DataError: no such source, or no such column.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        columns: TextColumns | None = None,
-        *,
-        labelled: bool = True,
-        header: bool = True,
-        delimiter: str | None = None,
-    ) -> None:
-        self.table = open_table(source, header=header, delimiter=delimiter)
-        super().__init__(self.table.name, labelled=labelled)
-        self.columns = columns = columns or TextColumns()
-        wanted = [columns.text, columns.pair, columns.id, columns.label if labelled else None]
-        self.table.check_columns(wanted)
+    def checked_columns(self, columns: TextColumns | None) -> TextColumns:
+        """Return the columns; labels only where they are read."""
+        columns = columns or TextColumns()
+        label = columns.label if self.labelled else None
+        self.table.check_columns([columns.text, columns.pair, columns.id, label])
         self._class_names = self.table.class_names(columns.label) if columns.label else None
+        return columns
 
     def label_names(self) -> tuple[str, ...] | None:
         """Return the names of the classes where the table says them."""
         return self._class_names
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, TextExample]]:
-        """Yield the examples."""
-        for row in self.table.rows():
-            report.rows += 1
-            example = self._example(row, report)
-            if example is not None:
-                report.examples += 1
-                yield row.origin, example
-
-    def _example(self, row: Row, report: ReadingReport) -> TextExample | None:
+    def example(self, row: Row, report: ReadingReport) -> TextExample | None:
+        """Return the text, or the pair, with its label."""
         columns, values = self.columns, row.values
-        if row.fault:
-            return self.leave_out(report, "malformed", row.origin, row.fault)
         text = text_of(values.get(columns.text))
         pair = text_of(values.get(columns.pair)) if columns.pair else None
         if text is None or (columns.pair and pair is None):
@@ -93,8 +65,7 @@ class TextTable(Reader[TextExample]):
                 return self.leave_out(report, "mislabelled", row.origin, str(error))
             if label is None:
                 return self.leave_out(report, "unlabelled", row.origin)
-        name = values.get(columns.id) if columns.id else None
-        return TextExample(text, pair, label, row.origin if name is None else str(name))
+        return TextExample(text, pair, label, self.name_of(row))
 
 
 def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | None) -> Label | None:

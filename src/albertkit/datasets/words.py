@@ -12,8 +12,8 @@ from typing import Any
 
 from albertkit.datasets.reader import Reader, existing_file
 from albertkit.datasets.report import ReadingReport
-from albertkit.datasets.sources import Source, open_table
 from albertkit.datasets.table import Row
+from albertkit.datasets.table_reader import TableReader
 from albertkit.datasets.texts import read_label
 from albertkit.errors import DataError
 from albertkit.tasks.examples import WordsExample
@@ -99,51 +99,23 @@ class WordsColumns:
     id: str | None = None
 
 
-class WordsTable(Reader[WordsExample]):
-    """The sentences of a table.
+class WordsTable(TableReader[WordsExample, WordsColumns]):
+    """The sentences of a table."""
 
-    Args:
-        source: file, folder, table or rows.
-        columns: which is what.
-        labelled: whether to read labels, and leave out what has none.
-        header, delimiter: as in `open_table`.
-
-    Raises:
-        DataError: no such source, or no such column.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        columns: WordsColumns | None = None,
-        *,
-        labelled: bool = True,
-        header: bool = True,
-        delimiter: str | None = None,
-    ) -> None:
-        self.table = open_table(source, header=header, delimiter=delimiter)
-        super().__init__(self.table.name, labelled=labelled)
-        self.columns = columns = columns or WordsColumns()
-        self.table.check_columns([columns.words, columns.id, columns.labels if labelled else None])
+    def checked_columns(self, columns: WordsColumns | None) -> WordsColumns:
+        """Return the columns; labels only where they are read."""
+        columns = columns or WordsColumns()
+        self.table.check_columns([columns.words, columns.id, columns.labels if self.labelled else None])
         self._class_names = self.table.class_names(columns.labels)
+        return columns
 
     def label_names(self) -> tuple[str, ...] | None:
         """Return the names of the labels where the table says them."""
         return self._class_names
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, WordsExample]]:
-        """Yield the sentences."""
-        for row in self.table.rows():
-            report.rows += 1
-            example = self._example(row, report)
-            if example is not None:
-                report.examples += 1
-                yield row.origin, example
-
-    def _example(self, row: Row, report: ReadingReport) -> WordsExample | None:
+    def example(self, row: Row, report: ReadingReport) -> WordsExample | None:
+        """Return the sentence with its labels."""
         columns = self.columns
-        if row.fault:
-            return self.leave_out(report, "malformed", row.origin, row.fault)
         words = _listed(row.values.get(columns.words))
         if not words:
             return self.leave_out(report, "empty", row.origin)
@@ -162,10 +134,7 @@ class WordsTable(Reader[WordsExample]):
             if None in read:
                 return self.leave_out(report, "unlabelled", row.origin, f"word {read.index(None) + 1}")
             labels = tuple(str(one) for one in read)
-        name = row.values.get(columns.id) if columns.id else None
-        return WordsExample(
-            tuple(str(word) for word in words), labels, row.origin if name is None else str(name)
-        )
+        return WordsExample(tuple(str(word) for word in words), labels, self.name_of(row))
 
 
 def _listed(value: Any) -> list[Any]:

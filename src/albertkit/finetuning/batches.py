@@ -3,7 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any
 
@@ -21,6 +21,8 @@ class UnitBatch:
     """Units of one width."""
 
     units: list[Unit]
+    parts: list["UnitBatch"] = field(default_factory=list, compare=False, repr=False)
+    """Of a part: all parts of its batch, for losses that are no sum over them."""
 
     @property
     def rows(self) -> list[Any]:
@@ -31,7 +33,9 @@ class UnitBatch:
         """Return the batch in that many parts of about as many units, or fewer where it has fewer."""
         parts = min(parts, len(self.units))
         cuts = [len(self.units) * part // parts for part in range(parts + 1)]
-        return [UnitBatch(self.units[begin:stop]) for begin, stop in pairwise(cuts)]
+        found: list[UnitBatch] = []
+        found += [UnitBatch(self.units[begin:stop], found) for begin, stop in pairwise(cuts)]
+        return found
 
 
 class Epochs:

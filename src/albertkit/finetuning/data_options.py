@@ -11,6 +11,8 @@ class DataOptions:
     """Texts."""
     pair_column: str | None = None
     """Second texts, of a task on pairs."""
+    negative_column: str | None = None
+    """Texts that do not belong to the first, of sentence embedding."""
     label_column: str | None = None
     """Labels (default: label; of words: ner_tags, or the last column of a CoNLL file, here a number)."""
     label_separator: str | None = None

@@ -1,15 +1,18 @@
 """A model on labelled examples: what it predicts, and how good that is."""
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
 from albertkit.config import AlbertConfig
+from albertkit.engines.choosing import make_engine
 from albertkit.finetuning.labelled_task import Judged, LabelledTask
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.task import BATCH_TOKENS, Task
+from albertkit.tasks.engine import Engine
+from albertkit.tasks.task import Task
 
 CHUNK = 1024  # examples that are sorted by length and computed together
 
@@ -28,11 +31,17 @@ class Evaluation:
     """Tokens read of each example, windows and choices together."""
     cut: int
     """Examples of which something was cut off."""
+    troubles: Counter[str]
+    """Examples that cannot be right, by what is wrong with their answers."""
 
     def judged(self) -> list[Judged]:
         """Return all decisions."""
         pairs = zip(self.examples, self.predictions, strict=True)
-        return list(chain.from_iterable(self.labelled.judge(*pair) for pair in pairs))
+        return list(chain.from_iterable(self.labelled.judge(*pair, self.config) for pair in pairs))
+
+    def baseline(self) -> dict[str, float]:
+        """Return what a metric is for the best prediction that does not look at the input."""
+        return self.labelled.baseline(self.examples, self.config)
 
     def score_of(self, numbers: Sequence[int]) -> float:
         """Return the main metric over some examples: where that is a best threshold's, at the model's own."""
@@ -53,26 +62,35 @@ class EvaluationSet:
         labelled: the task with its measures.
         task: the task for the model's tokenizer.
         examples: all of them.
-        batch_tokens: most tokens computed at once, padding included.
+        batch_tokens: most tokens computed at once, padding included; None for what suits the device.
     """
 
     def __init__(
-        self, labelled: LabelledTask, task: Task, examples: list[Any], *, batch_tokens: int = BATCH_TOKENS
+        self, labelled: LabelledTask, task: Task, examples: list[Any], *, batch_tokens: int | None = None
     ) -> None:
         self.labelled, self.task, self.examples = labelled, task, examples
         self.batch_tokens = batch_tokens
         self._chunks = [(chunk, task.features(chunk)) for chunk in chunks(examples)]
-        self._lengths, cut = [], 0
+        self._lengths, self.cut, self.troubles = [], 0, Counter[str]()
         for chunk, rows in self._chunks:
             lengths = [0] * len(chunk)
             for row in rows:
                 lengths[row.example] += len(row.input_ids)
             self._lengths += lengths
-            cut += len({row.example for row in rows if row.cut})
-        self.cut = cut
+            self.cut += len({row.example for row in rows if row.cut})
+            self.troubles += labelled.troubles(task, rows)
+
+    def notes(self) -> list[str]:
+        """Return what is to be said of the examples."""
+        return self.labelled.notes(self.task, len(self.examples), self.cut, self.troubles)
 
     def evaluate(
-        self, model: AlbertPreTrainedModel, config: AlbertConfig, *, main_metric: str | None = None
+        self,
+        model: AlbertPreTrainedModel,
+        config: AlbertConfig,
+        *,
+        main_metric: str | None = None,
+        backend: str | Engine | None = None,
     ) -> Evaluation:
         """Return what a model makes of the examples.
 
@@ -80,11 +98,18 @@ class EvaluationSet:
             model: to be evaluated.
             config: its config.
             main_metric: the name of the most important metric, in place of the task's.
+            backend: one of `engines.choosing.ENGINES`, or an engine of the model; None for what computes the
+                same bits in every run, as training must.
         """
         predictions: list[Any] = []
+        engine = backend
+        if not isinstance(engine, Engine):
+            engine = make_engine(model, engine or "auto", measured=engine is not None)
         for examples, rows in self._chunks:
-            outputs = self.task.run(model, rows, batch_tokens=self.batch_tokens)
+            outputs = self.task.run(engine, rows, batch_tokens=self.batch_tokens)
             predictions += self.task.predictions(examples, rows, outputs)
+        predictions = self.labelled.compared(self.examples, predictions)
+        config = self.labelled.config_for(config, self.examples)
         return Evaluation(
             labelled=self.labelled,
             config=config,
@@ -94,6 +119,7 @@ class EvaluationSet:
             main_metric=main_metric or self.labelled.main_metric(config, self.examples),
             lengths=self._lengths,
             cut=self.cut,
+            troubles=self.troubles,
         )
 
 

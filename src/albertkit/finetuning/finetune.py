@@ -10,6 +10,7 @@ from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.run import FinetuningResult, run_prepared, sayer
 from albertkit.finetuning.seeds import run_seeds
 from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.training.curves import load_plotting
 from albertkit.training.distributed import World
 
 
@@ -45,10 +46,12 @@ def finetune(
         console: where progress goes.
 
     Raises:
+        MissingExtraError: the extra `train` is not installed.
         DataError: files that cannot be read, without examples, or with labels that training does not have.
         ConfigError: settings that the task or the model does not have.
         TrainingError: a resume with other settings or data, or losses that stay bad.
     """
+    load_plotting()  # what is missing is said before any work
     world = world or World(torch.device("cpu"))
     console = console or Console(stderr=True)
     prepared = prepare(

@@ -61,8 +61,14 @@ class LabelledChoices(LabelledTask):
         true = [_right(example) for example in examples]
         return choice_scores(true, [one.choice for one in predictions], ids=[one.id for one in examples])
 
-    def judge(self, example: ChoiceExample, prediction: Chosen) -> list[Judged]:
+    def baseline(self, examples: Sequence[ChoiceExample], config: AlbertConfig) -> dict[str, float]:
+        """Return how often a guess is right."""
+        del config
+        return {"accuracy": sum(1 / len(example.choices) for example in examples) / len(examples)}
+
+    def judge(self, example: ChoiceExample, prediction: Chosen, config: AlbertConfig) -> list[Judged]:
         """Return the one decision."""
+        del config
         right = example.label == prediction.choice
         return [Judged(example.label, prediction.choice, right, max(prediction.scores))]
 
@@ -76,6 +82,10 @@ class LabelledChoices(LabelledTask):
             "score": max(prediction.scores),
             "scores": prediction.scores,
         }
+
+    def truth(self, example: ChoiceExample) -> int:
+        """Return the place of the right choice."""
+        return _right(example)
 
     def prior_loss(self, rows: Sequence[Row], config: AlbertConfig) -> float:
         """Return the loss of equal probabilities: the place of a choice says nothing to the model."""

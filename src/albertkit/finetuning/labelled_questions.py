@@ -1,6 +1,7 @@
 """Extractive question answering: SQuAD 1.1 and 2.0, and tables of questions."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,23 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.questions import QuestionColumns, QuestionTable, SquadFile
 from albertkit.datasets.reader import Reader
 from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.labelled_task import Judged, LabelledTask, task_room, without
+from albertkit.finetuning.labelled_task import Judged, LabelledTask, entropy, task_room, without
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.metrics.question_answering import best_threshold, exact_match, score_questions
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.tasks.examples import QuestionExample
-from albertkit.tasks.question_answering import THRESHOLD_KEY, Answered, QuestionAnswering, QuestionRow
+from albertkit.tasks.question_answering import (
+    NO_ANSWER,
+    THRESHOLD_KEY,
+    Answered,
+    QuestionAnswering,
+    QuestionRow,
+)
+from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
 from albertkit.tokenization.interface import TokenizerInterface
+
+_BELOW_ALL = 0.01  # logits by which a threshold lies below all differences: more than rounding can change
 
 
 class LabelledQuestions(LabelledTask):
@@ -48,11 +58,12 @@ class LabelledQuestions(LabelledTask):
             doc_stride=settings.doc_stride,
             max_question_length=settings.max_question_length,
             max_answer_length=settings.max_answer_length,
+            truncation=settings.truncation,
         )
 
     def main_metric(self, config: AlbertConfig, examples: Sequence[QuestionExample]) -> str:
         """Return F1; with questions without answer, that at the best threshold."""
-        return "best_f1" if _may_be_silent(config, examples) else "f1"
+        return "f1" if self._threshold(config, examples) is None else "best_f1"
 
     def scores(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Answered], config: AlbertConfig
@@ -61,16 +72,14 @@ class LabelledQuestions(LabelledTask):
 
         `exact` and `f1` are those of the config's threshold, or without one of 0.
         """
-        answers = {example.id: [text for text, _ in example.answers] for example in examples}
-        texts = {
-            example.id: answered.best(None).text
-            for example, answered in zip(examples, predictions, strict=True)
-        }
-        if not _may_be_silent(config, examples):
+        # By number: a table may have an id twice.
+        answers = {str(n): [text for text, _ in one.answers] for n, one in enumerate(examples)}
+        texts = {str(n): one.best(None).text for n, one in enumerate(predictions)}
+        threshold = self._threshold(config, examples)
+        if threshold is None:
             return score_questions(answers, texts, version="1.1").summary()
         found = score_questions(answers, texts)
-        no_answer = _differences(examples, predictions)
-        threshold = config.extra.get(THRESHOLD_KEY, 0.0)
+        no_answer = {str(n): one.no_answer_difference for n, one in enumerate(predictions)}
         exact, f1 = (
             best_threshold(scores, found.has_answer, texts, no_answer) for scores in (found.exact, found.f1)
         )
@@ -89,13 +98,35 @@ class LabelledQuestions(LabelledTask):
         if "best_f1_threshold" not in scores:
             return False
         threshold = scores["best_f1_threshold"]
-        above = [one for one in _differences(examples, predictions).values() if threshold < one < math.inf]
-        config.extra[THRESHOLD_KEY] = (threshold + min(above)) / 2 if above else threshold
+        differences = [d for one in predictions if (d := one.no_answer_difference) < math.inf]
+        above = [one for one in differences if one > threshold]
+        if len(above) < len(differences):
+            config.extra[THRESHOLD_KEY] = (threshold + min(above)) / 2 if above else threshold
+        else:  # to answer nothing is best; there is no middle
+            config.extra[THRESHOLD_KEY] = threshold - _BELOW_ALL
         return True
 
-    def judge(self, example: QuestionExample, prediction: Answered) -> list[Judged]:
+    def config_for(self, config: AlbertConfig, examples: Sequence[QuestionExample]) -> AlbertConfig:
+        """Return the config with the threshold that holds."""
+        config, threshold = config.replace(), self._threshold(config, examples)
+        if threshold is not None:
+            config.extra[THRESHOLD_KEY] = threshold
+        return config
+
+    def _threshold(self, config: AlbertConfig, examples: Sequence[QuestionExample]) -> float | None:
+        """Return that of the model, or 0 where the data has questions without answer; None: always answer."""
+        default = 0.0 if any(example.is_impossible for example in examples) else None
+        return config.extra.get(THRESHOLD_KEY, default)
+
+    def baseline(self, examples: Sequence[QuestionExample], config: AlbertConfig) -> dict[str, float]:
+        """Return the scores of answering nothing, where that may be right."""
+        del config
+        share = sum(example.is_impossible for example in examples) / len(examples)
+        return dict.fromkeys(("exact", "f1", "best_exact", "best_f1"), share) if share else {}
+
+    def judge(self, example: QuestionExample, prediction: Answered, config: AlbertConfig) -> list[Judged]:
         """Return the decision on the best answer; where there may be none, that there is none is one."""
-        answer = prediction.best(0.0 if example.is_impossible else None)
+        answer = prediction.best(config.extra.get(THRESHOLD_KEY))
         texts = [text for text, _ in example.answers] or [""]
         right = any(exact_match(text, answer.text) for text in texts)
         return [Judged(texts[0], answer.text, right, min(answer.score, 1.0))]
@@ -112,18 +143,44 @@ class LabelledQuestions(LabelledTask):
             "no_answer_difference": prediction.no_answer_difference,
         }
 
+    def truth(self, example: QuestionExample) -> list[str]:
+        """Return all right answers; none where the text has none."""
+        return [text for text, _ in example.answers]
+
+    def what_is_cut(self, task: Task) -> str:
+        """Name the questions."""
+        assert isinstance(task, QuestionAnswering)
+        return f"questions are longer than {task.max_question_length} tokens, and what is beyond is cut off"
+
+    def troubles(self, task: Task, rows: Sequence[QuestionRow]) -> Counter[str]:
+        """Count the answers that no window shows, and those that are too long to be given."""
+        assert isinstance(task, QuestionAnswering)
+        shown = self.learnable(rows)
+        unseen = {row.example for row in rows} - {row.example for row in shown}
+        long = {row.example for row in shown if row.labels[1] - row.labels[0] >= task.max_answer_length}
+        found = {
+            f"answers are whole in no window of {task.max_length} tokens: neither learnt nor given": unseen,
+            f"answers are longer than {task.max_answer_length} tokens: never given": long,
+        }
+        return Counter({what: len(examples) for what, examples in found.items() if examples})
+
+    def learnable(self, rows: Sequence[QuestionRow]) -> Sequence[QuestionRow]:
+        """Leave out answers that no window shows."""
+        return [row for row in rows if row.labels is not None]
+
+    def constant_answer(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Answered], config: AlbertConfig
+    ) -> None:
+        """Return None: to answer nothing may be best (see `tune`), and texts have no answers in common."""
+        del examples, predictions, config
+
+    def prior_loss(self, rows: Sequence[QuestionRow], config: AlbertConfig) -> float:
+        """Return the loss of knowing how often a window has no answer, and else guessing among its tokens."""
+        del config
+        guesses = [math.log(len(row.context)) for row in rows if row.labels != NO_ANSWER]
+        answered = Counter(row.labels != NO_ANSWER for row in rows)
+        return entropy(answered) + sum(guesses) / len(rows)
+
     def lean(self, row: QuestionRow) -> QuestionRow:
         """Return a row without the characters of its tokens."""
         return without(row, "offsets")
-
-
-def _may_be_silent(config: AlbertConfig, examples: Sequence[QuestionExample]) -> bool:
-    """Tell whether that there is no answer is one: the model was tuned for it, or the data has it."""
-    return THRESHOLD_KEY in config.extra or any(example.is_impossible for example in examples)
-
-
-def _differences(examples: Sequence[QuestionExample], predictions: Sequence[Answered]) -> dict[str, float]:
-    return {
-        example.id: prediction.no_answer_difference
-        for example, prediction in zip(examples, predictions, strict=True)
-    }

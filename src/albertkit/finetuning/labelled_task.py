@@ -5,7 +5,7 @@ Examples, rows and predictions are those of the task's own file; here they are o
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.labels import LabelSet
 from albertkit.datasets.reader import Reader
 from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.settings import TaskSettings
+from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.task import Task
 from albertkit.tokenization.interface import TokenizerInterface
@@ -36,6 +36,10 @@ class LabelledTask(ABC):
     """A task with its data and its measures."""
 
     model_class: ClassVar[type[AlbertPreTrainedModel]]
+    unused: ClassVar[tuple[str, ...]] = ()
+    """How the names of parameters begin that the task has no use for: they are not trained, and may lack."""
+    axes: ClassVar[tuple[str, str]] = ("true", "predicted")
+    """What a picture of numbers calls the two."""
 
     @abstractmethod
     def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[Any]:
@@ -60,12 +64,16 @@ class LabelledTask(ABC):
         """Return the metrics; a correlation that is no number, of constant predictions, is 0."""
 
     @abstractmethod
-    def judge(self, example: Any, prediction: Any) -> list[Judged]:
+    def judge(self, example: Any, prediction: Any, config: AlbertConfig) -> list[Judged]:
         """Return the decisions of one example."""
 
     @abstractmethod
     def record(self, example: Any, prediction: Any, config: AlbertConfig) -> dict[str, Any]:
         """Return a prediction as plain values: what a file of predictions has in a row."""
+
+    @abstractmethod
+    def truth(self, example: Any) -> Any:
+        """Return what is right for a labelled example, as plain values."""
 
     def labels(self, config: AlbertConfig) -> LabelSet | None:
         """Return the labels of a fine-tuned model, for a task that names them."""
@@ -76,6 +84,36 @@ class LabelledTask(ABC):
         """Return the arguments of `AlbertConfig` that the labels give."""
         return {} if labels is None else {"id2label": labels.id2label()}
 
+    def note(self, config: AlbertConfig, settings: TaskSettings) -> None:
+        """Put into the config, before training, with which settings the model is to be used."""
+        del config, settings
+
+    def config_for(self, config: AlbertConfig, examples: Sequence[Any]) -> AlbertConfig:
+        """Return the config with what these examples say of how a model is to be used, where it does not."""
+        del examples
+        return config
+
+    def check(
+        self, examples: Mapping[str, Sequence[Any]], config: AlbertConfig, settings: FinetuningSettings
+    ) -> str | None:
+        """Return what is to be said about learning from these examples, "training" and "validation".
+
+        Raises:
+            ConfigError, DataError: it is impossible.
+        """
+        del examples, config, settings
+        return None
+
+    def compared(self, examples: Sequence[Any], predictions: Sequence[Any]) -> list[Any]:
+        """Return the predictions with what only all of them together can tell."""
+        del examples
+        return list(predictions)
+
+    def ranks(self, predictions: Sequence[Any]) -> list[int]:
+        """Return the place of each right answer, where a model puts answers into an order."""
+        del predictions
+        return []
+
     def tune(self, config: AlbertConfig, examples: Sequence[Any], predictions: Sequence[Any]) -> bool:
         """Put into the config what is chosen on validation data after training; tell whether there is any."""
         del config, examples, predictions
@@ -84,6 +122,24 @@ class LabelledTask(ABC):
     def lean(self, row: Any) -> Any:
         """Return a row without what only predictions need, since those of training are all in memory."""
         return row
+
+    def what_is_cut(self, task: Task) -> str:
+        """Return what the examples are of which something is cut: "3 of 90 ..."."""
+        return f"texts are longer than {task.max_length} tokens, and what is beyond is cut off"
+
+    def troubles(self, task: Task, rows: Sequence[Any]) -> Counter[str]:
+        """Count the examples that cannot be right, by what is wrong with their answers."""
+        del task, rows
+        return Counter()
+
+    def notes(self, task: Task, count: int, cut: int, troubles: Counter[str]) -> list[str]:
+        """Return what is to be said of so many examples: how many are cut, how many cannot be right."""
+        found = Counter({self.what_is_cut(task): cut}) + troubles  # a sum has no zeros
+        return [f"{number:,} of {count:,} {what}" for what, number in found.items()]
+
+    def learnable(self, rows: Sequence[Any]) -> Sequence[Any]:
+        """Return the training rows that can be learnt."""
+        return rows
 
     def items(self, task: Task, rows: Sequence[Any]) -> int:
         """Count what the loss of rows is the mean of."""
@@ -100,9 +156,28 @@ class LabelledTask(ABC):
         counts = self.learnt_classes(rows)
         return None if counts is None else entropy(counts)
 
+    def baseline(self, examples: Sequence[Any], config: AlbertConfig) -> dict[str, float]:
+        """Return metrics of the best prediction that does not look at the input; none where it is unknown."""
+        del examples, config
+        return {}
+
+    def constant_answer(
+        self, examples: Sequence[Any], predictions: Sequence[Any], config: AlbertConfig
+    ) -> str | None:
+        """Return what a model says of everything, where it always says the same of data that is not."""
+        pairs = zip(examples, predictions, strict=True)
+        judged = [decision for pair in pairs for decision in self.judge(*pair, config)]
+        return repr(judged[0].predicted) if self.is_constant(judged) else None
+
     def is_constant(self, judged: Sequence[Judged]) -> bool:
         """Tell whether a model always says the same of data that is not all the same."""
         return len({one.predicted for one in judged}) == 1 and len({one.true for one in judged}) > 1
+
+
+def majority(labels: Iterable[Hashable]) -> dict[str, float]:
+    """Return the accuracy of always predicting the most frequent label."""
+    counts = Counter(labels)
+    return {"accuracy": max(counts.values()) / counts.total()}
 
 
 def entropy(counts: Counter[int]) -> float:

@@ -15,7 +15,7 @@ from albertkit.datasets.labels import LabelSet
 from albertkit.datasets.reader import Reader
 from albertkit.datasets.texts import TextColumns, TextTable
 from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.labelled_task import Judged, LabelledTask, task_room
+from albertkit.finetuning.labelled_task import Judged, LabelledTask, majority, task_room
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
@@ -95,8 +95,14 @@ class LabelledTexts(LabelledTask):
                 return multi_label_scores(true, predicted, labels=list(config.id2label.values()))
         return class_scores(true, predicted, labels=list(config.id2label.values()))
 
-    def judge(self, example: TextExample, prediction: Classified) -> list[Judged]:
+    def baseline(self, examples: Sequence[TextExample], config: AlbertConfig) -> dict[str, float]:
+        """Return the share of the most frequent class."""
+        single = problem_type_of(config) == "single_label_classification"
+        return majority(example.label for example in examples) if single else {}
+
+    def judge(self, example: TextExample, prediction: Classified, config: AlbertConfig) -> list[Judged]:
         """Return the one decision."""
+        del config
         single = isinstance(prediction.label, str)
         confidence = max(prediction.scores) if single else None
         return [Judged(example.label, prediction.label, example.label == prediction.label, confidence)]
@@ -121,6 +127,10 @@ class LabelledTexts(LabelledTask):
             "score": max(prediction.scores),
             "scores": prediction.scores,
         }
+
+    def truth(self, example: TextExample) -> str | float | list[str] | None:
+        """Return the label."""
+        return list(example.label) if isinstance(example.label, tuple) else example.label
 
     def learnt_classes(self, rows: Iterable[Row]) -> Counter[int] | None:
         """Count the classes of single-label rows."""

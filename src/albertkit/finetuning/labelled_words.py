@@ -12,10 +12,10 @@ from albertkit.datasets.reader import Reader
 from albertkit.datasets.words import ConllFile, WordsColumns, WordsTable
 from albertkit.errors import DataError
 from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.labelled_task import Judged, LabelledTask, task_room, without
+from albertkit.finetuning.labelled_task import Judged, LabelledTask, majority, task_room, without
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.metrics.classification import class_scores
-from albertkit.metrics.spans import span_scores
+from albertkit.metrics.spans import of_scheme, span_scores
 from albertkit.modeling.losses import IGNORED_LABEL
 from albertkit.modeling.task_heads import AlbertForTokenClassification
 from albertkit.tasks.examples import WordsExample
@@ -25,7 +25,6 @@ from albertkit.text_files import file_format
 from albertkit.tokenization.interface import TokenizerInterface
 
 TABLES = (".csv", ".jsonl", ".parquet", ".arrow")
-OUTSIDE = "O"
 
 
 class LabelledWords(LabelledTask):
@@ -70,7 +69,7 @@ class LabelledWords(LabelledTask):
     def main_metric(self, config: AlbertConfig, examples: Sequence[WordsExample]) -> str:
         """Return F1 of spans where labels are of a scheme, else accuracy."""
         del examples
-        return "f1" if _is_scheme(config) else "accuracy"
+        return "f1" if of_scheme(config.id2label.values()) else "accuracy"
 
     def scores(
         self, examples: Sequence[WordsExample], predictions: Sequence[Tagged], config: AlbertConfig
@@ -78,7 +77,7 @@ class LabelledWords(LabelledTask):
         """Return the scores of spans, or without a scheme those of words."""
         true = [example.labels or () for example in examples]
         predicted = [prediction.labels for prediction in predictions]
-        if _is_scheme(config):
+        if of_scheme(config.id2label.values()):
             return span_scores(true, predicted).summary()
         return class_scores(
             list(chain.from_iterable(true)),
@@ -86,8 +85,14 @@ class LabelledWords(LabelledTask):
             labels=list(config.id2label.values()),
         )
 
-    def judge(self, example: WordsExample, prediction: Tagged) -> list[Judged]:
+    def baseline(self, examples: Sequence[WordsExample], config: AlbertConfig) -> dict[str, float]:
+        """Return the share of the most frequent label."""
+        del config
+        return majority(chain.from_iterable(example.labels or () for example in examples))
+
+    def judge(self, example: WordsExample, prediction: Tagged, config: AlbertConfig) -> list[Judged]:
         """Return the decisions on the words, each as sure as that on its first piece."""
+        del config
         confidence: dict[int, float] = {}
         for word, scores in zip(prediction.words, prediction.scores.tolist(), strict=True):
             confidence.setdefault(word, max(scores))
@@ -103,6 +108,10 @@ class LabelledWords(LabelledTask):
         del config
         return {"id": example.id, "tokens": list(example.words), "labels": prediction.labels}
 
+    def truth(self, example: WordsExample) -> list[str]:
+        """Return the labels."""
+        return list(example.labels or ())
+
     def lean(self, row: WordsRow) -> WordsRow:
         """Return a row without words and their characters."""
         return without(row, "words", "offsets")
@@ -117,13 +126,6 @@ class LabelledWords(LabelledTask):
         counts = Counter(label for row in rows for label in row.labels)
         del counts[IGNORED_LABEL]
         return counts
-
-
-def _is_scheme(config: AlbertConfig) -> bool:
-    names = config.id2label.values()
-    return OUTSIDE in names and all(
-        name == OUTSIDE or (name[:1] in "BIELSU" and name[1:2] == "-") for name in names
-    )
 
 
 def _number(name: str, value: str) -> int:

@@ -5,12 +5,16 @@ goes on after the last part; at the end the parts become the output.
 """
 
 import csv
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.reader import Reader
@@ -19,8 +23,10 @@ from albertkit.extras import optional
 from albertkit.files import atomic_path
 from albertkit.finetuning.evaluation import CHUNK, chunks
 from albertkit.finetuning.labelled_task import LabelledTask
+from albertkit.finetuning.prediction_engines import Engine, run_local
+from albertkit.finetuning.predictor import Predictor
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.task import BATCH_TOKENS, Task
+from albertkit.tasks.task import Task
 
 pa = optional("pyarrow", extra="train")
 parquet = optional("pyarrow.parquet", extra="train")
@@ -38,9 +44,12 @@ def predict_file(
     output: Path,
     *,
     about: dict[str, Any],
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
+    backend: str = "auto",
     part_size: int = CHUNK,
+    engine: Engine = run_local,
     progress: Callable[[int], None] = lambda _: None,
+    on_cut: Callable[[int], object] = lambda _: None,
 ) -> int:
     """Write the predictions for all examples of a reader; return how many.
 
@@ -48,39 +57,51 @@ def predict_file(
         labelled, task, model, config: what predicts.
         reader: of examples without labels.
         output: .jsonl, .csv or .parquet; a row for each example.
-        about: tells this work from other work: parts of other work are not continued.
-        batch_tokens: most tokens computed at once, padding included.
+        about: tells this work from other work, beside the model and its config: parts of other work are not
+            continued. Values of JSON.
+        batch_tokens: most tokens computed at once, padding included; None for what suits the device.
+        backend: what computes, one of `engines.choosing.ENGINES`.
         part_size: examples of a part.
+        engine: who computes the parts; they are the same whoever does, so another one can go on.
         progress: is told after each part how many examples are done.
+        on_cut: is told at the end of each example that was cut how many tokens were left out.
 
     Raises:
-        DataError: another kind of output, or parts of other work beside it.
+        DataError: another kind of output, parts of other work beside it, or a part that failed.
     """
     if output.suffix not in OUTPUTS:
         raise DataError(f"{output}: predictions are written as {', '.join(OUTPUTS)}; choose one of them")
     parts = output.with_name(f".{output.name}.parts")
-    done = _begin(parts, about | {"part_size": part_size})
+    done = _begin(parts, about | {"part_size": part_size, "model_sha256": _sha256(model, config)})
     count = len(done) * part_size
     examples = islice(iter(reader), count, None)
-    for number, chunk in enumerate(chunks(examples, part_size), start=len(done)):
-        rows = task.features(chunk)
-        outputs = task.run(model, rows, batch_tokens=batch_tokens)
-        predictions = task.predictions(chunk, rows, outputs)
-        with atomic_path(parts / f"{number:08d}.jsonl") as file:
-            lines = [
-                json.dumps(labelled.record(example, prediction, config))
-                for example, prediction in zip(chunk, predictions, strict=True)
-            ]
-            file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-        count += len(chunk)
-        progress(count)
-    count = sum(1 for _ in _records(parts))  # the last part done may have been a short one
+    predictor = Predictor(labelled, task, model, config, batch_tokens, backend)
+    with closing(engine(enumerate(chunks(examples, part_size), start=len(done)), predictor)) as finished:
+        for number, lines in finished:
+            with atomic_path(parts / f"{number:08d}.jsonl") as file:
+                file.write_text(lines, encoding="utf-8")
+            count += lines.count("\n")
+            progress(count)
+    count = 0  # again: the last part done may have been a short one
+    for line in _records(parts):
+        count += 1
+        if (left_out := json.loads(line).get("cut", 0)) > 0:
+            on_cut(left_out)
     if not count:
         raise DataError(f"{reader.source}: there is nothing to predict in it")
     with atomic_path(output) as file:
         _WRITERS[output.suffix](parts, file)
     shutil.rmtree(parts)
     return count
+
+
+def _sha256(model: AlbertPreTrainedModel, config: AlbertConfig) -> str:
+    """Return what changes with any weight, and with the config: a folder may hold another model by now."""
+    found = hashlib.sha256(config.to_json_string().encode())
+    for name, parameter in model.named_parameters():
+        found.update(name.encode())
+        found.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def _begin(parts: Path, about: dict[str, Any]) -> list[Path]:

@@ -1,8 +1,9 @@
 """From files and a model's name to what a run works on: rows, a task, a config, a model with a new head."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from albertkit.errors import DataError
 from albertkit.finetuning.batches import Unit
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet, chunks
+from albertkit.finetuning.exits import note_exits
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.registry import labelled_task
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.task_heads import check_head
 from albertkit.tasks.task import Task
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.interface import TokenizerInterface
@@ -74,52 +77,81 @@ def prepare(
     config = AlbertConfig.from_pretrained(str(model)).replace(
         **labelled.config_changes(splits.labels), **settings.dropouts
     )
+    labelled.note(config, settings.task)
+    note_exits(labelled, config, settings)
     tokenizer = AutoTokenizer.from_pretrained(str(model))
     own = labelled.task(tokenizer, config, settings.task)
-    units, cut = _units(labelled, own, splits.examples["training"])
+    if line := labelled.check(splits.examples, config, settings):
+        say(line)
+    training = splits.examples["training"]
+    units, cut, troubles = _units(labelled, own, training)
     validation = EvaluationSet(labelled, own, splits.examples["validation"])
     data = {
-        "training": splits.reports["training"].to_json() | {"examples_cut": cut},
-        "validation": splits.reports["validation"].to_json() | {"examples_cut": validation.cut},
+        "training": splits.reports["training"].to_json() | {"examples_cut": cut, "troubles": dict(troubles)},
+        "validation": splits.reports["validation"].to_json()
+        | {"examples_cut": validation.cut, "troubles": dict(validation.troubles)},
     }
-    for name, count in (("training", cut), ("validation", validation.cut)):
-        if count:
-            say(f"{name}: {count:,} of {len(splits.examples[name]):,} texts are longer than "
-                f"{own.max_length} tokens, and what is beyond is cut off")  # fmt: skip
+    for name, notes in (
+        ("training", labelled.notes(own, len(training), cut, troubles)),
+        ("validation", validation.notes()),
+    ):
+        for note in notes:
+            say(f"{name}: {note}")
     _say_labels(splits, say)
     return Prepared(labelled, own, tokenizer, config, str(model), units, validation, data)
 
 
-def _units(labelled: LabelledTask, task: Task, examples: list[Any]) -> tuple[list[Unit], int]:
-    """Return the training units, and how many examples were cut."""
+def _units(labelled: LabelledTask, task: Task, examples: list[Any]) -> tuple[list[Unit], int, Counter[str]]:
+    """Return the training units, how many examples were cut, and how many have which other trouble."""
     units: list[Unit] = []
-    cut = 0
+    cut, troubles = 0, Counter[str]()
     for chunk in chunks(examples):
         rows = task.features(chunk)
         cut += len({row.example for row in rows if row.cut})
-        units += [[labelled.lean(row) for row in unit] for unit in task.units(rows)]
-    return units, cut
+        troubles += labelled.troubles(task, rows)
+        units += [[labelled.lean(row) for row in unit] for unit in task.units(labelled.learnable(rows))]
+    # Rows of any chunks meet in a batch, and the examples of each chunk count from 0.
+    numbered = [[replace(row, example=number) for row in unit] for number, unit in enumerate(units)]
+    return numbered, cut, troubles
 
 
 def _say_labels(splits: Splits[Any], say: Callable[[str], None]) -> None:
     labels = splits.labels
-    if labels is None or labels.problem_type == "regression":
+    if labels is None:
+        return
+    if labels.problem_type == "regression":
+        numbers = [example.label for example in splits.examples["training"]]
+        say(f"labels are numbers (regression): {min(numbers):g} to {max(numbers):g}")
         return
     counts = splits.label_counts("training")
-    shown = ", ".join(f"{name} {counts[name]:,}" for name in labels.names[:20])
-    say(f"{len(labels.names)} labels ({labels.problem_type.replace('_', ' ')}): {shown}")
+    shown = ", ".join(f"{name} {counts[name]:,}" for name in labels.names[:_LABELS_SHOWN])
+    more = ", ..." if len(labels.names) > _LABELS_SHOWN else ""
+    say(f"{len(labels.names)} labels ({labels.problem_type.replace('_', ' ')}): {shown}{more}")
+    if labels.problem_type == "single_label_classification":
+        for mark in ";|":
+            if any(mark in name for name in labels.names):
+                say(f"some labels hold a {mark!r}: if it stands between several, --label-separator {mark!r}")
+
+
+_LABELS_SHOWN = 20
 
 
 def starting_model(prepared: Prepared, settings: FinetuningSettings) -> AlbertPreTrainedModel:
     """Return the model with a new head, or with random weights."""
     torch.manual_seed(settings.seed)
+    labelled = prepared.labelled
     if settings.from_scratch:
-        return prepared.labelled.model_class(prepared.config)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that the head is new: so it should be
-        return prepared.labelled.model_class.from_pretrained(
-            prepared.start, config=prepared.config, ignore_mismatched_sizes=True
-        )
+        model = labelled.model_class(prepared.config)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that the head is new: so it should be
+            model = labelled.model_class.from_pretrained(
+                prepared.start, config=prepared.config, ignore_mismatched_sizes=True
+            )
+    for name, parameter in model.named_parameters():
+        if name.startswith(labelled.unused):
+            parameter.requires_grad_(False)
+    return model
 
 
 def load_task(
@@ -129,17 +161,20 @@ def load_task(
 
     Raises:
         DataError: the model has no head for the task.
+        CheckpointError: its head is that of another task.
     """
     labelled = labelled_task(task)
+    check_head(AlbertConfig.from_pretrained(str(model)), labelled.model_class, name=str(model))
     tokenizer = AutoTokenizer.from_pretrained(str(model))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a missing head is an error below
         loaded, info = labelled.model_class.from_pretrained(
             model, device_map=device, output_loading_info=True
         )  # type: ignore[misc]
-    if info["missing_keys"]:
+    missing = [name for name in info["missing_keys"] if not name.startswith(labelled.unused)]
+    if missing:
         raise DataError(
-            f"{model} lacks {', '.join(info['missing_keys'][:3])}: it was not fine-tuned for {task}; "
+            f"{model} lacks {', '.join(missing[:3])}: it was not fine-tuned for {task}; "
             f"albertkit finetune {task} makes a model that was"
         )
     return labelled, labelled.task(tokenizer, loaded.config, settings), loaded

@@ -2,6 +2,7 @@
 
 from albertkit.errors import ConfigError, suggestion
 from albertkit.finetuning.labelled_choices import LabelledChoices
+from albertkit.finetuning.labelled_pairs import LabelledPairs
 from albertkit.finetuning.labelled_questions import LabelledQuestions
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.labelled_texts import LabelledTexts
@@ -12,6 +13,7 @@ LABELLED_TASKS: dict[str, type[LabelledTask]] = {
     "token-classification": LabelledWords,
     "question-answering": LabelledQuestions,
     "multiple-choice": LabelledChoices,
+    "sentence-embedding": LabelledPairs,
 }
 
 

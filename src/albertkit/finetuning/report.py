@@ -13,8 +13,7 @@ from albertkit.metrics.by_length import LengthBin, score_by_length
 from albertkit.metrics.calibration import Calibration, calibration
 from albertkit.metrics.classification import confusion_matrix
 
-matplotlib = optional("matplotlib", extra="train")
-pyplot = optional("matplotlib.pyplot", extra="train")
+matplotlib_figure = optional("matplotlib.figure", extra="train")
 
 REPORT_JSON, REPORT_MARKDOWN, PREDICTIONS = "report.json", "report.md", "predictions.jsonl"
 MOST_LABELS = 50  # more cannot be read in a picture
@@ -43,6 +42,8 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
         "main_metric": evaluation.main_metric,
         "examples": len(evaluation.examples),
         "examples_cut": evaluation.cut,
+        "troubles": dict(evaluation.troubles),
+        "baseline": evaluation.baseline(),
         "calibration_error": reliability.expected_error if reliability else None,
         "by_length": [
             {"shortest": one.shortest, "longest": one.longest, "examples": one.count, "score": one.score}
@@ -56,13 +57,16 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
     if reliability:
         pictures.append(_calibration_picture(folder, reliability))
     if judged and isinstance(judged[0].predicted, float):
-        pictures.append(_numbers_picture(folder, judged))
+        pictures.append(_numbers_picture(folder, judged, evaluation.labelled.axes))
+    if ranks := evaluation.labelled.ranks(evaluation.predictions):
+        pictures.append(_ranks_picture(folder, ranks))
     with atomic_path(folder / PREDICTIONS) as file:
-        lines = [
-            json.dumps(evaluation.labelled.record(example, prediction, evaluation.config))
-            for example, prediction in zip(evaluation.examples, evaluation.predictions, strict=True)
+        pairs = zip(evaluation.examples, evaluation.predictions, strict=True)
+        labelled = evaluation.labelled
+        records = [
+            labelled.record(*pair, evaluation.config) | {"true": labelled.truth(pair[0])} for pair in pairs
         ]
-        file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     with atomic_path(folder / REPORT_JSON) as file:
         file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     with atomic_path(folder / REPORT_MARKDOWN) as file:
@@ -73,8 +77,13 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
 def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
     lines = [f"# {report.get('task', 'Evaluation')}", ""]
     lines += [f"* {name}: {value}" for name, value in report.items() if isinstance(value, str | int)]
+    lines += [f"* {count:,} {what}" for what, count in report["troubles"].items()]
     lines += ["", "| metric | value |", "|---|---|"]
-    lines += [f"| {name} | {value:.4f} |" for name, value in report["metrics"].items()]
+    lines += [
+        f"| {name} | {value:.4f} |" if isinstance(value, float) else f"| {name} | {value:,} |"
+        for name, value in report["metrics"].items()
+    ]
+    lines += [f"| baseline of {name} | {value:.4f} |" for name, value in report["baseline"].items()]
     if report["calibration_error"] is not None:
         lines.append(f"| expected calibration error | {report['calibration_error']:.4f} |")
     lines += ["", f"| tokens | examples | {report['main_metric']} |", "|---|---|---|"]
@@ -134,19 +143,26 @@ def _by_length_picture(folder: Path, bins: Sequence[LengthBin], metric: str) -> 
     return _save(figure, folder, "by_length.png")
 
 
-def _numbers_picture(folder: Path, judged: Sequence[Judged]) -> str:
+def _numbers_picture(folder: Path, judged: Sequence[Judged], axes: tuple[str, str]) -> str:
     figure, panel = _panel(4, 4)
     panel.scatter([one.true for one in judged], [one.predicted for one in judged], s=8, alpha=0.5)
-    panel.set(xlabel="true", ylabel="predicted")
+    panel.set(xlabel=axes[0], ylabel=axes[1])
     return _save(figure, folder, "numbers.png")
 
 
+def _ranks_picture(folder: Path, ranks: Sequence[int]) -> str:
+    figure, panel = _panel(4, 4)
+    ordered = sorted(ranks)
+    panel.step(ordered, [(number + 1) / len(ordered) for number in range(len(ordered))], where="post")
+    panel.set(xlabel="rank", ylabel="share of right texts up to there", xscale="log", ylim=(0, 1.02))
+    return _save(figure, folder, "ranks.png")
+
+
 def _panel(width: float, height: float) -> tuple[Any, Any]:
-    matplotlib.use("agg")
-    return pyplot.subplots(figsize=(width, height), layout="constrained")
+    figure = matplotlib_figure.Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
 
 
 def _save(figure: Any, folder: Path, name: str) -> str:
     figure.savefig(folder / name, dpi=110)
-    pyplot.close(figure)
     return name

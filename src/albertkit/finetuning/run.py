@@ -11,19 +11,19 @@ from torch import Tensor
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.finetuning.batches import Epochs, fingerprint
+from albertkit.finetuning.collapse import CollapseWatch, collapse, prior_loss
 from albertkit.finetuning.evaluation import Evaluation
 from albertkit.finetuning.objective import TaskObjective, balanced_weights
 from albertkit.finetuning.prepared import Prepared, starting_model
 from albertkit.finetuning.report import write_report
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.training.curves import read_metrics
+from albertkit.finetuning.whole_batch import WholeBatchObjective
+from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.training.distributed import World
 from albertkit.training.loop import RunResult, train
 from albertkit.training.settings import TrainingSettings
 
 MOST_RESTARTS = 2
-NOTHING_LEARNT = 0.99  # share of the prior's loss above which a run has learnt nothing
-_LAST = 0.25  # part of a run whose losses are looked at for that
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,17 @@ def run_prepared(
     # Seeds of restarts are far from those of several runs.
     tried = replace(settings, learning_rate=rate, seed=settings.seed + 1000 * restarts)
     folder = output / f"restart-{restarts}" if restarts else output
-    result = _train(prepared, tried, folder, world, console)
+    is_last = restarts == MOST_RESTARTS
+    prior = prior_loss(prepared, _class_weights(prepared, tried))
+    # There is nothing to go on to after the last one, so that one has all its time.
+    result = _train(prepared, tried, folder, world, console, watched=not is_last, prior=prior)
     if not result.finished:
         return FinetuningResult(result, None, restarts)
-    evaluation = _evaluate_best(prepared, tried, folder, world) if world.is_main else None
-    reason = _collapse(prepared, evaluation, folder) if evaluation else None
-    if world.any(reason is not None) and restarts < MOST_RESTARTS:
+    evaluation, reason = None, result.state.given_up
+    if reason is None and world.is_main:
+        evaluation = _evaluate_best(prepared, tried, folder, world)
+        reason = collapse(prepared, evaluation, folder, prior=prior)
+    if world.any(reason is not None) and not is_last:
         say(
             f"collapsed: {reason}. Starting again with half the learning rate, {rate / 2:g}, and another seed"
         )
@@ -75,7 +80,12 @@ def run_prepared(
     report = None
     if evaluation:
         if reason:
-            say(f"warning: collapsed again: {reason}. The model in {output} has learnt nothing")
+            name, baseline = evaluation.main_metric, evaluation.baseline()
+            beside = f" (baseline {baseline[name]:.4f})" if name in baseline else ""
+            say(
+                f"warning: collapsed again: {reason}. The model in {output} has {name} "
+                f"{evaluation.metrics[name]:.4f}{beside}"
+            )
         about = {
             "task": prepared.task.name,
             "model": prepared.start,
@@ -93,40 +103,59 @@ def run_prepared(
 
 
 def _train(
-    prepared: Prepared, settings: FinetuningSettings, folder: Path, world: World, console: Console
+    prepared: Prepared,
+    settings: FinetuningSettings,
+    folder: Path,
+    world: World,
+    console: Console,
+    *,
+    watched: bool,
+    prior: float | None,
 ) -> RunResult:
-    labelled, task = prepared.labelled, prepared.task
+    """Train, or go on; a run that is `watched` ends when it has collapsed."""
     model = starting_model(prepared, settings).to(world.device)
     epochs = Epochs(
         prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
     )
-    objective = TaskObjective(labelled, task, world.device, class_weights=_class_weights(prepared, settings))
+    training = settings.training(steps_per_epoch=epochs.steps, hidden_size=prepared.config.hidden_size)
     metric = settings.best_metric or prepared.main_metric
+    watch = CollapseWatch(prepared, training, prior)
 
     def save_model(target: Path) -> None:
         model.save_pretrained(target)
         prepared.tokenizer.save_pretrained(target)
 
     def evaluate() -> dict[str, float]:
-        metrics = prepared.validation.evaluate(model, prepared.config).metrics
+        watch.evaluation = prepared.validation.evaluate(model, prepared.config)
+        metrics = watch.evaluation.metrics
         if metric not in metrics:
             raise ConfigError(f"best_metric is {metric!r}; expected one of {', '.join(metrics)}")
         return metrics
 
     return train(
         model,
-        objective,
+        _objective(prepared, settings, world),
         epochs.stream,
-        settings.training(steps_per_epoch=epochs.steps, hidden_size=prepared.config.hidden_size),
+        training,
         folder,
         save_model=save_model,
         evaluate=evaluate,
         best_metric=metric,
+        is_hopeless=watch if watched else None,
         fingerprint=_identity(settings)
         | {"model": prepared.start, "training_data": fingerprint(prepared.units)},
         world=world,
         console=console,
     )
+
+
+def _objective(
+    prepared: Prepared, settings: FinetuningSettings, world: World
+) -> TaskObjective | WholeBatchObjective:
+    weights = _class_weights(prepared, settings)
+    if isinstance(prepared.task, SentenceEmbedding):
+        return WholeBatchObjective(prepared.task, world, temperature=settings.temperature)
+    return TaskObjective(prepared.labelled, prepared.task, world.device, class_weights=weights)
 
 
 def _identity(settings: FinetuningSettings) -> dict[str, Any]:
@@ -151,22 +180,6 @@ def _evaluate_best(
     if prepared.labelled.tune(model.config, evaluation.examples, evaluation.predictions):
         return validation.evaluate(model, model.config, main_metric=metric)
     return evaluation
-
-
-def _collapse(prepared: Prepared, evaluation: Evaluation, folder: Path) -> str | None:
-    """Return why a run is said to have collapsed, or None."""
-    judged = evaluation.judged()
-    if prepared.labelled.is_constant(judged):
-        return f"the best model says {judged[0].predicted!r} of everything"
-    prior = prepared.labelled.prior_loss(prepared.rows, prepared.config)
-    lines = [line for line in read_metrics(folder) if "train/loss" in line]
-    late = [line["train/loss"] for line in lines if line["step"] > (1 - _LAST) * lines[-1]["step"]]
-    if prior is not None and late and sum(late) / len(late) > NOTHING_LEARNT * prior:
-        return (
-            f"the training loss ends at {sum(late) / len(late):.4f}, and it would be {prior:.4f} without "
-            "looking at the input"
-        )
-    return None
 
 
 def _save(config: AlbertConfig, prepared: Prepared, folder: Path, output: Path) -> None:

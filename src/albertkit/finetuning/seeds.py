@@ -43,10 +43,12 @@ def run_seeds(
         The best run, or the one that was interrupted.
     """
     assert seeds > 1
+    say = sayer(world, console)
     results: list[FinetuningResult] = []
     for number in range(seeds):
-        seeded = replace(settings, seed=settings.seed + number)
-        result = run_prepared(prepared, seeded, output / f"seed-{number}", world=world, console=console)
+        folder, seeded = output / f"seed-{number}", replace(settings, seed=settings.seed + number)
+        say(f"run {number + 1} of {seeds}, in {folder}")
+        result = run_prepared(prepared, seeded, folder, world=world, console=console)
         if not result.run.finished:
             return result
         results.append(result)
@@ -62,9 +64,9 @@ def run_seeds(
     for name, content in (("report.json", report), (SEEDS_JSON, summary)):
         with atomic_path(output / name) as target:
             target.write_text(json.dumps(content, indent=2) + "\n")
-    say = sayer(world, console)
     for name, one in summary.items():
         say(f"{name}: {one['mean']:.4f} +- {one['deviation']:.4f} over {seeds} seeds")
+    say(f"the best is seed-{best}")
     return replace(results[best], report=report)
 
 

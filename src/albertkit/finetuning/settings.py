@@ -18,8 +18,8 @@ class TaskSettings:
     max_length: int | None = None
     """Most tokens of a row, special ones included (default: what the model reads)."""
     truncation: bool = True
-    """Cut texts that are longer, and report how many; without, they are an error. Questions and sentences
-    of words are read in windows instead."""
+    """Cut texts that are longer, and report how many; without, they are an error. Texts with a question and
+    sentences of words are read in windows instead, of questions themselves what is too long is cut."""
     doc_stride: int = 128
     """Tokens that a window of question answering repeats of the one before."""
     max_question_length: int = 64
@@ -28,6 +28,11 @@ class TaskSettings:
     """Most tokens of an answer."""
     labelled_pieces: Literal["first", "all"] = "first"
     """Which pieces of a word learn its label: the first, or all."""
+    pooling: Literal["mean", "cls"] | None = None
+    """The vector of a text, for sentence embedding: the mean over its tokens, or that of [CLS] (default: as
+    the model was trained, else mean)."""
+    normalize: bool | None = None
+    """Vectors of length 1, for sentence embedding (default: as the model was trained, else of any length)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +65,18 @@ class FinetuningSettings:
     """Dropout before the new layer (default: the model's)."""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: labels weigh in the loss inversely to their frequency, on average 1."""
+    temperature: float = 0.05
+    """Of sentence embedding: divides the cosines; the smaller, the more the nearest wrong text counts."""
     problem_type: (
         Literal["single_label_classification", "multi_label_classification", "regression"] | None
     ) = None
     """What the labels of texts mean (default: inferred from them)."""
+    early_exit: bool = False
+    """Of texts: learn a classifier after each depth, so that `--patience` can leave out later ones."""
+    exit_classifiers: Literal["each", "shared"] = "each"
+    """With early_exit: each depth has its own, or all have that of the last."""
+    exit_tolerance: float = 0.1
+    """With early_exit, of a regression: how near the numbers of two depths are that agree."""
     from_scratch: bool = False
     """Start from random weights in the shape of the model, to see what its pretraining is worth."""
 
@@ -93,6 +106,8 @@ class FinetuningSettings:
             raise ConfigError(f"epochs must be more than 0, not {self.epochs}")
         if not 0 <= self.warmup < 1:
             raise ConfigError(f"warmup is a share of the run, from 0 to below 1, not {self.warmup}")
+        if not self.temperature > 0:
+            raise ConfigError(f"temperature must be more than 0, not {self.temperature}")
         for name in ("steps", "batch_size", "evaluate_every"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, not {value}")

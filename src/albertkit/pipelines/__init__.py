@@ -17,10 +17,11 @@ from typing import Any, Literal, overload
 import torch
 
 from albertkit.config import AlbertConfig, one_of
-from albertkit.errors import CheckpointError, ConfigError
+from albertkit.errors import CheckpointError, ConfigError, suggestion
 from albertkit.hub import BUNDLED
 from albertkit.modeling.loading import choose_device
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.task_heads import check_head
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
 from albertkit.pipelines.fill_mask import FillMaskPipeline
 from albertkit.pipelines.interface import Pipeline
@@ -61,9 +62,6 @@ _TASKS_BY_CLASS = {one.model_class.__name__: one.task for one in _CLASSES} | {
     "AlbertForPreTraining": "fill-mask"
 }
 """What a model is for, where nobody names a task."""
-
-_SAME_HEAD = ("AlbertForSequenceClassification", "AlbertForTokenClassification", "AlbertForMultipleChoice")
-"""Classes whose heads have tensors of the same names: the weights of one would load as another's."""
 
 
 @overload
@@ -164,7 +162,7 @@ def pipeline(
 
 def _choose(task: str) -> type[Pipeline]:
     if task not in _PIPELINES:
-        raise ConfigError(f"the task is {task!r}; expected one of {', '.join(_PIPELINES)}")
+        raise ConfigError(f"the task is {task!r}; {suggestion(task, _PIPELINES)}")
     return _PIPELINES[task]
 
 
@@ -200,6 +198,9 @@ def _load(
     dtype: torch.dtype | str | None,
     hub_options: dict[str, Any],
 ) -> AlbertPreTrainedModel:
+    if not isinstance(config, AlbertConfig):
+        config = AlbertConfig.from_pretrained(name if config is None else config, **hub_options)
+    check_head(config, chosen.model_class, name=str(name))
     with warnings.catch_warnings():  # the report is judged below, by what the task needs
         warnings.simplefilter("ignore", UserWarning)
         loaded: Any = chosen.model_class.from_pretrained(
@@ -213,13 +214,6 @@ def _load(
         raise CheckpointError(
             f"{str(name)!r} was not trained for {chosen.task}: its weights lack {', '.join(missing)}. "
             f"Fine-tune it for that first ({chosen.model_class.__name__}), or give a checkpoint that has them"
-        )
-    trained = (model.config.architectures or [""])[0]
-    wanted = chosen.model_class.__name__
-    if {trained, wanted} <= set(_SAME_HEAD) and trained != wanted:
-        raise CheckpointError(
-            f"{str(name)!r} was trained for {_TASKS_BY_CLASS[trained]} ({trained}), not for {chosen.task}: "
-            "its scores mean something else. Give a checkpoint of that task"
         )
     if report.unexpected or report.conflicting:
         warnings.warn(f"{name}: {report}", UserWarning, stacklevel=3)

@@ -3,18 +3,26 @@
 Shapes: B batch, T tokens, H hidden.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.pipelines.interface import Pipeline
-from albertkit.tasks.feature_extraction import FeatureExtraction, Pooling, check_pooling, pool
-from albertkit.tasks.rows import Batch
+from albertkit.pipelines.limits import merge_arguments, read_limits
+from albertkit.tasks.engine import Engine, every_token, first_token
+from albertkit.tasks.feature_extraction import (
+    FeatureExtraction,
+    Pooling,
+    check_pooling,
+    pool_tokens,
+    saved_pooling,
+)
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -32,37 +40,52 @@ class FeatureExtractionPipeline(Pipeline):
         *,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
-        pooling: Pooling | None = None,
-        truncation: bool = False,
+        engine: str | Engine = "auto",
+        pooling: Pooling | Literal["none"] | None = None,
+        normalize: bool | None = None,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        tokenize_kwargs: Mapping[str, Any] | None = None,
         return_tensors: bool = False,
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
-        check_pooling(pooling)
-        self.encoder = model.base_model
-        self.feature_extraction = FeatureExtraction(tokenizer, max_length=self.max_length)
-        self.pooling: Pooling | None = pooling
-        self.truncation = truncation
+        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
+        trained_pooling, self._trained_normalize = saved_pooling(model.config)
+        self.pooling: Pooling | None = trained_pooling if pooling is None else _read_pooling(pooling)
+        self.normalize = normalize
+        self._limits = merge_arguments(
+            "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
+        )
         self.return_tensors = return_tensors
 
     def __call__(
         self,
         inputs: str | Iterable[str] | Path,
         *,
-        pooling: Pooling | None = None,
-        truncation: bool | None = None,
+        pooling: Pooling | Literal["none"] | None = None,
+        normalize: bool | None = None,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        tokenize_kwargs: Mapping[str, Any] | None = None,
         return_tensors: bool | None = None,
         parse_special_tokens: bool | None = None,
+        on_cut: Callable[[int], object] | None = None,
         batch_size: int | None = None,
     ) -> Any:
         """Encode texts.
 
         Args:
             inputs: a text, a list of texts, an iterable of texts, or a file of texts.
-            pooling: "mean" (of all tokens, [CLS] and [SEP] included) or "cls" for one vector per text; None
-                for one per token.
+            pooling: "mean" (of all tokens, [CLS] and [SEP] included) or "cls" for one vector per text, "none"
+                for one per token; None for what the model was trained with, which is "none" unless that was
+                sentence embedding.
+            normalize: make the vectors of length 1; None for what the model was trained with, which is of one
+                vector per text, else not.
             truncation: cut a text that is longer than the model reads, instead of raising.
+            max_length: most tokens of a text, [CLS] and [SEP] included; None for what the model reads.
+            tokenize_kwargs: the same two, and `padding`, which no answer depends on.
             return_tensors: tensors on the CPU in place of lists.
             parse_special_tokens: False reads `[SEP]` and the like, written in a text, as plain text.
+            on_cut: is told of each text that was cut how many tokens were left out: a vector cannot say it.
             batch_size: most rows computed at once.
 
         Returns:
@@ -71,15 +94,25 @@ class FeatureExtractionPipeline(Pipeline):
 
         Raises:
             DataError: a text is longer than the model reads.
-            ConfigError: unknown `pooling`, or `batch_size` below 1.
+            ConfigError: unknown `pooling`, `max_length` over what the model reads, `batch_size` below 1, or
+                an argument for the tokenizer that has no meaning here.
         """
-        check_pooling(pooling)
+        given = merge_arguments(
+            "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
+        )
+        given = self._limits | {name: value for name, value in given.items() if value is not None}
+        strategy, longest = read_limits(**given, most=self.max_length)
+        chosen = self.pooling if pooling is None else _read_pooling(pooling)
+        normalize = self.normalize if normalize is None else normalize
         answer = partial(
             self._answer,
-            pooling=self.pooling if pooling is None else pooling,
-            truncation=self.truncation if truncation is None else truncation,
+            pooling=chosen,
+            normalize=self._trained_normalize and chosen is not None if normalize is None else normalize,
+            strategy=strategy,
+            task=FeatureExtraction(self.tokenizer, max_length=longest),
             return_tensors=self.return_tensors if return_tensors is None else return_tensors,
             parse_special_tokens=parse_special_tokens,
+            on_cut=on_cut,
         )
         return self._run(inputs, answer, batch_size)
 
@@ -89,20 +122,37 @@ class FeatureExtractionPipeline(Pipeline):
         *,
         batch_size: int | None,
         pooling: Pooling | None,
-        truncation: bool,
+        normalize: bool,
+        strategy: str,
+        task: FeatureExtraction,
         return_tensors: bool,
         parse_special_tokens: bool | None,
+        on_cut: Callable[[int], object] | None,
     ) -> list[Any]:
-        rows = self.feature_extraction.features(
-            texts, truncation=truncation, parse_special_tokens=parse_special_tokens
+        rows = task.features(texts, truncation=strategy, parse_special_tokens=parse_special_tokens)
+        for row in rows:
+            if row.cut and on_cut is not None:
+                on_cut(row.cut)
+
+        def shape(states: Tensor) -> Tensor:
+            """Return (R, H) as (H,), or for all tokens as (1, T, H)."""
+            vectors = states[None] if pooling is None else pool_tokens(states, pooling)
+            return F.normalize(vectors, dim=-1) if normalize else vectors
+
+        features = self.engine.run(
+            rows,
+            output="hidden_states",
+            read=first_token if pooling == "cls" else every_token,
+            then=shape,
+            batch_tokens=self.batch_tokens,
+            batch_size=batch_size,
         )
-
-        def forward(numbers: list[int], batch: Batch) -> Iterable[Tensor]:
-            hidden_states = self.encoder(**batch, return_dict=True).last_hidden_state  # (B, T, H)
-            if pooling is not None:
-                return pool(hidden_states, batch["attention_mask"], pooling).cpu()
-            lengths = [len(rows[number].input_ids) for number in numbers]
-            return [one[:length][None].cpu() for one, length in zip(hidden_states, lengths, strict=True)]
-
-        features = self._compute(rows, forward, batch_size)
         return features if return_tensors else [one.tolist() for one in features]
+
+
+def _read_pooling(pooling: Pooling | Literal["none"]) -> Pooling | None:
+    """Return the pooling; None for one vector per token."""
+    if pooling == "none":
+        return None
+    check_pooling(pooling)
+    return pooling

@@ -1,22 +1,18 @@
-"""The pipeline for masked words.
+"""The pipeline for masked words."""
 
-Shapes: B batch, T tokens, P masked positions, V vocabulary.
-"""
-
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
 from albertkit.pipelines.interface import Pipeline
-from albertkit.tasks.masked_lm import Candidates, MaskedLM, MaskedRow
-from albertkit.tasks.rows import Batch
+from albertkit.pipelines.limits import merge_arguments, read_limits
+from albertkit.tasks.engine import Engine
+from albertkit.tasks.masked_lm import MaskedLM
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -34,11 +30,13 @@ class FillMaskPipeline(Pipeline):
         *,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
+        engine: str | Engine = "auto",
         top_k: int = 5,
         targets: str | Sequence[str] | None = None,
+        tokenizer_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
-        self.masked_lm = MaskedLM(tokenizer, max_length=self.max_length)
+        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
+        self.masked_lm = self._task(tokenizer_kwargs)
         self.top_k = top_k
         self.targets = targets
 
@@ -48,6 +46,7 @@ class FillMaskPipeline(Pipeline):
         *,
         top_k: int | None = None,
         targets: str | Sequence[str] | None = None,
+        tokenizer_kwargs: Mapping[str, Any] | None = None,
         batch_size: int | None = None,
     ) -> Any:
         """Fill in every [MASK].
@@ -58,6 +57,8 @@ class FillMaskPipeline(Pipeline):
             top_k: how many words for each mask.
             targets: score only these words. Each must be one piece of the vocabulary; "man" is the word, in
                 the vocabulary "_man" with its word-start mark.
+            tokenizer_kwargs: `max_length`, the most tokens read at once; `truncation` and `padding` are taken
+                too and change nothing, since every mask is read whatever the length of its text.
             batch_size: most rows computed at once.
 
         Returns:
@@ -74,34 +75,38 @@ class FillMaskPipeline(Pipeline):
         wanted = self.targets if targets is None else targets
         answer = partial(
             self._answer,
+            task=self.masked_lm if tokenizer_kwargs is None else self._task(tokenizer_kwargs),
             top_k=self.top_k if top_k is None else top_k,
             target_ids=None if wanted is None else self.masked_lm.target_ids(wanted),
         )
         return self._run(inputs, answer, batch_size)
 
+    def _task(self, tokenizer_kwargs: Mapping[str, Any] | None) -> MaskedLM:
+        given = merge_arguments("tokenizer_kwargs", tokenizer_kwargs)
+        return MaskedLM(self.tokenizer, max_length=read_limits(**given, most=self.max_length)[1])
+
     def _answer(
-        self, texts: list[str], *, batch_size: int | None, top_k: int, target_ids: list[int] | None
+        self,
+        texts: list[str],
+        *,
+        batch_size: int | None,
+        task: MaskedLM,
+        top_k: int,
+        target_ids: list[int] | None,
     ) -> list[Any]:
-        features = self.masked_lm.features(texts)
+        features = task.features(texts)
         rows = [row for one in features for row in one.rows]
 
-        def forward(numbers: list[int], batch: Batch) -> Iterator[list[Candidates]]:
-            logits = self._masked_logits([rows[number] for number in numbers], batch)
-            candidates = iter(self.masked_lm.candidates(logits, top_k=top_k, target_ids=target_ids))
-            return (list(islice(candidates, len(rows[number].mask_positions))) for number in numbers)
-
-        found = iter(self._compute(rows, forward, batch_size))
+        found = iter(
+            self.engine.run(
+                rows,
+                read=attrgetter("mask_positions"),
+                then=partial(task.candidates, top_k=top_k, target_ids=target_ids),
+                batch_tokens=self.batch_tokens,
+                batch_size=batch_size,
+            )
+        )
         return [
-            self.masked_lm.predictions(one, [word for row in islice(found, len(one.rows)) for word in row])
+            task.predictions(one, [word for row in islice(found, len(one.rows)) for word in row])
             for one in features
         ]
-
-    def _masked_logits(self, rows: list[MaskedRow], batch: Batch) -> Tensor:
-        """Return the scores (P, V) at the masks of the rows, in their order; no other position is scored."""
-        length = batch["input_ids"].shape[1]
-        places = [
-            number * length + position for number, row in enumerate(rows) for position in row.mask_positions
-        ]
-        positions = torch.tensor(places, device=self.device)
-        output = self.model(**batch, masked_positions=positions, return_dict=True)
-        return output.prediction_logits if isinstance(self.model, AlbertForPreTraining) else output.logits

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import torch
 
+from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError, DataError
 from albertkit.inputs import format_of, read_inputs
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.rows import Batch, Row, evaluating, run_rows
-from albertkit.tasks.task import default_batch_tokens
+from albertkit.tasks.engine import Engine
 from albertkit.tokenization.interface import TokenizerInterface
 
 _INPUTS_AHEAD = 512  # so many inputs of an iterable are sorted by length together ...
@@ -28,7 +28,8 @@ class Pipeline(ABC):
         tokenizer: the one the model was trained with.
         batch_size: most rows computed at once; None for as many as `batch_tokens` allows. With 1, a
             generator's inputs are answered as they come.
-        batch_tokens: most tokens computed at once, padding included; None for what suits the device.
+        batch_tokens: most tokens computed at once; None for what suits the device.
+        engine: "auto", "torch" (without padding), "plain" (the model is called), or an engine of the model.
 
     Raises:
         ConfigError: model and tokenizer do not fit the task or each other, or a batch would be empty.
@@ -51,6 +52,7 @@ class Pipeline(ABC):
         *,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
+        engine: str | Engine = "auto",
     ) -> None:
         if not isinstance(model, self.accepts):
             names = " or ".join(accepted.__name__ for accepted in self.accepts)
@@ -66,7 +68,8 @@ class Pipeline(ABC):
         self.model = model
         self.tokenizer = tokenizer
         self.batch_size = _check_size("batch_size", batch_size)
-        self.batch_tokens = _check_size("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
+        self.batch_tokens = _check_size("batch_tokens", batch_tokens)
+        self.engine = engine if isinstance(engine, Engine) else make_engine(model, engine)
 
     @property
     def device(self) -> torch.device:
@@ -95,6 +98,8 @@ class Pipeline(ABC):
         if self._is_single(inputs):
             return answer([self._read(inputs)])[0]
         if isinstance(inputs, Path):
+            if not inputs.exists():  # said at once, not when the first answer is asked for
+                raise DataError(f"{inputs}: no such file")
             return self._stream(self._read_file(inputs), answer, size)
         # Iterating over a mapping would give its keys: no texts that anybody meant.
         if not isinstance(inputs, Iterable) or isinstance(inputs, str | Mapping):
@@ -121,23 +126,6 @@ class Pipeline(ABC):
         ahead = _INPUTS_AHEAD if batch_size is None else 1 if batch_size == 1 else batch_size * _BATCHES_AHEAD
         while some := list(islice(inputs, ahead)):
             yield from answer([self._read(one) for one in some])
-
-    def _compute(
-        self,
-        rows: Sequence[Row],
-        forward: Callable[[list[int], Batch], Iterable[Any]],
-        batch_size: int | None,
-    ) -> list[Any]:
-        """Return what `forward` makes of each row, as `run_rows` does."""
-        with evaluating(self.model):
-            return run_rows(
-                rows,
-                forward,
-                batch_tokens=self.batch_tokens,
-                batch_size=batch_size,
-                pad_token_id=self.tokenizer.pad_token_id,
-                device=self.device,
-            )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({type(self.model).__name__}, {self.tokenizer!r}, device={self.device})"

@@ -9,6 +9,7 @@ from albertkit.errors import DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForMultipleChoice
 from albertkit.pipelines.interface import Pipeline
+from albertkit.tasks.engine import Engine
 from albertkit.tasks.examples import ChoiceExample
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tokenization.interface import TokenizerInterface
@@ -30,9 +31,10 @@ class MultipleChoicePipeline(Pipeline):
         *,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
+        engine: str | Engine = "auto",
         truncation: bool = False,
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
+        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
         self.truncation = truncation
 
     def __call__(
@@ -94,7 +96,7 @@ class MultipleChoicePipeline(Pipeline):
         self, examples: list[ChoiceExample], *, batch_size: int | None, task: MultipleChoice
     ) -> list[dict[str, Any]]:
         rows = task.features(examples)
-        outputs = task.run(self.model, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         cut = [0] * len(examples)
         for row in rows:
             cut[row.example] = max(cut[row.example], row.cut)

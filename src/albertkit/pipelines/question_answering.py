@@ -9,6 +9,7 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.pipelines.interface import Pipeline
+from albertkit.tasks.engine import Engine
 from albertkit.tasks.examples import QuestionExample
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering
 from albertkit.tokenization.interface import TokenizerInterface
@@ -33,6 +34,7 @@ class QuestionAnsweringPipeline(Pipeline):
         *,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
+        engine: str | Engine = "auto",
         top_k: int = 1,
         doc_stride: int = 128,
         max_seq_len: int = 384,
@@ -40,7 +42,7 @@ class QuestionAnsweringPipeline(Pipeline):
         max_answer_len: int = 30,
         handle_impossible_answer: bool | None = None,
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
+        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
         self.top_k = top_k
         self.handle_impossible_answer = handle_impossible_answer
         self.doc_stride = doc_stride
@@ -140,7 +142,7 @@ class QuestionAnsweringPipeline(Pipeline):
         threshold: float | None,
     ) -> list[Any]:
         rows = task.features(examples)
-        outputs = task.run(self.model, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         answers = []
         for answered in task.predictions(examples, rows, outputs):
             ranked = [_describe(one) for one in _rank(answered, threshold)[:top_k]]

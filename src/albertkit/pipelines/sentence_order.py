@@ -10,6 +10,7 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines.interface import Pipeline
 from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
+from albertkit.tasks.engine import Engine
 from albertkit.tasks.examples import TextExample
 from albertkit.tasks.sentence_order import SentenceOrder
 from albertkit.tokenization.interface import TokenizerInterface
@@ -30,9 +31,10 @@ class SentenceOrderPipeline(Pipeline):
         *,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
+        engine: str | Engine = "auto",
         truncation: bool = False,
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
+        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
         self.truncation = truncation
 
     def __call__(
@@ -82,7 +84,7 @@ class SentenceOrderPipeline(Pipeline):
         self, examples: list[TextExample], *, batch_size: int | None, task: SentenceOrder
     ) -> list[dict[str, Any]]:
         rows = task.features(examples)
-        outputs = task.run(self.model, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         return [
             {"label": one.label, "score": max(one.scores), **({"cut": row.cut} if row.cut else {})}
             for row, one in zip(rows, task.predictions(examples, rows, outputs), strict=True)

@@ -9,6 +9,8 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines.limits import read_limits
+from albertkit.tasks.engine import Engine
 from albertkit.tasks.examples import TextExample
 from albertkit.tasks.sequence_classification import Function, SequenceClassification, problem_type_of
 from albertkit.tokenization.interface import TokenizerInterface
@@ -32,16 +34,17 @@ class TextClassificationPipeline(Pipeline):
         *,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
+        engine: str | Engine = "auto",
         top_k: int | None = _UNSET,
         function_to_apply: Function | None = None,
-        truncation: bool = False,
+        truncation: bool | str = False,
         max_length: int | None = None,
+        padding: bool | str = False,
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
+        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
         self.top_k = top_k
         self.function_to_apply: Function | None = function_to_apply
-        self.truncation = truncation
-        self._limit = max_length
+        self._limits = {"truncation": truncation, "max_length": max_length, "padding": padding}
 
     def __call__(
         self,
@@ -49,8 +52,9 @@ class TextClassificationPipeline(Pipeline):
         *,
         top_k: int | None = _UNSET,
         function_to_apply: Function | None = None,
-        truncation: bool | None = None,
+        truncation: bool | str | None = None,
         max_length: int | None = None,
+        padding: bool | str | None = None,
         batch_size: int | None = None,
     ) -> Any:
         """Classify texts or pairs of texts.
@@ -62,9 +66,11 @@ class TextClassificationPipeline(Pipeline):
             function_to_apply: "softmax", "sigmoid" or "none" makes the scores of the logits; None for what
                 the config's `problem_type` says (softmax; sigmoid for multi-label or a single label; none
                 for regression).
-            truncation: cut a text that is longer than the model reads, instead of raising; of a pair the
-                longer one. The answer then has `cut`, the number of tokens left out.
+            truncation: True cuts a text that is longer than the model reads, instead of raising; of a pair
+                the longer one, or "only_first" or "only_second". The answer then has `cut`, the number of
+                tokens left out.
             max_length: most tokens of an input, [CLS] and [SEP] included; None for what the model reads.
+            padding: as for a tokenizer; no answer depends on it.
             batch_size: most rows computed at once.
 
         Returns:
@@ -74,16 +80,20 @@ class TextClassificationPipeline(Pipeline):
         Raises:
             DataError: what is no text, or a text that is too long.
             ConfigError: `top_k`, `max_length`, `batch_size` or the function is none.
+            TokenizerError: an unknown truncation or padding.
         """
         chosen = self.top_k if top_k is _UNSET else top_k
         if chosen is not _UNSET and chosen is not None and (not isinstance(chosen, int) or chosen < 1):
             raise ConfigError(f"top_k is {chosen!r}; expected a whole number of at least 1, or None for all")
+        given = {"truncation": truncation, "max_length": max_length, "padding": padding}
+        given = self._limits | {name: value for name, value in given.items() if value is not None}
+        strategy, longest = read_limits(**given, most=self.max_length)
         task = SequenceClassification(
             self.tokenizer,
-            max_length=_check_length(max_length or self._limit, self.max_length),
+            max_length=longest,
             labels=[self.model.config.id2label[number] for number in range(self.model.config.num_labels)],
             problem_type=problem_type_of(self.model.config),
-            truncation=self.truncation if truncation is None else truncation,
+            truncation=strategy,
         )
         answer = partial(
             self._answer, task=task, top_k=chosen, function=function_to_apply or self.function_to_apply
@@ -91,6 +101,15 @@ class TextClassificationPipeline(Pipeline):
         answers = self._run(inputs, answer, batch_size)
         # As in `transformers`, where one text without top_k gives a list all the same.
         return [answers] if isinstance(inputs, str) and top_k is _UNSET else answers
+
+    def set_patience(self, patience: int | None) -> None:
+        """Let texts leave the model once so many depths in a row agree; None for all depths.
+
+        Raises:
+            ConfigError: the model was not trained with early exit, or has not so many depths.
+        """
+        assert isinstance(self.model, AlbertForSequenceClassification)  # as the constructor has checked
+        self.model.set_patience(patience)
 
     def _is_single(self, inputs: Any) -> bool:
         return isinstance(inputs, str | Mapping) or is_pair(inputs)
@@ -111,7 +130,7 @@ class TextClassificationPipeline(Pipeline):
         function: Function | None,
     ) -> list[Any]:
         rows = task.features(examples)
-        outputs = task.run(self.model, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         answers = []
         predictions = task.predictions(examples, rows, outputs, function_to_apply=function)
         for row, prediction in zip(rows, predictions, strict=True):
@@ -150,9 +169,3 @@ def read_text_or_pair(given: Any) -> TextExample:
         f"received {given!r:.80} ({type(given).__name__}) for a text; expected a string, or for a pair "
         '{"text": "...", "text_pair": "..."} or a tuple of two strings'
     )
-
-
-def _check_length(wanted: int | None, most: int) -> int:
-    if wanted is not None and wanted > most:
-        raise ConfigError(f"max_length is {wanted}; expected at most {most}, what the model reads")
-    return most if wanted is None else wanted

@@ -10,6 +10,7 @@ from albertkit.errors import DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForTokenClassification
 from albertkit.pipelines.interface import Pipeline
+from albertkit.tasks.engine import Engine
 from albertkit.tasks.entities import Aggregation, Entities
 from albertkit.tasks.examples import WordsExample
 from albertkit.tasks.token_classification import TokenClassification
@@ -37,15 +38,14 @@ class TokenClassificationPipeline(Pipeline):
         *,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
+        engine: str | Engine = "auto",
         aggregation_strategy: Aggregation = "none",
         ignore_labels: Collection[str] = ("O",),
         stride: int = 64,
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens)
-        labels = [model.config.id2label[number] for number in range(model.config.num_labels)]
-        self.token_classification = TokenClassification(
-            tokenizer, max_length=self.max_length, labels=labels, stride=stride
-        )
+        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
+        self.labels = [model.config.id2label[number] for number in range(model.config.num_labels)]
+        self.token_classification = self._task(stride)
         self.aggregation_strategy: Aggregation = aggregation_strategy
         self.ignore_labels = ignore_labels
         self._entities(None, None)  # an unknown strategy is an error at once
@@ -57,6 +57,7 @@ class TokenClassificationPipeline(Pipeline):
         aggregation_strategy: Aggregation | None = None,
         ignore_labels: Collection[str] | None = None,
         is_split_into_words: bool = False,
+        stride: int | None = None,
         batch_size: int | None = None,
     ) -> Any:
         """Label the words of texts.
@@ -71,6 +72,7 @@ class TokenClassificationPipeline(Pipeline):
             ignore_labels: labels, or kinds of entities, that are left out; default "O".
             is_split_into_words: the input is a list of words, or a list or other iterable of those. Then
                 characters are counted in the words joined with spaces.
+            stride: tokens that a window repeats of the one before; None for the pipeline's.
             batch_size: most rows computed at once.
 
         Returns:
@@ -83,17 +85,23 @@ class TokenClassificationPipeline(Pipeline):
             ConfigError: an unknown strategy, or `batch_size` below 1.
         """
         entities = self._entities(aggregation_strategy, ignore_labels)
-        answer = partial(self._answer, entities=entities)
+        task = self.token_classification if stride is None else self._task(stride)
+        answer = partial(self._answer, entities=entities, task=task)
         if not is_split_into_words:
             return self._run(inputs, answer, batch_size)
         if isinstance(inputs, list | tuple) and all(isinstance(word, str) for word in inputs):
             return self._run([inputs], answer, batch_size)[0] if inputs else []
         return self._run(inputs, answer, batch_size)
 
+    def _task(self, stride: int) -> TokenClassification:
+        return TokenClassification(
+            self.tokenizer, max_length=self.max_length, labels=self.labels, stride=stride
+        )
+
     def _entities(self, strategy: Aggregation | None, ignored: Collection[str] | None) -> Entities:
         return Entities(
             self.tokenizer,
-            self.token_classification.labels,
+            self.labels,
             aggregation=strategy or self.aggregation_strategy,
             ignored_labels=self.ignore_labels if ignored is None else ignored,
         )
@@ -113,12 +121,16 @@ class TokenClassificationPipeline(Pipeline):
         )
 
     def _answer(
-        self, sentences: list[_Sentence], *, batch_size: int | None, entities: Entities
+        self,
+        sentences: list[_Sentence],
+        *,
+        batch_size: int | None,
+        entities: Entities,
+        task: TokenClassification,
     ) -> list[list[dict[str, Any]]]:
-        task = self.token_classification
         examples = [sentence.example for sentence in sentences]
         rows = task.features(examples)
-        outputs = task.run(self.model, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         return [
             entities(tagged, sentence.word_starts)
             for tagged, sentence in zip(task.predictions(examples, rows, outputs), sentences, strict=True)

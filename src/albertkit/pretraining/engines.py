@@ -6,7 +6,6 @@ It yields what the work returns, in the order of the units, and holds only a few
 
 import logging
 import multiprocessing
-import os
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import Any
 
+from albertkit.cores import usable_cores
 from albertkit.errors import AlbertKitError, DataError
 from albertkit.extras import optional
 from albertkit.pretraining.units import Done, Unit, Units, Work
@@ -31,7 +31,7 @@ def run_local(units: Iterable[Unit], work: Work, workers: int | None) -> Iterato
     Raises:
         DataError: as the work does, or a worker process was killed.
     """
-    workers = workers or _usable_cpus()
+    workers = workers or usable_cores()
     if workers == 1:
         yield from map(work, units)
         return
@@ -97,11 +97,6 @@ def run_ray(units: Units, work: Work, workers: int | None) -> Iterator[Done]:
 
 
 ENGINES: dict[str, Engine] = {"local": run_local, "ray": run_ray}
-
-
-def _usable_cpus() -> int:
-    # A container or `taskset` may leave this process fewer than the machine has.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _worker: Work | None = None  # one per worker process, set when it starts

@@ -1,6 +1,8 @@
 """What a run starts from: random weights with a better beginning, or those of another model."""
 
 import math
+import re
+from typing import Any
 
 import torch
 
@@ -20,7 +22,7 @@ def starting_model(settings: PretrainingSettings, shards: ShardSet) -> AlbertFor
     """
     torch.manual_seed(settings.training.seed)
     if settings.init_from is not None:
-        model = AlbertForPreTraining.from_pretrained(settings.init_from, **settings.model)
+        model = continued_model(settings.init_from, settings.model)
     else:
         config = AlbertConfig(vocab_size=shards.manifest.vocabulary_size, **settings.model)
         model = AlbertForPreTraining(config)
@@ -42,6 +44,37 @@ def starting_model(settings: PretrainingSettings, shards: ShardSet) -> AlbertFor
             f"{config.max_position_embeddings} positions (max_position_embeddings)"
         )
     return model
+
+
+def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTraining:
+    """Return the model called `name` with some arguments of its config replaced.
+
+    More layers apply the same weights more often. With more groups the layers that shared their weights part
+    ways: each new group starts as a copy of the one that did its work, so at first the function is the same.
+
+    Raises:
+        ConfigError: fewer groups than the model has; what `from_pretrained` raises.
+    """
+    groups = overrides.get("num_hidden_groups")
+    kept = {key: value for key, value in overrides.items() if key != "num_hidden_groups"}
+    model = AlbertForPreTraining.from_pretrained(name, **kept)
+    if groups in (None, had := model.config.num_hidden_groups):
+        return model
+    if groups < had:
+        raise ConfigError(
+            f"{name} has {had} groups of layers with different weights; {groups} are asked for "
+            f"(num_hidden_groups), which must be as many or more"
+        )
+    config = AlbertConfig.from_dict(model.config.to_dict() | {"num_hidden_groups": groups})
+    grown = AlbertForPreTraining(config)
+    place = re.compile(r"(albert\.encoder\.albert_layer_groups\.)(\d+)(\..*)")
+    weights = model.state_dict()
+
+    def source(target: str) -> str:
+        return place.sub(lambda part: f"{part[1]}{int(part[2]) * had // groups}{part[3]}", target)
+
+    grown.load_state_dict({target: weights[source(target)] for target in grown.state_dict()})
+    return grown
 
 
 def start_at_frequencies(model: AlbertForPreTraining, shards: ShardSet) -> None:

@@ -19,6 +19,19 @@ class TextExample:
 
 
 @dataclass(frozen=True, slots=True)
+class PairExample:
+    """Two texts that belong together, or with a number that says how alike they are; or a text alone."""
+
+    text: str
+    pair: str | None = None
+    negative: str | None = None
+    """A text that does not belong to the first, though it may look so."""
+    score: float | None = None
+    """The higher, the more alike; None for texts that belong together."""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WordsExample:
     """The words of a sentence, with a label for each."""
 

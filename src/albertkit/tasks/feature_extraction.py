@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
+from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
@@ -15,6 +16,8 @@ from albertkit.tokenization.interface import TokenizerInterface
 
 Pooling = Literal["mean", "cls"]
 """One vector for a text: "mean" of the vectors of its tokens, [CLS] and [SEP] included; or that of [CLS]."""
+POOLING_KEY, NORMALIZE_KEY = "sentence_pooling", "sentence_normalize"
+"""Where the config of a model for sentence embedding says how a vector is made."""
 
 
 class FeatureExtraction:
@@ -30,7 +33,11 @@ class FeatureExtraction:
         self.max_length = max_length
 
     def features(
-        self, texts: Sequence[str], *, truncation: bool = False, parse_special_tokens: bool | None = None
+        self,
+        texts: Sequence[str],
+        *,
+        truncation: bool | str = False,
+        parse_special_tokens: bool | None = None,
     ) -> list[Row]:
         """Return the row of each text.
 
@@ -47,15 +54,31 @@ class FeatureExtraction:
             self.tokenizer,
             texts,
             max_length=self.max_length,
-            truncation="longest_first" if truncation else False,
+            truncation=truncation,
             parse_special_tokens=parse_special_tokens,
         )
+
+
+def saved_pooling(config: AlbertConfig) -> tuple[Pooling | None, bool]:
+    """Return the pooling that a model was trained with, None for any other model, and whether to normalize.
+
+    Raises:
+        ConfigError: the config names an unknown pooling.
+    """
+    pooling = config.extra.get(POOLING_KEY)
+    check_pooling(pooling)
+    return pooling, bool(config.extra.get(NORMALIZE_KEY, False))
 
 
 def check_pooling(pooling: str | None) -> None:
     """Raise ConfigError unless it is None or one of `Pooling`."""
     if pooling is not None and pooling not in get_args(Pooling):
-        raise ConfigError(f"pooling is {pooling!r}; expected None or one of {', '.join(get_args(Pooling))}")
+        raise ConfigError(f"pooling is {pooling!r}; expected one of {', '.join(get_args(Pooling))}")
+
+
+def pool_tokens(hidden_states: Tensor, pooling: Pooling) -> Tensor:
+    """(T, H) of one text -> (H,); for "cls" the first token is enough."""
+    return hidden_states[0] if pooling == "cls" else hidden_states.mean(dim=0)
 
 
 def pool(hidden_states: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:

@@ -64,12 +64,13 @@ class MaskedLM:
     def features(self, texts: Sequence[str]) -> list[MaskedText]:
         """Return each text as the rows to be read.
 
-        Special tokens written in a text are parsed here whatever the tokenizer's setting: [MASK] is one.
+        [MASK] is found here whatever the tokenizer's setting, which holds for the other special tokens.
 
         Raises:
             DataError: a text without any mask.
         """
-        encoded = self.tokenizer(list(texts), parse_special_tokens=True, verbose=False)
+        parse = self.tokenizer.parse_special_tokens or "mask"
+        encoded = self.tokenizer(list(texts), parse_special_tokens=parse, verbose=False)
         return [
             self._feature(text, ids, number, encoded)
             for number, (text, ids) in enumerate(zip(texts, encoded["input_ids"], strict=True))

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from albertkit.errors import DataError
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForMultipleChoice
 from albertkit.tasks.examples import ChoiceExample
-from albertkit.tasks.rows import Batch, Row, by_example, runs_of_examples
+from albertkit.tasks.rows import Row, by_example, runs_of_examples
 from albertkit.tasks.task import Task
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.interface import TokenizerInterface
@@ -96,16 +95,9 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         """Return `labels` (B,)."""
         return {"labels": torch.tensor([unit[0].labels for unit in self.units(rows)], device=device)}
 
-    def score(self, model: AlbertPreTrainedModel, batch: Batch, rows: Sequence[Row]) -> list[Tensor]:
-        """Return the score of each choice, a number; they are compared later, so any rows share a batch."""
-        assert len(rows) == len(batch["input_ids"])
-        logits = model(
-            batch["input_ids"][:, None],  # (B, T) -> (B, 1, T)
-            batch["attention_mask"][:, None],
-            batch["token_type_ids"][:, None],
-            return_dict=True,
-        ).logits
-        return list(logits[:, 0])
+    def keep(self, scores: Tensor) -> Tensor:
+        """Return the score of a choice, a number; they are compared later, so any rows share a batch."""
+        return scores[0, 0]
 
     def predictions(
         self, examples: Sequence[ChoiceExample], rows: Sequence[Row], outputs: Sequence[Tensor]

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from albertkit.errors import ConfigError, DataError
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
+from albertkit.tasks.engine import every_token
 from albertkit.tasks.examples import QuestionExample
-from albertkit.tasks.rows import Batch, Row, by_example
+from albertkit.tasks.rows import Row, by_example
 from albertkit.tasks.task import Task
 from albertkit.tasks.windows import overlap, owned
 from albertkit.tasks.words import joined
@@ -93,6 +93,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     name = "question-answering"
     model_class = AlbertForQuestionAnswering
+    training_multiple = 1  # the loss of this head counts padding as a place to answer
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         """Return the windows of each example; `labels` is (start, end), (0, 0) where the answer is not in it.
 
         Of several answers the first is learnt. An example without answers that is not `is_impossible` has no
-        labels.
+        labels, nor has one whose answer is whole in no window: that the text has none would be wrong.
 
         Raises:
             DataError: a question that is too long and not to be cut, or an answer that is not in the text.
@@ -147,6 +148,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         if example.answers and not example.is_impossible:
             answer = self._locate_answer(example, offsets)
         ranges = [_shown(one) for one in windows]
+        if answer is not None and not any(one.start <= answer[0] and answer[1] < one.stop for one in ranges):
+            answer = None
         before = length + 2  # [CLS] question [SEP]
         rows = []
         for window, shown, own in zip(windows, ranges, owned(ranges), strict=True):
@@ -204,11 +207,13 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         starts, ends = torch.tensor([row.labels for row in rows], device=device).unbind(dim=1)
         return {"start_positions": starts, "end_positions": ends}
 
-    def score(self, model: AlbertPreTrainedModel, batch: Batch, rows: Sequence[QuestionRow]) -> list[Tensor]:
-        """Return the start and end logits (2, T) of each row."""
-        output = model(**batch, return_dict=True)
-        logits = torch.stack([output.start_logits, output.end_logits], dim=1)  # (B, 2, T)
-        return [one[:, : len(row.input_ids)] for one, row in zip(logits, rows, strict=True)]
+    def read(self, row: QuestionRow) -> Sequence[int]:
+        """Return all tokens."""
+        return every_token(row)
+
+    def keep(self, scores: Tensor) -> Tensor:
+        """Return the start and end logits (2, T) of a row."""
+        return scores.T
 
     def predictions(
         self, examples: Sequence[QuestionExample], rows: Sequence[QuestionRow], outputs: Sequence[Tensor]

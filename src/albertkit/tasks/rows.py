@@ -6,7 +6,7 @@ to the model: without them a pair is read as one text, and nothing tells.
 Shapes: B batch, T tokens of the longest row.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -42,32 +42,6 @@ class Batch(TypedDict):
     token_type_ids: Tensor
 
 
-def run_rows(
-    rows: Sequence[Row],
-    forward: Callable[[list[int], Batch], Iterable[_Answer]],
-    *,
-    batch_tokens: int,
-    batch_size: int | None = None,
-    pad_token_id: int,
-    device: torch.device,
-) -> list[_Answer]:
-    """Return the answer for each row.
-
-    Args:
-        rows: of any lengths.
-        forward: is given the numbers of the rows of a batch, and the batch; returns the answer for each of
-            these rows.
-        batch_tokens, batch_size: as in `batches_by_length`.
-        pad_token_id: fills the shorter rows.
-        device: where the batches go.
-    """
-    answers: dict[int, _Answer] = {}
-    for numbers in batches_by_length(rows, batch_tokens=batch_tokens, batch_size=batch_size):
-        batch = pad_batch([rows[number] for number in numbers], pad_token_id=pad_token_id, device=device)
-        answers.update(zip(numbers, forward(numbers, batch), strict=True))
-    return [answers[number] for number in range(len(rows))]
-
-
 def batches_by_length(
     rows: Sequence[Row], *, batch_tokens: int, batch_size: int | None = None
 ) -> Iterator[list[int]]:
@@ -91,20 +65,21 @@ def batches_by_length(
         start = stop
 
 
-def pad_batch(rows: Sequence[Row], *, pad_token_id: int, device: torch.device) -> Batch:
-    """Return rows of any lengths as one batch."""
-    length = max(len(row.input_ids) for row in rows)
+def pad_batch(
+    rows: Sequence[Row], *, pad_token_id: int, device: torch.device, length: int | None = None
+) -> Batch:
+    """Return rows of any lengths as one batch: T is `length`, or without it the longest row's."""
+    length = length or max(len(row.input_ids) for row in rows)
     lengths = torch.tensor([[len(row.input_ids)] for row in rows])
     return {
-        "input_ids": pad([row.input_ids for row in rows], pad_token_id).to(device),
+        "input_ids": pad([row.input_ids for row in rows], pad_token_id, length).to(device),
         "attention_mask": (torch.arange(length) < lengths).long().to(device),  # (T,) < (B, 1) -> (B, T)
-        "token_type_ids": pad([row.token_type_ids for row in rows], 0).to(device),
+        "token_type_ids": pad([row.token_type_ids for row in rows], 0, length).to(device),
     }
 
 
-def pad(lists: Sequence[list[int]], value: int) -> Tensor:
-    """Return lists of any lengths as (B, T), the shorter ones filled up on the right."""
-    length = max(map(len, lists))
+def pad(lists: Sequence[list[int]], value: int, length: int) -> Tensor:
+    """Return lists of up to `length` numbers as (B, T), filled up on the right to T = `length`."""
     return torch.tensor([[*one, *[value] * (length - len(one))] for one in lists])
 
 

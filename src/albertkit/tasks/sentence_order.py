@@ -6,16 +6,14 @@ Shapes: B batch.
 """
 
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from albertkit.errors import DataError
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.tasks.examples import TextExample
-from albertkit.tasks.rows import Batch, Row
+from albertkit.tasks.rows import Row
 from albertkit.tasks.sequence_classification import SequenceClassification
 from albertkit.tokenization.interface import TokenizerInterface
 
@@ -33,6 +31,7 @@ class SentenceOrder(SequenceClassification):
 
     name = "sentence-order"
     model_class = AlbertForPreTraining
+    output = "order"
 
     def __init__(self, tokenizer: TokenizerInterface, *, max_length: int, truncation: bool = False) -> None:
         super().__init__(tokenizer, max_length=max_length, labels=LABELS, truncation=truncation)
@@ -51,13 +50,6 @@ class SentenceOrder(SequenceClassification):
         """Return `sentence_order_label` (B,), and that no word is to be scored."""
         labels = torch.tensor([row.labels for row in rows], device=device)
         return {"sentence_order_label": labels, "masked_positions": _no_positions(device)}
-
-    def score(self, model: AlbertPreTrainedModel, batch: Batch, rows: Sequence[Row]) -> list[Tensor]:
-        """Return the two logits of each row."""
-        assert len(rows) == len(batch["input_ids"])
-        model = cast(AlbertForPreTraining, model)
-        positions = _no_positions(batch["input_ids"].device)
-        return list(model(**batch, masked_positions=positions, return_dict=True).sop_logits)
 
 
 def _no_positions(device: torch.device) -> Tensor:

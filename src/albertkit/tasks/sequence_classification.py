@@ -12,10 +12,9 @@ from torch import Tensor
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.tasks.examples import TextExample
-from albertkit.tasks.rows import Batch, Row
+from albertkit.tasks.rows import Row
 from albertkit.tasks.task import Task, label_ids, unknown_label
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.interface import TokenizerInterface
@@ -48,7 +47,7 @@ class SequenceClassification(Task[TextExample, Row, Classified]):
         max_length: most tokens of a row, special tokens included.
         labels: names of the model's scores, in their order.
         problem_type: as in the model's config. Regression takes one number for each text.
-        truncation: cut texts that are longer (of a pair the longer one); the rows count what was cut.
+        truncation: cut texts that are longer, see `text_rows`; the rows count what was cut.
 
     Raises:
         ConfigError: an unknown problem type, labels twice, or several for a regression.
@@ -64,7 +63,7 @@ class SequenceClassification(Task[TextExample, Row, Classified]):
         max_length: int,
         labels: Sequence[str],
         problem_type: ProblemType = "single_label_classification",
-        truncation: bool = False,
+        truncation: bool | str = False,
     ) -> None:
         super().__init__(tokenizer, max_length=max_length)
         if problem_type not in get_args(ProblemType):
@@ -86,7 +85,7 @@ class SequenceClassification(Task[TextExample, Row, Classified]):
             self.tokenizer,
             texts,
             max_length=self.max_length,
-            truncation="longest_first" if self.truncation else False,
+            truncation=self.truncation,
         )
         return [
             replace(row, labels=self._read_label(example, row.example))
@@ -117,11 +116,6 @@ class SequenceClassification(Task[TextExample, Row, Classified]):
     def label_inputs(self, rows: Sequence[Row], device: torch.device) -> dict[str, Tensor]:
         """Return `labels`: (B,) or, for multi-label, (B, K)."""
         return {"labels": torch.tensor([row.labels for row in rows], device=device)}
-
-    def score(self, model: AlbertPreTrainedModel, batch: Batch, rows: Sequence[Row]) -> list[Tensor]:
-        """Return the logits (K,) of each row."""
-        assert len(rows) == len(batch["input_ids"])
-        return list(model(**batch, return_dict=True).logits)
 
     def predictions(
         self,

@@ -2,7 +2,7 @@
 
     rows = task.features(examples)             # ids, segments, labels; which example each comes from
     loss = task.loss(model, rows[:32])         # fine-tuning
-    outputs = task.run(model, rows)            # one tensor for each row, whatever the batches
+    outputs = task.run(engine, rows)           # one tensor for each row, whatever the batches
     predictions = task.predictions(examples, rows, outputs)
 
 Pipelines and the evaluation of fine-tuning both end in `predictions`, so what is measured is what is used.
@@ -17,12 +17,9 @@ from torch import Tensor
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.rows import Batch, Row, evaluating, pad_batch, run_rows
+from albertkit.tasks.engine import Engine, Output, PlainEngine, first_token
+from albertkit.tasks.rows import Batch, Row, pad_batch
 from albertkit.tokenization.interface import TokenizerInterface
-
-BATCH_TOKENS = 1024
-"""Tokens computed at once on a CPU, padding included, where nobody says how many: more leave its caches."""
-_ACCELERATOR_BATCH_TOKENS = 16 * BATCH_TOKENS
 
 ExampleT = TypeVar("ExampleT")
 RowT = TypeVar("RowT", bound=Row)
@@ -42,6 +39,11 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
 
     name: ClassVar[str]
     model_class: ClassVar[type[AlbertPreTrainedModel]]
+    training_multiple: ClassVar[int] = 8
+    """A training batch is padded to a multiple of so many tokens: a CPU that computes in bfloat16 keeps
+    memory for every shape it has seen."""
+    output: ClassVar[Output] = "logits"
+    """What the task reads of a model."""
 
     def __init__(self, tokenizer: TokenizerInterface, *, max_length: int) -> None:
         if max_length < 4:
@@ -69,9 +71,13 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             outputs: what `run` returned for them.
         """
 
-    @abstractmethod
-    def score(self, model: AlbertPreTrainedModel, batch: Batch, rows: Sequence[RowT]) -> list[Tensor]:
-        """Return the model's scores for each row of a batch, without those of the padding."""
+    def read(self, row: RowT) -> Sequence[int]:
+        """Return at which tokens of a row the task reads the output: here at [CLS]."""
+        return first_token(row)
+
+    def keep(self, scores: Tensor) -> Tensor:
+        """Return what `run` keeps of a row's scores (R, K) at the tokens read: here those of [CLS], (K,)."""
+        return scores[0]
 
     @abstractmethod
     def label_inputs(self, rows: Sequence[RowT], device: torch.device) -> dict[str, Tensor]:
@@ -100,43 +106,43 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
 
     def run(
         self,
-        model: AlbertPreTrainedModel,
+        engine: Engine | AlbertPreTrainedModel,
         rows: Sequence[RowT],
         *,
         batch_tokens: int | None = None,
         batch_size: int | None = None,
     ) -> list[Tensor]:
-        """Return the model's scores for each row, on the CPU, computed without dropout and gradients.
+        """Return the scores of each row, on the CPU, computed without dropout and gradients.
 
         Args:
-            model: of `model_class`.
+            engine: computes a model of `model_class`; a model is computed by `PlainEngine`.
             rows: of any lengths.
-            batch_tokens: as in `rows.batches_by_length`; None for what suits the device.
-            batch_size: as there.
+            batch_tokens, batch_size: as in `Engine.run`.
         """
-
-        def forward(numbers: list[int], batch: Batch) -> list[Tensor]:
-            scores = self.score(model, batch, [rows[number] for number in numbers])
-            return [one.float().cpu() for one in scores]
-
-        with evaluating(model):
-            return run_rows(
-                rows,
-                forward,
-                batch_tokens=default_batch_tokens(model.device) if batch_tokens is None else batch_tokens,
-                batch_size=batch_size,
-                pad_token_id=self.tokenizer.pad_token_id,
-                device=model.device,
-            )
+        engine = engine if isinstance(engine, Engine) else PlainEngine(engine)
+        return engine.run(
+            rows,
+            output=self.output,
+            read=self.read,
+            then=lambda scores: self.keep(scores.float()),
+            batch_tokens=batch_tokens,
+            batch_size=batch_size,
+        )
 
     def batch(self, rows: Sequence[RowT], device: torch.device) -> Batch:
-        """Return rows as one padded batch."""
-        return pad_batch(rows, pad_token_id=self.tokenizer.pad_token_id, device=device)
+        """Return rows as one batch to learn from, `padded_length` tokens wide."""
+        return pad_batch(
+            rows,
+            pad_token_id=self.tokenizer.pad_token_id,
+            device=device,
+            length=self.padded_length(rows),
+        )
 
-
-def default_batch_tokens(device: torch.device) -> int:
-    """Return how many tokens are computed at once on a device where nobody says how many."""
-    return BATCH_TOKENS if device.type == "cpu" else _ACCELERATOR_BATCH_TOKENS
+    def padded_length(self, rows: Sequence[RowT]) -> int:
+        """Return how many tokens wide a training batch is: a rounded number, up to `max_length`."""
+        longest = max(len(row.input_ids) for row in rows)
+        rounded = -(-longest // self.training_multiple) * self.training_multiple
+        return max(longest, min(rounded, self.max_length))
 
 
 def label_ids(labels: Sequence[str]) -> dict[str, int]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 from albertkit.errors import DataError
 from albertkit.tasks.rows import Row
 from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.options import read_strategy
+from albertkit.tokenization.special_tokens import Parsing
 
 Text = str | tuple[str, str]  # or a text and a second one
 
@@ -16,8 +17,8 @@ def text_rows(
     texts: Sequence[Text],
     *,
     max_length: int,
-    truncation: Literal[False, "longest_first", "only_first"],
-    parse_special_tokens: bool | None = None,
+    truncation: bool | str,
+    parse_special_tokens: Parsing | None = None,
 ) -> list[Row]:
     """Return one row for each text, numbered as its example.
 
@@ -25,12 +26,14 @@ def text_rows(
         tokenizer: cuts texts into pieces.
         texts: texts or pairs.
         max_length: most tokens of a row, special tokens included.
-        truncation: cut what is longer: the longer of a pair, or the first. The row counts the tokens cut.
-        parse_special_tokens: whether `[SEP]` and the like, written in a text, are special tokens; None for
-            the tokenizer's setting.
+        truncation: cut what is longer: of a pair the longer text (True or "longest_first"), "only_first" or
+            "only_second". The row counts the tokens cut. False or "do_not_truncate": it is an error.
+        parse_special_tokens: whether `[SEP]` and the like, written in a text, are special tokens, "mask" for
+            `[MASK]` alone; None for the tokenizer's setting.
 
     Raises:
         DataError: a text is longer, and not to be cut, or not by cutting the first of a pair.
+        TokenizerError: an unknown truncation, or one of second texts that are not there or too short.
     """
     if not texts:
         return []
@@ -44,19 +47,20 @@ def text_rows(
     long = [number for number, row in enumerate(rows) if len(row.input_ids) > max_length]
     if not long:
         return rows
-    if not truncation:
+    strategy = read_strategy(truncation)
+    if strategy == "do_not_truncate":
         raise _too_long(texts[long[0]], rows[long[0]], max_length)
     for number in long:
         # [CLS] and [SEP] of the first text, and at least one token of it, must fit beside the second.
         second = sum(rows[number].token_type_ids)
-        if truncation == "only_first" and second > max_length - 3:
+        if strategy == "only_first" and second > max_length - 3:
             raise DataError(
                 f"the second text {texts[number][1]!r:.60} has {second} tokens with its [SEP], which leaves "
                 f"no room for the first: a row has at most {max_length}. Shorten it"
             )
     cut = tokenizer(
         [texts[number] for number in long],
-        truncation=truncation,
+        truncation=strategy,
         max_length=max_length,
         parse_special_tokens=parse_special_tokens,
     )
@@ -71,5 +75,5 @@ def _too_long(text: Text, row: Row, max_length: int) -> DataError:
     return DataError(
         f"{what} has {len(row.input_ids)} tokens with [CLS] and [SEP], and the model reads at most "
         f"{max_length}: cut it into shorter texts, or let it be cut after the first ones (truncation=True in "
-        "Python, --truncate on the command line)"
+        'Python, --truncate on the command line, "truncate": true in a request)'
     )

@@ -16,10 +16,9 @@ from torch import Tensor
 from albertkit.errors import ConfigError, DataError
 from albertkit.metrics.spans import OUTSIDE
 from albertkit.modeling.losses import IGNORED_LABEL
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForTokenClassification
 from albertkit.tasks.examples import WordsExample
-from albertkit.tasks.rows import Batch, Row, by_example, pad
+from albertkit.tasks.rows import Row, by_example, pad
 from albertkit.tasks.task import Task, label_ids, unknown_label
 from albertkit.tasks.windows import overlap, owned
 from albertkit.tokenization.encoding import Encoding
@@ -166,12 +165,16 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def label_inputs(self, rows: Sequence[WordsRow], device: torch.device) -> dict[str, Tensor]:
         """Return `labels` (B, T)."""
-        return {"labels": pad([row.labels for row in rows], IGNORED_LABEL).to(device)}
+        labels = pad([row.labels for row in rows], IGNORED_LABEL, self.padded_length(rows))
+        return {"labels": labels.to(device)}
 
-    def score(self, model: AlbertPreTrainedModel, batch: Batch, rows: Sequence[WordsRow]) -> list[Tensor]:
-        """Return the logits of the pieces that each row answers for."""
-        logits = model(**batch, return_dict=True).logits  # (B, T, K)
-        return [one[row.positions.start : row.positions.stop] for one, row in zip(logits, rows, strict=True)]
+    def read(self, row: WordsRow) -> Sequence[int]:
+        """Return the pieces that a row answers for."""
+        return row.positions
+
+    def keep(self, scores: Tensor) -> Tensor:
+        """Return the logits (P, K) of these pieces."""
+        return scores
 
     def predictions(
         self, examples: Sequence[WordsExample], rows: Sequence[WordsRow], outputs: Sequence[Tensor]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from albertkit.extras import optional
 
-matplotlib = optional("matplotlib", extra="train")
-pyplot = optional("matplotlib.pyplot", extra="train")
+# Not pyplot, whose backend belongs to the program or notebook that trains.
+matplotlib_figure = optional("matplotlib.figure", extra="train")
 
 
 def read_metrics(output: Path) -> list[dict[str, float]]:
@@ -15,17 +15,16 @@ def read_metrics(output: Path) -> list[dict[str, float]]:
 
 
 def load_plotting() -> None:
-    """Choose the backend that needs no screen.
+    """Import what draws.
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
     """
-    matplotlib.use("agg")
+    matplotlib_figure.Figure  # noqa: B018
 
 
 def plot_curves(output: Path) -> Path:
     """Draw each metric over the tokens seen, training and evaluation in one panel, to `curves.png`."""
-    load_plotting()
     lines = read_metrics(output)
     series: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for line in lines:
@@ -35,9 +34,9 @@ def plot_curves(output: Path) -> Path:
                 points = series.setdefault(metric, {}).setdefault(kind, ([], []))
                 points[0].append(line["tokens"] / 1e6)
                 points[1].append(value)
-    figure, panels = pyplot.subplots(
-        1, max(len(series), 1), figsize=(4.2 * max(len(series), 1), 3.2), squeeze=False, layout="constrained"
-    )
+    columns = max(len(series), 1)
+    figure = matplotlib_figure.Figure(figsize=(4.2 * columns, 3.2), layout="constrained")
+    panels = figure.subplots(1, columns, squeeze=False)
     for panel, (metric, kinds) in zip(panels[0], sorted(series.items()), strict=False):
         for kind, (tokens, values) in sorted(kinds.items()):
             panel.plot(tokens, values, label=kind, marker="o" if kind == "eval" else "", markersize=3)
@@ -46,5 +45,4 @@ def plot_curves(output: Path) -> Path:
         panel.legend()
     target = output / "curves.png"
     figure.savefig(target, dpi=110)
-    pyplot.close(figure)
     return target

@@ -54,6 +54,19 @@ class World:
         total = self.sum(torch.tensor(list(counts.values()), dtype=torch.int64, device=self.device))
         return dict(zip(counts, total.tolist(), strict=True))
 
+    def gather(self, values: Tensor) -> list[Tensor]:
+        """Return the values (N, ...) of every process, where N may differ; without gradients."""
+        if self.size == 1:
+            return [values.detach()]
+        lengths = torch.zeros(self.size, dtype=torch.int64, device=self.device)
+        lengths[self.rank] = len(values)
+        longest, *counts = [int(self.sum(lengths).max()), *lengths.tolist()]
+        padded = values.new_zeros(longest, *values.shape[1:])
+        padded[: len(values)] = values.detach()
+        found = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(found, padded)
+        return [one[:count] for one, count in zip(found, counts, strict=True)]
+
     def any(self, condition: bool) -> bool:
         """Tell whether `condition` holds in some process."""
         if self.size == 1:

@@ -59,6 +59,7 @@ def train(
     save_model: Callable[[Path], object],
     evaluate: Callable[[], dict[str, float]] | None = None,
     best_metric: str | None = None,
+    is_hopeless: Callable[[RunState], str | None] | None = None,
     fingerprint: dict[str, Any] | None = None,
     world: World | None = None,
     flops_per_token: float = 0.0,
@@ -77,6 +78,8 @@ def train(
             the model in evaluation mode. A run whose metric "output_spread" falls to nothing is stopped.
         best_metric: metric of the evaluation, higher is better, by which the final model is chosen and kept
             in `best/` meanwhile; without it, that is the last one.
+        is_hopeless: asked in the main process after each evaluation but the last: why the run is to end
+            there, or None. The reason stays in the state, so the same command does not go on either.
         fingerprint: what else must be the same for a resume (data, shape).
         world: the processes of the run.
         flops_per_token: operations of a training step for each token, for the utilisation figure.
@@ -91,7 +94,7 @@ def train(
     with run.opened(console or Console(stderr=True)), stop_signals(run.say) as run.stopping:
         run.resume_or_start()
         run.wrap()
-        run.steps(objective, batches, evaluate)
+        run.steps(objective, batches, evaluate, is_hopeless)
     return RunResult(
         run.state, finished=run.is_finished(), signal=run.signal, metrics=run.last_evaluation or {}
     )
@@ -200,8 +203,10 @@ class _Run:
         self.called = torch.compile(self.wrapped, dynamic=True) if self.settings.compile else self.wrapped
 
     def is_finished(self) -> bool:
-        """Tell whether the run has reached its length, or stopped getting better."""
+        """Tell whether the run has reached its length, stopped getting better, or was given up."""
         state, settings = self.state, self.settings
+        if state.given_up is not None:
+            return True
         if settings.early_stopping and state.stale_evaluations >= settings.early_stopping:
             return True
         return (state.step if settings.unit == "steps" else state.tokens) >= settings.length
@@ -236,7 +241,11 @@ class _Run:
             self.peak_flops = peak_flops(self.world.device, torch.bfloat16 if self.bf16 else torch.float32)
 
     def steps(
-        self, objective: Objective, batches: BatchSource, evaluate: Callable[[], dict[str, float]] | None
+        self,
+        objective: Objective,
+        batches: BatchSource,
+        evaluate: Callable[[], dict[str, float]] | None,
+        is_hopeless: Callable[[RunState], str | None] | None,
     ) -> None:
         """Take steps until the run has its length, its time is up or a signal comes."""
         settings, state = self.settings, self.state
@@ -270,7 +279,12 @@ class _Run:
                     logged_tokens, logged_seconds = state.tokens, state.seconds
                 if evaluate and (last or state.step % settings.evaluate_every == 0):
                     self.evaluate(evaluate)
+                    if is_hopeless and not last:
+                        self.give_up_if(is_hopeless)
                     logged_seconds = state.seconds
+                    if not last and state.given_up is None and self.is_finished():
+                        count = f"{state.stale_evaluations} evaluations"
+                        self.say(f"ended early: {count} without a better one than at step {state.best_step}")
                     ending = ending or self.world.any(self.is_finished())
                 if state.step % settings.save_every == 0 or ending:
                     self.save()
@@ -422,6 +436,12 @@ class _Run:
         shutil.rmtree(temporary, ignore_errors=True)
         self.save_model(temporary)
         replace_folder(temporary, self.output / BEST)
+
+    def give_up_if(self, is_hopeless: Callable[[RunState], str | None]) -> None:
+        """Note in the state that the run is to end here, in all processes."""
+        reason = is_hopeless(self.state) if self.world.is_main else None
+        if self.world.any(reason is not None):
+            self.state.given_up = reason or "the main process knows why"
 
     def load(self, checkpoint: Path) -> None:
         """Put a checkpoint's weights, optimizer and state in place."""

@@ -1,7 +1,9 @@
 """What a run tells: lines of `metrics.jsonl`, TensorBoard, a progress bar on a terminal, lines elsewhere."""
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +13,9 @@ from albertkit.extras import optional
 from albertkit.training.curves import load_plotting, plot_curves
 
 tensorboard = optional("torch.utils.tensorboard", extra="train")
+# TensorBoard's own way to be told to write files without TensorFlow: where that is installed, importing it
+# takes seconds and hundreds of megabytes.
+sys.modules.setdefault("tensorboard.compat.notf", ModuleType("tensorboard.compat.notf"))
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"

@@ -53,6 +53,8 @@ class RunState:
     """Step at which it was reached."""
     stale_evaluations: int = 0
     """Evaluations since then."""
+    given_up: str | None = None
+    """Why the run ended before its length, where it was found to be hopeless."""
     watch: LossWatch = field(default_factory=LossWatch)
     """The losses so far, to tell a jump by."""
 

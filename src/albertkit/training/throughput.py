@@ -3,6 +3,7 @@
 import resource
 import sys
 import time
+from pathlib import Path
 
 import torch
 
@@ -47,6 +48,9 @@ def peak_memory(device: torch.device) -> int:
     """Return the most bytes this process has held: on a GPU its tensors', else its resident memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    if (status := Path("/proc/self/status")).exists():
+        # Not `ru_maxrss`, which begins at what the process that started this one held.
+        return int(status.read_text().partition("VmHWM:")[2].split()[0]) * 1024
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes if sys.platform == "darwin" else kilobytes * 1024
 

@@ -1,0 +1,90 @@
+"""Whether a run has collapsed: it says the same of everything, or learns how frequent labels are and no more.
+
+At the end of a run either is enough. During it only both together end it, since a slow start shows either.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from albertkit.finetuning.evaluation import Evaluation
+from albertkit.finetuning.prepared import Prepared
+from albertkit.training.curves import read_metrics
+from albertkit.training.settings import TrainingSettings
+from albertkit.training.state import RunState
+
+NOTHING_LEARNT = 0.99  # share of the prior's loss above which a run has learnt nothing
+JUDGED_FROM = 1 / 3  # part of a run, and its warm-up, before which it is not judged
+FEWEST_STEPS = 30  # a shorter run has not had time to learn: a lower rate would make it worse
+_LAST = 0.25  # part of a finished run whose losses are looked at
+
+
+def prior_loss(prepared: Prepared, class_weights: Tensor | None) -> float | None:
+    """Return the training loss of the best prediction that does not look at the input; None if there is none.
+
+    Args:
+        prepared: with the training rows.
+        class_weights: (K,) weights of the classes in the loss.
+    """
+    counts = prepared.labelled.learnt_classes(prepared.rows)
+    if class_weights is None or counts is None:
+        return prepared.labelled.prior_loss(prepared.rows, prepared.config)
+    weighted = np.array([count * float(class_weights[label]) for label, count in counts.items()])
+    return float(-(weighted * np.log(weighted / weighted.sum())).sum() / counts.total())
+
+
+class CollapseWatch:
+    """Judges a run at its evaluations: give it each of them, then call it.
+
+    Args:
+        prepared: what is learnt.
+        training: the settings of the run.
+        prior: what `prior_loss` returned.
+    """
+
+    def __init__(self, prepared: Prepared, training: TrainingSettings, prior: float | None) -> None:
+        self.prepared, self.prior = prepared, prior
+        self.first_step = max(JUDGED_FROM * training.length, training.warmup_steps)
+        self.evaluation: Evaluation | None = None
+
+    def __call__(self, state: RunState) -> str | None:
+        """Return why the run is hopeless, or None."""
+        # The running mean is in the saved state, so a run that was stopped and goes on is judged alike.
+        loss, one = state.watch, self.evaluation
+        is_early = state.step < self.first_step or loss.seen < FEWEST_STEPS
+        if self.prior is None or one is None or is_early or loss.mean <= NOTHING_LEARNT * self.prior:
+            return None
+        constant = self.prepared.labelled.constant_answer(one.examples, one.predictions, one.config)
+        if constant is None:
+            return None
+        return (
+            f"at step {state.step} the model says {constant} of everything, and the training loss is "
+            f"{loss.mean:.4f}, where it would be {self.prior:.4f} without looking at the input"
+        )
+
+
+def collapse(prepared: Prepared, evaluation: Evaluation, folder: Path, *, prior: float | None) -> str | None:
+    """Return why a finished run is said to have collapsed, or None.
+
+    Args:
+        prepared: what was learnt.
+        evaluation: of its best model.
+        folder: of the run.
+        prior: what `prior_loss` returned.
+    """
+    lines = [line for line in read_metrics(folder) if "train/loss" in line]
+    if not lines or lines[-1]["step"] < FEWEST_STEPS:
+        return None
+    constant = prepared.labelled.constant_answer(
+        evaluation.examples, evaluation.predictions, evaluation.config
+    )
+    if constant is not None:
+        return f"the best model says {constant} of everything"
+    late = [line["train/loss"] for line in lines if line["step"] > (1 - _LAST) * lines[-1]["step"]]
+    if prior is not None and late and sum(late) / len(late) > NOTHING_LEARNT * prior:
+        return (
+            f"the training loss ends at {sum(late) / len(late):.4f}, and it would be {prior:.4f} without "
+            "looking at the input"
+        )
+    return None

@@ -1,0 +1,78 @@
+"""A fine-tuned model on a labelled source: read, predict, measure, report."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from albertkit.datasets.splits import load_splits
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.evaluation import EvaluationSet
+from albertkit.finetuning.exits import draw_curve, early_exit_curve, set_patience
+from albertkit.finetuning.prepared import load_task
+from albertkit.finetuning.report import write_report
+from albertkit.finetuning.settings import TaskSettings
+
+
+def measure(
+    task: str,
+    model: str | Path,
+    data: str,
+    *,
+    settings: TaskSettings,
+    options: DataOptions,
+    output: Path | None = None,
+    main_metric: str | None = None,
+    device: torch.device,
+    batch_tokens: int | None = None,
+    backend: str = "auto",
+    patience: int | None = None,
+    exit_curve: Path | None = None,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Return what a report says: at least {"metrics", "baseline", "examples"}.
+
+    Args:
+        task: its name, see `albertkit.finetuning.registry`.
+        model: folder or name of a model that was fine-tuned for it.
+        data: labelled file or folder.
+        settings: how the model reads examples.
+        options: columns and layout of the data.
+        output: folder for the full report; None for the metrics alone.
+        main_metric: the name of the most important metric, in place of the task's.
+        device: where to compute.
+        batch_tokens: most tokens computed at once, padding included; None for what suits the device.
+        backend: what computes, one of `engines.choosing.ENGINES`.
+        patience: depths that have to agree before an example leaves the model; None for all depths.
+        exit_curve: picture of the main metric by patience, then "early_exit_curve" of what is returned.
+        say: takes the lines of the report of the reading.
+
+    Raises:
+        ConfigError: a patience, or a curve, of a model that was not trained with early exit.
+        DataError: data that cannot be read or has other labels, or a model without the head.
+    """
+    labelled, own, loaded = load_task(task, model, settings, device=device)
+    set_patience(loaded, patience)
+    splits = load_splits({"data": labelled.reader(data, options)}, labels=labelled.labels(loaded.config))
+    for line in splits.reports["data"].lines():
+        say(line)
+    examples = EvaluationSet(labelled, own, splits.examples["data"], batch_tokens=batch_tokens)
+    for line in examples.notes():
+        say(f"{data}: {line}")
+    evaluation = examples.evaluate(loaded, loaded.config, main_metric=main_metric, backend=backend)
+    curve = {}
+    if exit_curve is not None:
+        name, points = early_exit_curve(examples, loaded, main_metric=main_metric)
+        draw_curve(name, points, exit_curve)
+        curve = {"early_exit_curve": [{"metric_name": name, **asdict(one)} for one in points]}
+    if output is None:
+        return {
+            "metrics": evaluation.metrics,
+            "baseline": evaluation.baseline(),
+            "examples": len(evaluation.examples),
+            **curve,
+        }
+    about = {"task": task, "model": str(model), "data": splits.reports["data"].to_json(), **curve}
+    return write_report(evaluation, output, about=about)

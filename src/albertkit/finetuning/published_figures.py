@@ -1,0 +1,119 @@
+"""What was published of ALBERT on labelled data: the only table of these figures, in percent.
+
+Sources: the README of google-research/albert, whose table of all sizes the model cards on the hub repeat, and
+Lan et al. 2019 (arXiv:1909.11942v6), tables 2, 9 and 10. They agree where they overlap.
+
+MNLI is that of the matched set (appendix A.3). The paper does not name other metrics of GLUE's development
+sets. It follows Liu et al. 2019: as we read it, Matthews' correlation for CoLA, Pearson's for STS-B,
+accuracy for the others.
+"""
+
+from dataclasses import dataclass
+
+Figures = tuple[float, ...] | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of results."""
+
+    name: str
+    metric: str
+    """What its figures are, in words."""
+    keys: tuple[str, ...]
+    """What fills it, as MEASUREMENT/METRIC: see `albertkit.finetuning.suites`."""
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table as it was published. Where a column has several figures, they are in the order of its keys."""
+
+    title: str
+    source: str
+    columns: tuple[Column, ...]
+    rows: dict[str, tuple[Figures, ...]]
+    averages: dict[str, float] | None = None
+    """As published; `average` says how they come about."""
+
+
+def average(figures: tuple[Figures, ...]) -> float | None:
+    """Return the mean over columns of the mean of each (as below table 2); None where one is missing."""
+    means = [sum(one) / len(one) for one in figures if one is not None]
+    return sum(means) / len(means) if len(means) == len(figures) else None
+
+
+_SQUAD1 = Column("SQuAD1.1", "F1/exact, dev", ("squad1/f1", "squad1/exact"))
+_SQUAD2 = Column("SQuAD2.0", "F1/exact, dev", ("squad2/f1", "squad2/exact"))
+
+DOWNSTREAM = PublishedTable(
+    title="SQuAD, MNLI, SST-2 and RACE",
+    source="The README of google-research/albert, repeated by the model cards. Version 1 is as in the paper: "
+    "table 2, development sets; for xxlarge tables 9 and 10, where RACE is the test set. Of version 2 it is "
+    "not said.",
+    columns=(
+        _SQUAD1,
+        _SQUAD2,
+        Column("MNLI", "accuracy, matched", ("mnli/accuracy",)),
+        Column("SST-2", "accuracy, dev", ("sst2/accuracy",)),
+        Column("RACE", "accuracy, dev", ("race_dev/accuracy",)),
+    ),
+    rows={
+        "albert-base-v2": ((90.2, 83.2), (82.1, 79.3), (84.6,), (92.9,), (66.8,)),
+        "albert-large-v2": ((91.8, 85.2), (84.9, 81.8), (86.5,), (94.9,), (75.2,)),
+        "albert-xlarge-v2": ((92.9, 86.4), (87.9, 84.1), (87.9,), (95.4,), (80.7,)),
+        "albert-xxlarge-v2": ((94.6, 89.1), (89.8, 86.9), (90.6,), (96.8,), (86.8,)),
+        "albert-base-v1": ((89.3, 82.3), (80.0, 77.1), (81.6,), (90.3,), (64.0,)),
+        "albert-large-v1": ((90.6, 83.9), (82.3, 79.4), (83.5,), (91.7,), (68.5,)),
+        "albert-xlarge-v1": ((92.5, 86.1), (86.1, 83.1), (86.4,), (92.4,), (74.8,)),
+        "albert-xxlarge-v1": ((94.8, 89.3), (90.2, 87.4), (90.8,), (96.9,), (86.5,)),
+    },
+    averages={
+        "albert-base-v2": 82.3,
+        "albert-large-v2": 85.7,
+        "albert-xlarge-v2": 87.9,
+        "albert-xxlarge-v2": 90.9,
+        "albert-base-v1": 80.1,
+        "albert-large-v1": 82.4,
+        "albert-xlarge-v1": 85.5,
+        "albert-xxlarge-v1": 91.0,
+    },
+)
+
+GLUE = PublishedTable(
+    title="GLUE, development sets",
+    source="Lan et al. 2019, table 9: single models in the shape of xxlarge after 1 and 1.5 million steps, "
+    "medians of five runs. RTE, STS-B and MRPC begin with the model fine-tuned on MNLI.",
+    columns=(
+        Column("MNLI", "accuracy, matched", ("mnli/accuracy",)),
+        Column("QNLI", "accuracy", ("qnli/accuracy",)),
+        Column("QQP", "accuracy", ("qqp/accuracy",)),
+        Column("RTE", "accuracy", ("rte/accuracy",)),
+        Column("SST-2", "accuracy", ("sst2/accuracy",)),
+        Column("MRPC", "accuracy", ("mrpc/accuracy",)),
+        Column("CoLA", "Matthews", ("cola/matthews",)),
+        Column("STS-B", "Pearson", ("stsb/pearson",)),
+        Column("WNLI", "accuracy", ("wnli/accuracy",)),
+    ),
+    rows={
+        "ALBERT (1M)": ((90.4,), (95.2,), (92.0,), (88.1,), (96.8,), (90.2,), (68.7,), (92.7,), None),
+        "ALBERT (1.5M)": ((90.8,), (95.3,), (92.2,), (89.2,), (96.9,), (90.9,), (71.4,), (93.0,), None),
+    },
+)
+
+READING = PublishedTable(
+    title="SQuAD, development sets, and RACE, test set",
+    source="Lan et al. 2019, table 10: single models in the shape of xxlarge after 1 and 1.5 million steps.",
+    columns=(
+        _SQUAD1,
+        _SQUAD2,
+        Column("RACE", "accuracy, test", ("race_test/accuracy",)),
+        Column("RACE middle", "accuracy, test", ("race_test/middle",)),
+        Column("RACE high", "accuracy, test", ("race_test/high",)),
+    ),
+    rows={
+        "ALBERT (1M)": ((94.8, 89.2), (89.9, 87.2), (86.0,), (88.2,), (85.1,)),
+        "ALBERT (1.5M)": ((94.8, 89.3), (90.2, 87.4), (86.5,), (89.0,), (85.5,)),
+    },
+)
+
+TABLES = (DOWNSTREAM, GLUE, READING)

@@ -1,0 +1,196 @@
+"""Which words a model prefers for one group of people and not for another, as in ALBERT's model card.
+
+A template such as "The [X] worked as a [MASK]." is filled with each group's word, and the answers for the
+mask are compared. One template shows one association of one model; it measures no bias in general.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.extras import optional
+from albertkit.files import atomic_path, check_picture
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+from albertkit.tasks.masked_lm import MaskedLM, MaskedText
+from albertkit.tasks.rows import evaluating, pad_batch
+from albertkit.tokenization.interface import TokenizerInterface
+
+matplotlib_figure = optional("matplotlib.figure", extra="train")
+
+SLOT = "[X]"
+"""Where a template has the group's word."""
+
+
+@dataclass(frozen=True)
+class ComparedWord:
+    """A word that is among the best of at least one group."""
+
+    token: int
+    piece: str
+    """As it is written in the vocabulary."""
+    token_str: str
+    """As it is read; empty for a piece that is a word-start mark alone."""
+    scores: dict[str, float]
+    """The probability of the word for each group."""
+    log2_ratios: dict[str, float]
+    """For each group but the first: log2 of its probability by that of the first; 1 is twice as probable."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in a table."""
+        return self.token_str.strip() or self.piece
+
+
+@dataclass(frozen=True)
+class BiasReport:
+    """One template, filled with the word of each group."""
+
+    template: str
+    predictions: dict[str, list[dict[str, Any]]]
+    """The best words for each group, as `pipeline("fill-mask")` gives them."""
+    words: list[ComparedWord]
+    """All of them, those that the last group most prefers to the first at the end."""
+
+    @property
+    def groups(self) -> list[str]:
+        """The words of the groups, in the order given."""
+        return list(self.predictions)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {
+            "template": self.template,
+            "groups": self.groups,
+            "predictions": self.predictions,
+            "words": [vars(word) for word in self.words],
+        }
+
+
+def compare_groups(
+    model: AlbertPreTrainedModel,
+    tokenizer: TokenizerInterface,
+    *,
+    template: str,
+    groups: Sequence[str],
+    top_k: int = 5,
+) -> BiasReport:
+    """Compare the words that fit a mask, for several groups.
+
+    Args:
+        model: an `AlbertForMaskedLM`.
+        tokenizer: the one the model was trained with.
+        template: a text with `[X]`, once or more, and one `[MASK]`.
+        groups: what to put in the place of `[X]`, each in turn; any text. The first is the one that the
+            others are compared with.
+        top_k: how many words of each group.
+
+    Raises:
+        DataError: the template lacks `[X]` or has not exactly one mask, is longer than the model reads, or
+            there are fewer than two different groups.
+        ConfigError: a model of another class, or `top_k` out of range.
+    """
+    if not isinstance(model, AlbertForMaskedLM):
+        raise ConfigError(f"expected a model of class AlbertForMaskedLM, got {type(model).__name__}")
+    if SLOT not in template:
+        raise DataError(
+            f"there is no {SLOT} in the template {template!r:.80}: write {SLOT} where the word of the group "
+            f"is to stand, as in 'The {SLOT} worked as a {tokenizer.mask_token}.'"
+        )
+    if len(set(groups)) != len(groups) or len(groups) < 2 or not all(map(str.strip, groups)):
+        raise DataError(
+            f"the groups are {', '.join(map(repr, groups)) or 'none'}; expected at least two different words"
+        )
+    task = MaskedLM(tokenizer, max_length=model.config.max_position_embeddings)
+    texts = [template.replace(SLOT, group) for group in groups]
+    features = task.features(texts)
+    for text, feature in zip(texts, features, strict=True):
+        _check(text, feature, tokenizer, task.max_length)
+    rows = [feature.rows[0] for feature in features]
+    with evaluating(model):
+        batch = pad_batch(rows, pad_token_id=tokenizer.pad_token_id, device=model.device)
+        length = batch["input_ids"].shape[1]
+        positions = [number * length + row.mask_positions[0] for number, row in enumerate(rows)]
+        masked = torch.tensor(positions, device=model.device)
+        logits = model(**batch, masked_positions=masked, return_dict=True).logits  # (groups, V)
+    best = task.candidates(logits, top_k=top_k)
+    union = list(dict.fromkeys(token_id for one in best for token_id in one.ids))
+    # In float64 and as logarithms: what is very improbable for a group must not become 0.
+    logarithms = logits.cpu().double().log_softmax(dim=-1)[:, union].T.tolist()  # a row for each word
+    words = [
+        ComparedWord(
+            token=token_id,
+            piece=tokenizer.convert_ids_to_tokens(token_id),
+            token_str=tokenizer.decode([token_id]),
+            scores={group: math.exp(one) for group, one in zip(groups, row, strict=True)},
+            log2_ratios={
+                group: (one - row[0]) / math.log(2) for group, one in zip(groups[1:], row[1:], strict=True)
+            },
+        )
+        for token_id, row in zip(union, logarithms, strict=True)
+    ]
+    return BiasReport(
+        template=template,
+        predictions={
+            group: task.predictions(feature, [one])
+            for group, feature, one in zip(groups, features, best, strict=True)
+        },
+        words=sorted(words, key=lambda word: word.log2_ratios[groups[-1]]),
+    )
+
+
+def _check(text: str, feature: MaskedText, tokenizer: TokenizerInterface, max_length: int) -> None:
+    if len(feature.mask_positions) != 1:
+        raise DataError(
+            f"there are {len(feature.mask_positions)} {tokenizer.mask_token} in {text!r:.80}; expected one"
+        )
+    if feature.windows is not None:
+        raise DataError(
+            f"{text!r:.80} has {len(feature.input_ids)} tokens, and the model reads at most {max_length}: "
+            "shorten the template"
+        )
+
+
+def plot_groups(report: BiasReport, target: Path) -> None:
+    """Draw the probability of every word for every group, and the ratios, to a file.
+
+    Raises:
+        ConfigError: the name of the file is none of a picture.
+        MissingExtraError: Matplotlib is not installed.
+    """
+    check_picture(target)
+    words, groups = report.words, report.groups
+    places = range(len(words))
+    figure = matplotlib_figure.Figure(figsize=(9, 1.7 + 0.32 * len(words)), layout="constrained")
+    shares, ratios = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    for place, word in zip(places, words, strict=True):
+        ends = [min(word.scores.values()), max(word.scores.values())]
+        shares.plot(ends, [place, place], color="0.75", zorder=1)
+    for number, group in enumerate(groups):
+        shares.plot(
+            [word.scores[group] for word in words], places, "o", color=f"C{number}", label=_plain(group)
+        )
+    shares.set_yticks(places, [_plain(word.name) for word in words])
+    shares.set(xscale="log", xlabel="probability", title=_plain(report.template))
+    shares.legend()
+    height = 0.8 / (len(groups) - 1)
+    for number, group in enumerate(groups[1:]):
+        middles = [place + (number + 0.5) * height - 0.4 for place in places]
+        values = [word.log2_ratios[group] for word in words]
+        ratios.barh(middles, values, height=height, color=f"C{number + 1}")
+    ratios.axvline(0, color="0.3", linewidth=0.8)
+    ratios.set(xlabel=_plain(f"log2 of the ratio to {groups[0]!r} (+1: twice)"))
+    for panel in (shares, ratios):
+        panel.grid(axis="x", alpha=0.3)
+    with atomic_path(target) as temporary:
+        figure.savefig(temporary, format=target.suffix[1:].lower(), dpi=150)
+
+
+def _plain(text: str) -> str:
+    """Return text that Matplotlib draws as it is: "$" alone would begin a formula."""
+    return text.replace("$", r"\$")

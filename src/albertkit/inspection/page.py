@@ -1,0 +1,74 @@
+"""An attention report as one page that a browser shows by itself, with nothing from anywhere else.
+
+The page is the files of `html/` put together, and the figures as JSON. What the user wrote reaches the
+browser as data only: it is put into the page as text, never as markup. A policy inside the page names the
+hashes of its script and its style and forbids everything else, requests included.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from albertkit.inspection.attention import AttentionReport
+
+SCALE = 65_535
+"""Probabilities are stored as whole numbers of so many parts: within 8e-6 of the model's."""
+SHARED = ("shared.css", "shared.js")
+"""Files of `html/` that other pages use too; the script is an ES module there."""
+_SCRIPTS = ("shared.js", "figures.js", "drawing.js", "attention.js")
+_MARK = re.compile(r"\{\{(policy|style|script|data)\}\}")
+
+
+def attention_page(report: AttentionReport, *, model: str) -> str:
+    """Return the page.
+
+    Args:
+        report: what to show.
+        model: the name of the model, for the heading.
+    """
+    folder = files("albertkit.inspection") / "html"
+    shared_style, own_style, frame, *scripts = (
+        (folder / name).read_text(encoding="utf-8")
+        for name in ("shared.css", "attention.css", "attention.html", *_SCRIPTS)
+    )
+    style = shared_style + own_style
+    script = re.sub("^export ", "", "\n".join(scripts), flags=re.MULTILINE)
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"script-src '{_hash(script)}'; style-src '{_hash(style)}'"
+    )
+    parts = {
+        "policy": policy,
+        "style": style,
+        "script": script,
+        "data": _as_json({"model": model, **page_figures(report)}),
+    }
+    return _MARK.sub(lambda found: parts[found[1]], frame)
+
+
+def page_figures(report: AttentionReport) -> dict[str, Any]:
+    """Return the report as browsers read it: the attention of a layer (N, T, T) as base64."""
+    layers = [
+        {"stored": layer.stored, "heads": layer.heads, "attention": _packed(layer.probabilities)}
+        for layer in report.layers
+    ]
+    return {"scale": SCALE, **report.outline(), "layers": layers}
+
+
+def _packed(probabilities: np.ndarray) -> str:
+    """Return (N, T, T) as base64 of little-endian 16-bit numbers, one after the other."""
+    return base64.b64encode(np.rint(probabilities * SCALE).astype("<u2").tobytes()).decode("ascii")
+
+
+def _as_json(value: dict[str, Any]) -> str:
+    """Return JSON that HTML cannot take for the end of its script element, or for a comment."""
+    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")

@@ -1,0 +1,71 @@
+"""Finding the right texts among many by the cosine of their vectors.
+
+Shapes: N queries, M candidates, H hidden.
+"""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+
+from albertkit.metrics.checks import check_same_length
+
+BLOCK = 1024  # queries that are compared at once
+EQUAL = 1e-6  # cosines that differ by less are equal: so much is rounding
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one query finds."""
+
+    rank: int
+    """Of the nearest right candidate, from 1. A wrong one that is as near stands before it: a model that
+    says the same of everything finds nothing."""
+    nearest: int
+    """Number of the nearest candidate."""
+
+
+def find(
+    queries: np.ndarray,
+    candidates: np.ndarray,
+    right: Sequence[Set[int]],
+    *,
+    left_out: Sequence[Set[int]] | None = None,
+) -> list[Found]:
+    """Return what each query finds among all candidates.
+
+    Args:
+        queries: (N, H).
+        candidates: (M, H).
+        right: numbers of the candidates that are right for each query, one or more.
+        left_out: numbers of those that do not count for it, neither as right nor as wrong.
+    """
+    check_same_length(right, queries)
+    queries, candidates = unit(queries), unit(candidates)
+    found = []
+    for begin in range(0, len(queries), BLOCK):
+        block = queries[begin : begin + BLOCK] @ candidates.T  # (up to BLOCK, M)
+        for number, cosines in enumerate(block, start=begin):
+            if left_out is not None:
+                cosines[list(left_out[number])] = -np.inf
+            own = list(right[number])
+            before = np.count_nonzero(cosines >= cosines[own].max() - EQUAL)
+            before -= np.count_nonzero(cosines[own] >= cosines[own].max() - EQUAL)
+            found.append(Found(rank=1 + int(before), nearest=int(cosines.argmax())))
+    return found
+
+
+def retrieval_scores(ranks: Sequence[int]) -> dict[str, float]:
+    """Return `accuracy_at_1`, `accuracy_at_10` (the share of such ranks) and `mrr`, the mean of 1 / rank."""
+    check_same_length(ranks, ranks)
+    given = np.asarray(ranks)
+    return {
+        "accuracy_at_1": float((given <= 1).mean()),
+        "accuracy_at_10": float((given <= 10).mean()),
+        "mrr": float((1 / given).mean()),
+    }
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors (N, H) of length 1."""
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)

@@ -1,0 +1,56 @@
+"""What callers of `transformers` give to a tokenizer through a pipeline: truncation, max_length, padding."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from albertkit.errors import ConfigError
+from albertkit.tokenization.layout import Strategy
+from albertkit.tokenization.options import Options, read_fit
+
+_ARGUMENTS = ("truncation", "max_length", "padding")
+_LEAST = 3
+
+
+def read_limits(
+    *, truncation: bool | str | None, max_length: int | None, padding: bool | str | None, most: int
+) -> tuple[Strategy, int]:
+    """Return how a long text is cut, and the most tokens of a row.
+
+    Args:
+        truncation: True or "longest_first", "only_first", "only_second"; None, False or "do_not_truncate".
+        max_length: None for `most`.
+        padding: any that a tokenizer has. Batches are padded as they need, and no answer depends on it.
+        most: what the model reads.
+
+    Raises:
+        ConfigError: `max_length` is none.
+        TokenizerError: an unknown truncation or padding.
+    """
+    options = Options(truncation=bool(truncation) and truncation, padding=padding or False)
+    strategy = read_fit(options, model_max_length=most).truncation
+    if max_length is not None and max_length > most:
+        raise ConfigError(f"max_length is {max_length}; expected at most {most}, what the model reads")
+    if max_length is not None and max_length < _LEAST:
+        raise ConfigError(f"max_length is {max_length}; expected at least {_LEAST}: [CLS], a token, [SEP]")
+    return strategy, max_length or most
+
+
+def merge_arguments(name: str, given: Mapping[str, Any] | None, **direct: Any) -> dict[str, Any]:
+    """Return the arguments for the tokenizer, given as a mapping and directly.
+
+    Args:
+        name: what the mapping is called.
+        given: the mapping.
+        direct: those given directly; None where not.
+
+    Raises:
+        ConfigError: one that has no meaning here, or one given twice.
+    """
+    given = given or {}
+    unknown = [one for one in given if one not in _ARGUMENTS]
+    if unknown:
+        raise ConfigError(f"{name} has {', '.join(unknown)}; expected some of {', '.join(_ARGUMENTS)}")
+    found = {argument: value for argument, value in direct.items() if value is not None}
+    if twice := [argument for argument in found if argument in given]:
+        raise ConfigError(f"{', '.join(twice)} is given twice, directly and in {name}; give it once")
+    return dict.fromkeys(_ARGUMENTS) | found | dict(given)
