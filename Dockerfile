@@ -1,0 +1,30 @@
+# albertkit serve, on the CPU. Every line below is also run by tests/test_dockerfile.py, without Docker.
+#
+#     docker build --tag albertkit .
+#     docker run --publish 127.0.0.1:8080:8080 albertkit
+#     docker run --publish 8080:8080 --volume "$PWD/models:/models:ro" --volume "$PWD/key:/run/secrets/key:ro" \
+#         albertkit serve --host 0.0.0.0 --key-file /run/secrets/key --model reviews=/models/reviews
+
+# A wheel of this checkout, so that the image has neither its sources nor the tools that build it.
+FROM python:3.11-slim AS wheel
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY src ./src
+RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+
+FROM python:3.11-slim
+# torch for the CPU alone is a tenth of the one with CUDA.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+COPY constraints.txt /tmp/constraints.txt
+COPY --from=wheel /wheels /tmp/wheels
+RUN python -m pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" --constraint /tmp/constraints.txt "$(ls /tmp/wheels/*.whl)[serve]" && rm -rf /tmp/wheels /tmp/constraints.txt
+RUN useradd --create-home --uid 10001 albertkit
+USER albertkit
+WORKDIR /home/albertkit
+# Models of the Hugging Face hub are looked for in a mounted cache, never downloaded by a server.
+ENV HF_HUB_OFFLINE=1 PYTHONUNBUFFERED=1
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=15s --start-period=60s CMD python -c "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/readyz', timeout=12)"
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["albertkit"]
+CMD ["serve", "--host", "0.0.0.0"]

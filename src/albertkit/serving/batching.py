@@ -1,0 +1,226 @@
+"""Rows of all requests, computed together: one queue, one thread that computes.
+
+A pipeline of a request runs in a thread of its own, with a `QueuedEngine` in place of its engine; there it
+waits while its rows are in the queue. As soon as a batch is done the next is made of what has come since.
+Turns are fair: a row's turn is when it came, plus the time that the rows of its own request before it take,
+so that one large request does not keep small ones waiting. Of the rows whose turn is near, those of about
+the length of the first go with it.
+
+Nothing that a request brings fails another one: rows that nobody waits for leave the queue, and a batch that
+raises is computed again, request by request.
+"""
+
+import threading
+import time
+from bisect import insort
+from typing import Any, NamedTuple
+
+import torch
+
+from albertkit.serving.metrics import Metrics
+from albertkit.serving.refusals import too_much
+from albertkit.serving.work import Ticket, Work
+from albertkit.tasks.rows import Row
+
+_LOOK_AHEAD = 2  # rows of so many batches are compared in length; more would overtake old ones
+_SMOOTHING = 0.1  # weight of the last batch in the mean time of a token
+_TELLING = 0.25  # how full it must be: a token alone takes far longer than one of many
+
+
+class _Place(NamedTuple):
+    """A row in the queue."""
+
+    turn: float
+    number: int
+    work: Work
+
+    @property
+    def row(self) -> Row:
+        return self.work.rows[self.number]
+
+    @property
+    def length(self) -> int:
+        return len(self.row.input_ids)
+
+    def fits(self, other: "_Place") -> bool:
+        """Whether one call of an engine can compute both rows."""
+        return self.work.engine is other.work.engine and self.work.output == other.work.output
+
+
+class RowQueue:
+    """Computes rows of any requests for any models, one batch after the other.
+
+    Args:
+        metrics: is told of every batch.
+        batch_wait: most seconds that a batch which is not full waits for requests that are being tokenized.
+        threads: of torch, for the thread that computes.
+    """
+
+    def __init__(self, metrics: Metrics, *, batch_wait: float, threads: int) -> None:
+        self.seconds_per_token = 0.0
+        """Mean of the last batches that were not small; 0 before the first."""
+        self.tokens_per_character = 0.3
+        self._metrics = metrics
+        self._batch_wait = batch_wait
+        self._threads = threads
+        self._changed = threading.Condition()
+        self._places: list[_Place] = []  # in order of their turns
+        self._expected: set[Ticket] = set()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
+        self._thread.start()
+
+    def expect(self, ticket: Ticket) -> None:
+        """Note a request whose rows are to come; a batch may wait for them."""
+        with self._changed:
+            self._expected.add(ticket)
+
+    def forget(self, ticket: Ticket) -> None:
+        """Note that no more rows of a request come."""
+        with self._changed:
+            self._expected.discard(ticket)
+            self._changed.notify()
+
+    def compute(self, work: Work) -> list[Any]:
+        """Return what `then` makes of each row; wait until all are computed.
+
+        Raises:
+            Refusal: the request was cancelled, or a score was no number.
+            Exception: what the engine or `then` raises for these rows.
+        """
+        if not work.rows:
+            return []
+        ticket, submitted = work.ticket, time.monotonic()
+        if ticket.refusal is not None:
+            raise ticket.refusal
+        lengths = [len(row.input_ids) for row in work.rows]
+        ticket.tokens = (ticket.tokens or 0) + sum(lengths)
+        if ticket.max_tokens is not None and ticket.tokens > ticket.max_tokens:
+            todo = "Send less text in one request"
+            raise too_much("too_many_tokens", "tokens", ticket.tokens, ticket.max_tokens, todo)
+        if ticket.characters:
+            ratio = ticket.tokens / ticket.characters
+            self.tokens_per_character += _SMOOTHING * (ratio - self.tokens_per_character)
+        ticket.tokens_left += sum(lengths)
+        before = 0
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("the queue is closed")
+            # The longest first, as engines like it.
+            for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
+                turn = 0.0 if ticket.urgent else submitted + before * self.seconds_per_token
+                insort(self._places, _Place(turn, number, work), key=lambda place: place.turn)
+                before += lengths[number]
+            self._expected.discard(ticket)
+            self._metrics.queued_rows.set(len(self._places))
+            self._changed.notify()
+        computed_before = ticket.compute_seconds
+        ticket.wait()
+        ticket.queue_seconds += (
+            time.monotonic() - submitted - (ticket.compute_seconds - computed_before)
+        )  # of a request of several batches also what other requests took in between
+        if work.error is not None:
+            raise work.error
+        return work.answers
+
+    def tokens_of(self, ticket: Ticket) -> float:
+        """Return how many tokens of a request are not computed; before it is tokenized an estimate."""
+        return ticket.characters * self.tokens_per_character if ticket.tokens is None else ticket.tokens_left
+
+    def tokens_waiting(self) -> int:
+        """Return the tokens in the queue."""
+        with self._changed:
+            return sum(place.length for place in self._places)
+
+    def is_alive(self) -> bool:
+        """Whether rows are still computed."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Compute what is there, then end the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        torch.set_num_threads(self._threads)
+        while batch := self._next():
+            self._compute(batch)
+
+    def _next(self) -> list[_Place]:
+        """Return the rows of the next batch; none when the queue is closed and empty."""
+        with self._changed:
+            while True:
+                while not self._wanted():
+                    if self._closed:
+                        return []
+                    self._changed.wait()
+                until = time.monotonic() + self._batch_wait
+                while self._expected and not self._is_full() and (left := until - time.monotonic()) > 0:
+                    self._changed.wait(left)
+                if self._wanted():  # still
+                    return self._take()
+
+    def _wanted(self) -> bool:
+        """Whether there are rows, without those that nobody waits for."""
+        self._places = [place for place in self._places if place.work.is_wanted()]
+        return bool(self._places)
+
+    def _is_full(self) -> bool:
+        return sum(place.length for place in self._places) >= self._places[0].work.budget
+
+    def _take(self) -> list[_Place]:
+        first = self._places[0]
+        near: list[_Place] = []
+        tokens = 0
+        for place in self._places:
+            if tokens > _LOOK_AHEAD * first.work.budget:
+                break
+            if place.fits(first):
+                near.append(place)
+                tokens += place.length
+        near.sort(key=lambda place: abs(place.length - first.length))  # stable: the first stays it
+        batch: list[_Place] = []
+        tokens = 0
+        for place in near:
+            tokens += place.length
+            if batch and tokens > first.work.budget:
+                break
+            batch.append(place)
+        taken = set(map(id, batch))
+        self._places = [place for place in self._places if id(place) not in taken]
+        self._metrics.queued_rows.set(len(self._places))
+        return batch
+
+    def _compute(self, batch: list[_Place]) -> None:
+        work = batch[0].work
+        rows = [place.row for place in batch]
+        reads = {id(place.row): place.work.read for place in batch}
+        begin = time.monotonic()
+        try:
+            scores = work.engine.run(
+                rows, output=work.output, read=lambda row: reads[id(row)](row), batch_tokens=work.budget
+            )
+        except Exception as error:
+            requests = {id(place.work): place.work for place in batch}
+            if len(requests) == 1:
+                work.fail(error)
+            for one in requests.values() if len(requests) > 1 else ():
+                self._compute([place for place in batch if place.work is one])
+            return
+        seconds = time.monotonic() - begin
+        tokens = sum(place.length for place in batch)
+        self._note(batch, tokens, seconds)
+        for place, own in zip(batch, scores, strict=True):
+            place.work.take(place.number, own)
+
+    def _note(self, batch: list[_Place], tokens: int, seconds: float) -> None:
+        if tokens >= _TELLING * batch[0].work.budget:
+            weight = _SMOOTHING if self.seconds_per_token else 1.0
+            self.seconds_per_token += weight * (seconds / tokens - self.seconds_per_token)
+        self._metrics.batch(rows=len(batch), tokens=tokens)
+        for ticket in {place.work.ticket for place in batch}:
+            ticket.compute_seconds += seconds
+        for place in batch:
+            place.work.ticket.tokens_left -= place.length

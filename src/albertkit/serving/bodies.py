@@ -1,0 +1,302 @@
+"""What requests and answers look like: one definition for checking, for OpenAPI and for people.
+
+A body knows its task, how much it asks for, and how to ask the pipeline. Nothing is converted: a number in
+quotes is no number.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+import torch
+
+from albertkit.inspection.attention import InsideEngine, inspect_attention
+from albertkit.inspection.page import page_figures
+from albertkit.modeling.model import AlbertModel
+from albertkit.pipelines.interface import Pipeline
+from albertkit.serving.libraries import pydantic
+from albertkit.serving.queued_engine import QueuedEngine
+from albertkit.serving.refusals import Refusal
+from albertkit.tasks.entities import Aggregation
+from albertkit.tasks.sequence_classification import Function
+from albertkit.tokenization.special_tokens import Parsing
+
+Field = pydantic.Field
+Count = Annotated[int, Field(ge=1, le=100)]
+
+
+class _Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True, extra="forbid")
+
+
+class TextPair(_Strict):
+    """A text and a second one."""
+
+    text: str
+    text_pair: str | None = None
+
+
+class OrderedPair(_Strict):
+    """Two texts whose order is judged."""
+
+    text: str
+    text_pair: str
+
+
+class Question(_Strict):
+    """A question, and the text that answers it."""
+
+    question: str
+    context: str
+
+
+class Choices(_Strict):
+    """A text, a question about it, and answers to choose from."""
+
+    context: str
+    question: str | None = None
+    choices: list[str] = Field(min_length=2)
+
+
+class Body(_Strict):
+    """What every request has: a model, and one input or several."""
+
+    task: ClassVar[str | None] = None
+    """The pipeline that answers; None for the tokenizer alone."""
+
+    model: str | None = Field(None, description="Name of a model; without, the first for the task.")
+    input: Any
+
+    def items(self) -> list[Any]:
+        """Return the inputs as a list."""
+        return self.input if isinstance(self.input, list) else [self.input]
+
+    def characters(self) -> int:
+        """Return how many characters are to be tokenized."""
+        return sum(_characters(one) for one in self.items())
+
+    def results(self, pipeline: Pipeline) -> list[Any]:
+        """Return the answer of the task's pipeline for each input."""
+        raise NotImplementedError
+
+
+class FillMaskBody(Body):
+    """Texts with [MASK]."""
+
+    task = "fill-mask"
+    input: str | Annotated[list[str], Field(min_length=1)]
+    top_k: Count = 5
+    targets: Annotated[list[str], Field(min_length=1, max_length=1000)] | None = Field(
+        None, description="Score only these words; each must be one piece of the vocabulary."
+    )
+
+    def characters(self) -> int:
+        """Also those of the answers: each candidate of each mask repeats its text."""
+        repeated = sum(len(text) * text.count("[MASK]") * self.top_k for text in self.items())
+        return super().characters() + sum(map(len, self.targets or [])) + repeated // 20
+
+    def results(self, pipeline: Pipeline) -> list[Any]:
+        """Return for each text, for each mask, the candidates."""
+        answers = pipeline(self.items(), top_k=self.top_k, targets=self.targets)
+        return [one if isinstance(one[0], list) else [one] for one in answers]
+
+
+class ClassifyBody(Body):
+    """Texts, or pairs of texts."""
+
+    task = "text-classification"
+    input: str | TextPair | Annotated[list[str | TextPair], Field(min_length=1)]
+    top_k: Count | None = Field(1, description="How many labels, best first; null for all.")
+    function_to_apply: Function | None = None
+    truncate: bool = Field(False, description="Cut what is longer than the model reads, and say how much.")
+
+    def results(self, pipeline: Pipeline) -> list[Any]:
+        """Return for each input its labels."""
+        return pipeline(
+            _plain(self.items()),
+            top_k=self.top_k,
+            function_to_apply=self.function_to_apply,
+            truncation=self.truncate,
+        )
+
+
+class TagBody(Body):
+    """Texts of any length."""
+
+    task = "token-classification"
+    input: str | Annotated[list[str], Field(min_length=1)]
+    aggregation_strategy: Aggregation = "none"
+    ignore_labels: list[str] = Field(["O"])
+
+    def results(self, pipeline: Pipeline) -> list[Any]:
+        """Return for each text its entities."""
+        return pipeline(
+            self.items(), aggregation_strategy=self.aggregation_strategy, ignore_labels=self.ignore_labels
+        )
+
+
+class AnswerBody(Body):
+    """Questions, each with the text that answers it, of any length."""
+
+    task = "question-answering"
+    input: Question | Annotated[list[Question], Field(min_length=1)]
+    top_k: Count = 1
+    max_answer_tokens: Annotated[int, Field(ge=1, le=512)] = 30
+    handle_impossible_answer: bool | None = Field(
+        None, description="Whether there may be no answer; null: as the model was trained."
+    )
+
+    def results(self, pipeline: Pipeline) -> list[Any]:
+        """Return for each question the answers, best first."""
+        answers = pipeline(
+            _plain(self.items()),
+            top_k=self.top_k,
+            max_answer_len=self.max_answer_tokens,
+            handle_impossible_answer=self.handle_impossible_answer,
+        )
+        return [one if isinstance(one, list) else [one] for one in answers]
+
+
+class ChooseBody(Body):
+    """Contexts, each with answers to choose from."""
+
+    task = "multiple-choice"
+    input: Choices | Annotated[list[Choices], Field(min_length=1)]
+    truncate: bool = Field(False, description="Cut contexts that are too long, and say how much.")
+
+    def characters(self) -> int:
+        """A context counts once for each choice."""
+        return sum(
+            (len(one.context) + len(one.question or "")) * len(one.choices) + sum(map(len, one.choices))
+            for one in self.items()
+        )
+
+    def results(self, pipeline: Pipeline) -> list[Any]:
+        """Return for each context the choice."""
+        return pipeline(_plain(self.items()), truncation=self.truncate)
+
+
+class OrderBody(Body):
+    """Pairs of texts."""
+
+    task = "sentence-order"
+    input: OrderedPair | Annotated[list[OrderedPair], Field(min_length=1)]
+    truncate: bool = Field(False, description="Cut pairs that are too long, and say how much.")
+
+    def results(self, pipeline: Pipeline) -> list[Any]:
+        """Return for each pair the judgement."""
+        return pipeline(_plain(self.items()), truncation=self.truncate)
+
+
+class EmbeddingsBody(Body):
+    """Texts; the body of OpenAI's embeddings, and more."""
+
+    task = "feature-extraction"
+    input: str | Annotated[list[str], Field(min_length=1)]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(None, description="Must be the model's own, where given.")
+    user: str | None = Field(None, description="Not read.")
+    pooling: Literal["mean", "cls"] | None = Field(
+        None, description="null: as the model was trained, else mean."
+    )
+    normalize: bool = Field(True, description="Vectors of length 1.")
+    truncate: bool = Field(False, description="Cut what is longer than the model reads.")
+
+    def results(self, pipeline: Any) -> list[Any]:
+        """Return for each text its vector."""
+        size = pipeline.model.config.hidden_size
+        if self.dimensions not in (None, size):
+            raise Refusal(
+                422,
+                "invalid",
+                f"dimensions is {self.dimensions}; expected {size}, the size of this model's vectors",
+                param="dimensions",
+            )
+        vectors: Sequence[torch.Tensor] = pipeline(
+            self.items(),
+            pooling=self.pooling or pipeline.pooling or "mean",
+            normalize=self.normalize,
+            truncation=self.truncate,
+            return_tensors=True,
+        )
+        return [
+            {
+                "object": "embedding",
+                "index": number,
+                "embedding": _base64(one) if self.encoding_format == "base64" else one.tolist(),
+            }
+            for number, one in enumerate(vectors)
+        ]
+
+
+class TokenizeBody(Body):
+    """Texts, or pairs of texts, that are cut into pieces."""
+
+    input: str | TextPair | Annotated[list[str | TextPair], Field(min_length=1)]
+    masks: bool = Field(False, description="Read [MASK] as fill-mask does.")
+
+    def results(self, pipeline: Pipeline) -> list[Any]:
+        """Return for each input its tokens."""
+        tokenizer = pipeline.tokenizer
+        parse = _parsing(self.masks)
+        encoded = [
+            tokenizer(*_pair(one), return_offsets_mapping=True, verbose=False, parse_special_tokens=parse)
+            for one in self.items()
+        ]
+        return [
+            {
+                "input_ids": one["input_ids"],
+                "token_type_ids": one["token_type_ids"],
+                "tokens": tokenizer.convert_ids_to_tokens(one["input_ids"]),
+                "offsets": [list(place) for place in one["offset_mapping"]],
+            }
+            for one in encoded
+        ]
+
+
+class InspectBody(Body):
+    """One text, or a pair of texts, inside a model: attention by layer and head, vectors by layer."""
+
+    input: str | TextPair
+    masks: bool = Field(False, description="Read [MASK] as fill-mask does.")
+    truncate: bool = Field(False, description="Cut what is longer than can be shown, and say how much.")
+
+    def results(self, pipeline: Pipeline) -> list[Any]:
+        """Return what happens to the text, in a list."""
+        encoder = cast(AlbertModel, pipeline.model.base_model)
+        text, text_pair = _pair(self.input)
+        report = inspect_attention(
+            encoder,
+            pipeline.tokenizer,
+            text,
+            text_pair,
+            truncation=self.truncate,
+            parse_special_tokens=_parsing(self.masks),
+            engine=cast(QueuedEngine, pipeline.engine).computing_with(InsideEngine(encoder)),
+        )
+        return [page_figures(report)]
+
+
+def _pair(one: str | TextPair) -> tuple[str, str | None]:
+    """Return a text and the second one, if there is one."""
+    return (one.text, one.text_pair) if isinstance(one, TextPair) else (one, None)
+
+
+def _parsing(masks: bool) -> Parsing:
+    """Return which special tokens in a text are not plain text."""
+    return "mask" if masks else False
+
+
+def _characters(one: Any) -> int:
+    if isinstance(one, str):
+        return len(one)
+    return sum(len(value) for _, value in one if isinstance(value, str))
+
+
+def _plain(items: list[Any]) -> list[Any]:
+    return [one if isinstance(one, str) else one.model_dump() for one in items]
+
+
+def _base64(vector: torch.Tensor) -> str:
+    """Return a vector as OpenAI's clients read it: float32, little-endian."""
+    return base64.b64encode(vector.float().numpy().astype("<f4").tobytes()).decode("ascii")

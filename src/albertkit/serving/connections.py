@@ -1,0 +1,77 @@
+"""Connections whose client is too slow, or sends a head without end, are closed.
+
+uvicorn itself waits for the head of a request as long as it takes, and as long for a client to read.
+"""
+
+import asyncio
+from typing import Any
+
+from albertkit.serving.libraries import HttpToolsProtocol
+
+_LONGEST_HEAD = 65_536  # bytes
+_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 that ends a connection on which nothing has gone on for `patience` to twice that.
+
+    While a request is answered a client may wait as long as that takes; how long a body takes is for the
+    application to say.
+    """
+
+    patience: float
+    """Seconds."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[override]
+        """Begin to watch."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._head_bytes = 0
+        self._heads = 0
+        self._in_body = False
+        self._seen: Any = None
+        self._watch = self.loop.call_later(self.patience, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the watch."""
+        self._watch.cancel()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """Count the bytes of a head."""
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Note a complete head."""
+        self._heads += 1
+        self._in_body = True
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note the end of a body."""
+        self._in_body = False
+        super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; end a connection whose head is too long."""
+        heads, in_body = self._heads, self._in_body
+        super().data_received(data)
+        if in_body or self._heads != heads:
+            return  # a body that nobody wants is read, and forgotten, until the watch ends it
+        self._head_bytes += len(data)
+        if self._head_bytes > _LONGEST_HEAD and not self.transport.is_closing():
+            self.transport.write(_TOO_LONG)
+            self.transport.close()
+
+    def _is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _look(self) -> None:
+        """Abort if nothing has happened since the last look but bytes of a head, or of a body not wanted."""
+        now = (self._heads, self.transport.get_write_buffer_size())
+        if not self._is_busy() and now == self._seen:
+            self.transport.abort()
+            return
+        self._seen = None if self._is_busy() else now
+        self._watch = self.loop.call_later(self.patience, self._look)

@@ -1,0 +1,129 @@
+"""What every request passes before the application sees it: its key, the size of its body, its time."""
+
+import asyncio
+import hmac
+from collections.abc import Callable, Collection
+from typing import Any
+
+from albertkit.serving.garbage import GarbageCollector
+from albertkit.serving.metrics import Metrics
+from albertkit.serving.refusals import CLIENT_GONE, Refusal, too_much
+
+_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})  # paths that need no key
+
+
+class Guard:
+    """ASGI around the application.
+
+    Args:
+        application: what answers.
+        metrics: counts answers.
+        key: that requests must bring; None for none.
+        pages: further paths that need no key.
+        max_body_bytes: longest body.
+        client_seconds: longest time for a body to come.
+        check_room: raises Refusal where no request can be taken, before its body is read.
+        garbage: is told of every request.
+    """
+
+    def __init__(
+        self,
+        application: Callable[..., Any],
+        *,
+        metrics: Metrics,
+        key: str | None,
+        pages: Collection[str],
+        max_body_bytes: int,
+        client_seconds: float,
+        check_room: Callable[[], None],
+        garbage: GarbageCollector,
+    ) -> None:
+        self._application = application
+        self._metrics = metrics
+        self._key = None if key is None else key.encode()
+        self._open = _OPEN.union(pages)
+        self._max_body_bytes = max_body_bytes
+        self._client_seconds = client_seconds
+        self._check_room = check_room
+        self._garbage = garbage
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Answer one request, or pass it on with its whole body."""
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        status, body = CLIENT_GONE, b""
+
+        async def counted(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            headers = dict(scope["headers"])
+            self._check_key(scope["path"], headers)
+            if scope["method"] == "POST" and scope["path"].startswith("/v1/"):
+                self._check_room()
+            body = await self._read(headers, receive)
+            await self._application(scope, _replay(body, receive), counted)
+        except Refusal as refusal:
+            self._metrics.error(refusal.kind)
+            await refusal.response()(scope, receive, counted)
+        finally:
+            route = getattr(scope.get("route"), "path", None)
+            known = scope["path"] if scope["path"] in self._open else "other"
+            self._metrics.request(route or known, status)
+            self._garbage.note(len(body))
+
+    def _check_key(self, path: str, headers: dict[bytes, bytes]) -> None:
+        if self._key is None or path in self._open:
+            return
+        kind, _, given = headers.get(b"authorization", b"").partition(b" ")
+        right = hmac.compare_digest(given.strip(), self._key)
+        if kind.lower() != b"bearer" or not right:
+            raise Refusal(
+                401, "unauthorized", "the key is missing or wrong; send the header Authorization: Bearer KEY"
+            )
+
+    async def _read(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
+        most = self._max_body_bytes
+        declared = headers.get(b"content-length", b"0")
+        if declared.isdigit() and int(declared) > most:
+            raise _too_long(int(declared), most)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._client_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refusal(CLIENT_GONE, "client_gone", "the client closed the connection")
+                    body += message.get("body", b"")
+                    if len(body) > most:
+                        raise _too_long(len(body), most)
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            raise Refusal(
+                408,
+                "slow_client",
+                f"the body did not come within {self._client_seconds:g} seconds; {len(body):,} bytes did",
+            ) from None
+
+
+def _too_long(received: int, most: int) -> Refusal:
+    return too_much("too_many_bytes", "bytes or more in its body", received, most, "Send several requests")
+
+
+def _replay(body: bytes, receive: Any) -> Callable[[], Any]:
+    """Return a `receive` that gives the body once, then what comes after it."""
+    given = False
+
+    async def again() -> dict[str, Any]:
+        nonlocal given
+        if not given:
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await receive()
+
+    return again

@@ -1,0 +1,36 @@
+// What the page shows, as the part of its address after #: it makes a link, and the server never sees it.
+
+const defaults = {
+  model: "", text: "The old man shook his [MASK] and said nothing.",
+  layer: "1", head: "0", piece: "", by: "", special: "1", last: "",
+  order: "", first: "She wrote a long letter to her brother.",
+  second: "He read it twice, and then he threw it into the fire.",
+  answer: "", question: "What did the captain carry?",
+  context: "In the morning the captain carried a silver key to the harbour. His sister waited in the garden.",
+  classify: "", classified: "A quiet, moving story that stays with you.", pair: "",
+};
+const PAUSE = 300; // ms; browsers refuse a page that changes its address all the time
+
+export const state = { ...defaults };
+let timer = 0;
+
+/** Take the state from the address; what it does not name has its default. */
+export function read() {
+  clearTimeout(timer);
+  const given = new URLSearchParams(location.hash.slice(1));
+  for (const name of Object.keys(defaults)) state[name] = given.get(name) ?? defaults[name];
+}
+
+/** The address of the state. */
+export function address() {
+  const changed = Object.entries(state).filter(([name, value]) => value !== defaults[name]);
+  const hash = new URLSearchParams(changed).toString();
+  return location.pathname + location.search + (hash && `#${hash}`);
+}
+
+/** Note changes, and put them into the address soon. */
+export function keep(changes) {
+  Object.assign(state, changes);
+  clearTimeout(timer);
+  timer = setTimeout(() => history.replaceState(null, "", address()), PAUSE);
+}

@@ -1,0 +1,73 @@
+// The page: asks for the models, shows a panel for what they can do, and follows its own address.
+
+import { address, read } from "./address.js";
+import { insidePanels } from "./inside.js";
+import { find } from "./panels.js";
+import { sentencePanels } from "./sentence.js";
+import { ask, onKeyWanted, useKey } from "./server.js";
+import { answerPanel, classifyPanel, orderPanel } from "./texts.js";
+
+let panels = []; // what shows the state of each, and asks anew
+
+function say(words, isError = false) {
+  find("about").textContent = words;
+  find("about").classList.toggle("error", isError);
+}
+
+function build(models) {
+  const able = (task) => models.filter((one) => one.tasks.includes(task));
+  const kinds = [
+    [["fill", "pieces", "attention", "depth"], models, () => sentencePanels(models, insidePanels())],
+    [["order"], able("sentence-order"), orderPanel],
+    [["answer"], able("question-answering"), answerPanel],
+    [["classify"], able("text-classification"), classifyPanel],
+  ].filter(([, able]) => able.length);
+  for (const [ids, , ] of kinds) ids.forEach((id) => { find(id).hidden = false; });
+  const narrow = [...document.querySelectorAll("main > section:not(.wide, [hidden])")];
+  if (narrow.length % 2) narrow.at(-1).classList.add("wide"); // else half a row stays empty
+  panels = kinds.map(([, able, make]) => make(able));
+  find("copy").hidden = false;
+}
+
+async function start() {
+  let models;
+  try {
+    models = (await ask("v1/models")).data;
+  } catch (error) {
+    say(error.message, true);
+    return;
+  }
+  const names = models.map((one) => one.id).join(", ");
+  say(models.length === 1 ? `${names} reads up to ${models[0].max_tokens} pieces` : names);
+  if (!panels.length) build(models);
+  panels.forEach((show) => show());
+}
+
+onKeyWanted(() => {
+  if (find("key-form").hidden) {
+    find("key-form").hidden = false;
+    find("key").focus();
+  }
+});
+find("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  useKey(find("key").value.trim());
+  find("key").value = "";
+  find("key-form").hidden = true;
+  start();
+});
+find("copy").addEventListener("click", async () => {
+  history.replaceState(null, "", address());
+  try {
+    await navigator.clipboard.writeText(location.href);
+    say("The link is copied: it has all that is on this page.");
+  } catch {
+    say("The browser lets no page copy here; the link is in its address bar.");
+  }
+});
+addEventListener("hashchange", () => {
+  read();
+  panels.forEach((show) => show());
+});
+read();
+start();

@@ -1,0 +1,80 @@
+// Panels with texts of their own: the order of two, a question about one, labels of one.
+
+import { keep, state } from "./address.js";
+import { PAUSE, bind, characters, chooseModel, find, showBars } from "./panels.js";
+import { ask, settled } from "./server.js";
+import { choices, make, percent } from "./shared.js";
+
+const note = (cut) => (cut ? { note: `The last ${cut} tokens were not read.` } : null);
+
+/** A panel: its fields, and what it asks a model. Returns what shows the state and asks. */
+function panel(id, models, fields, work) {
+  const box = find(id);
+  const asks = settled(box, PAUSE, (signal) => work(chosen().id, signal));
+  const chosen = chooseModel(box, models, id, () => asks(true));
+  const shows = fields.map(([field, name]) => bind(field, name, () => asks()));
+  return () => {
+    shows.forEach((show) => show());
+    asks(true);
+  };
+}
+
+export function orderPanel(models) {
+  const refresh = panel("order", models, [["first", "first"], ["second", "second"]], async (model, signal) => {
+    const { first, second } = state;
+    if (!first.trim() || !second.trim()) { find("judgement").replaceChildren(); return ""; }
+    const pairs = [{ text: first, text_pair: second }, { text: second, text_pair: first }];
+    const { results } = await ask("v1/order", { model, input: pairs, truncate: true }, signal);
+    const [here, other] = results.map(({ label, score }) => (label === "in order" ? score : 1 - score));
+    const [{ label, score, cut }] = results;
+    if (!find("judgement").firstChild) {
+      find("judgement").append(make("p", { className: "verdict" }), make("p", { className: "quiet" },
+        "How probable it is that the first comes first:"), make("ol", { className: "bars" }));
+    }
+    const [verdict, , bars] = find("judgement").children;
+    verdict.replaceChildren("The model judges: ", make("b", {}, label), `, ${percent(score)}`);
+    showBars(bars, [{ name: "as they stand", score: here }, { name: "the other way round", score: other }]);
+    return note(cut) ?? verdict.textContent;
+  });
+  find("swap").addEventListener("click", () => {
+    keep({ first: state.second, second: state.first });
+    refresh();
+  });
+  return refresh;
+}
+
+export function answerPanel(models) {
+  const clear = () => {
+    find("answers").hidden = true;
+    find("marked").replaceChildren();
+  };
+  return panel("answer", models, [["question", "question"], ["context", "context"]], async (model, signal) => {
+    const { question, context } = state;
+    if (!question.trim() || !context.trim()) { clear(); return ""; }
+    const body = { model, input: { question, context }, top_k: 3 };
+    const [found] = (await ask("v1/answer", body, signal)).results;
+    const from = characters(context);
+    const mark = ({ start, end }) => {
+      const answer = end > start ? [make("mark", {}, from(start, end))] : [];
+      find("marked").replaceChildren(from(0, start), ...answer, from(end));
+    };
+    const options = found.map((one) => [one, [
+      make("span", { dir: "auto" }, one.answer || "(no answer)"), " ", make("small", {}, percent(one.score))]]);
+    choices(find("answers"), options, found[0], mark);
+    find("answers").hidden = false;
+    mark(found[0]);
+    return found[0].answer ? `Answer: ${found[0].answer}` : "The model finds no answer in the text.";
+  });
+}
+
+export function classifyPanel(models) {
+  const fields = [["classified", "classified"], ["classified-pair", "pair"]];
+  return panel("classify", models, fields, async (model, signal) => {
+    const { classified: text, pair } = state;
+    if (!text.trim()) { find("labels").replaceChildren(); return ""; }
+    const input = pair.trim() ? { text, text_pair: pair } : text;
+    const [labels] = (await ask("v1/classify", { model, input, top_k: 12, truncate: true }, signal)).results;
+    showBars(find("labels"), labels.map(({ label, score }) => ({ name: label, score })));
+    return note(labels[0].cut) ?? `${labels[0].label}, ${percent(labels[0].score)}`;
+  });
+}

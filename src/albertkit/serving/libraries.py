@@ -1,0 +1,19 @@
+"""The libraries of the extra `serve`, or what to install: classes of this room derive from theirs."""
+
+from albertkit.errors import MissingExtraError
+
+try:
+    import fastapi
+    import fastapi.exceptions
+    import fastapi.security
+    import prometheus_client
+    import pydantic
+    import uvicorn
+    from starlette.exceptions import HTTPException as HTTPError
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+except ImportError as error:
+    raise MissingExtraError(
+        f"the server needs libraries that are not installed ({error}): pip install 'albertkit[serve]'"
+    ) from error
+
+__all__ = ["HTTPError", "HttpToolsProtocol", "fastapi", "prometheus_client", "pydantic", "uvicorn"]

@@ -1,0 +1,176 @@
+"""Models to be served: loaded, asked a question whose answer is known, then given their name."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from albertkit.config import AlbertConfig
+from albertkit.engines.automatic import AutomaticEngine
+from albertkit.errors import CheckpointError
+from albertkit.graphs.int8 import INT8, QUANTIZATION
+from albertkit.pipelines import pipeline
+from albertkit.pipelines.interface import Pipeline
+from albertkit.serving.batching import RowQueue
+from albertkit.serving.queued_engine import QueuedEngine
+from albertkit.serving.refusals import Refusal
+from albertkit.serving.work import Ticket
+from albertkit.tasks.engine import Engine, Output, PlainEngine, default_batch_tokens
+from albertkit.tasks.rows import Row
+
+_PROBE = "She opened the door and went into the room."
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest score
+_ROUGH = 0.2  # of scores in half precision or int8: it is the same model, and no other
+_OUTPUTS: Mapping[str, Output] = {"sentence-order": "order", "feature-extraction": "hidden_states"}
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A model under its name, with a pipeline for each task that it can do."""
+
+    name: str
+    source: str
+    pipelines: dict[str, Pipeline]
+    budget: int
+    """Most tokens computed at once."""
+    expected: dict[Output, torch.Tensor]
+    """What its engine said of the probe when it was loaded."""
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def engine(self) -> Engine:
+        """What computes it."""
+        return self.any_pipeline.engine
+
+    @property
+    def any_pipeline(self) -> Pipeline:
+        """One of its pipelines: all have the same model, tokenizer and engine."""
+        return next(iter(self.pipelines.values()))
+
+    def probe(self, queue: RowQueue, *, seconds: float) -> bool:
+        """Tell whether the probe, computed before anything else in the queue, has its answer."""
+        row = _probe_row(self.any_pipeline)
+        ticket = Ticket(characters=0, seconds=seconds, urgent=True)
+        engine = QueuedEngine(self.engine, queue, ticket, budget=self.budget)
+        try:
+            return all(
+                _alike(engine.run([row], output=output)[0], expected)
+                for output, expected in self.expected.items()
+            )
+        except Refusal:
+            return False
+
+    def describe(self) -> dict[str, Any]:
+        """Return what requests can ask of it."""
+        config = self.any_pipeline.model.config
+        return {
+            "id": self.name,
+            "object": "model",
+            "created": self.created,
+            "owned_by": "albertkit",
+            "tasks": list(self.pipelines),
+            "max_tokens": config.max_position_embeddings,
+            "embedding_size": config.hidden_size,
+        }
+
+
+def load_model(
+    name: str,
+    source: str,
+    *,
+    task: str | None = None,
+    engine: str = "auto",
+    device: str | None = None,
+    batch_tokens: int | None = None,
+) -> ServedModel:
+    """Load a model, and compare what its engine says with what the model itself says.
+
+    Args:
+        name: in requests.
+        source: folder or hub name.
+        task: None for what the model's head is for; a pretrained one fills masks and judges the order of
+            texts. Every model makes embeddings.
+        engine, device: as for `pipeline`.
+        batch_tokens: most tokens computed at once; None for what suits the device.
+
+    Raises:
+        AlbertKitError: as for `pipeline`; a CheckpointError also where the two answers differ.
+    """
+    architectures = AlbertConfig.from_pretrained(source).architectures or []
+    pretrained = task is None and architectures[:1] == ["AlbertForPreTraining"]
+    first = pipeline("sentence-order" if pretrained else task, source, device=device, engine=engine)
+    _own(first.model)
+    if isinstance(first.engine, AutomaticEngine):
+        first.engine.settle()  # later, requests would wait for it
+    # What users write is text; only fill-mask reads [MASK] all the same.
+    first.tokenizer.parse_special_tokens = False
+    shared: dict[str, Any] = {"model": first.model, "tokenizer": first.tokenizer, "engine": first.engine}
+    pipelines = {first.task: first}
+    for other in ("fill-mask", "feature-extraction") if pretrained else ("feature-extraction",):
+        pipelines.setdefault(other, pipeline(other, **shared))
+    row = _probe_row(first)
+    exact = engine != "onnx-int8" and getattr(first.model.config, QUANTIZATION, None) != INT8
+    plain = PlainEngine(first.model)
+    expected: dict[Output, torch.Tensor] = {}
+    for one in pipelines:
+        output = _OUTPUTS.get(one, "logits")
+        expected[output] = first.engine.run([row], output=output)[0]
+        if not _alike(expected[output], plain.run([row], output=output)[0], exact=exact):
+            raise CheckpointError(
+                f"{source}: the engine {engine!r} says something else than the model, or it says no numbers, "
+                "so it is not served. Look at the weights, or use --engine plain"
+            )
+    budget = batch_tokens or default_batch_tokens(first.model.device)
+    return ServedModel(name, source, pipelines, budget, expected)
+
+
+def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | None) -> ServedModel:
+    """Return the model that a request names; where it names none, the first that does the task.
+
+    Raises:
+        Refusal: there is none.
+    """
+    if name is not None and name not in models:
+        raise Refusal(
+            404,
+            "unknown_model",
+            f"there is no model {name!r:.80}; served are {', '.join(models)}",
+            param="model",
+        )
+    able = {one: model for one, model in models.items() if task is None or task in model.pipelines}
+    if name is None and able:
+        return next(iter(able.values()))
+    if name is None or name not in able:
+        others = f"; these are: {', '.join(able)}" if able else ""
+        what = "no model here" if name is None else f"the model {name!r}"
+        todo = (
+            ""
+            if able
+            else f". Start the server with one, --model NAME=FOLDER; served are {', '.join(models)}"
+        )
+        raise Refusal(
+            404,
+            "wrong_task",
+            f"{what} is {'' if name is None else 'not '}for {task}{others}{todo}",
+            param="model",
+        )
+    return able[name]
+
+
+def _own(model: torch.nn.Module) -> None:
+    """Copy weights out of the file, which may be mapped: writing into it would change or end the server."""
+    for one in (*model.parameters(), *model.buffers()):
+        one.data = one.data.clone()
+
+
+def _probe_row(one: Pipeline) -> Row:
+    encoded = one.tokenizer(_PROBE, truncation=True, max_length=min(32, one.max_length))
+    return Row(input_ids=encoded["input_ids"], token_type_ids=encoded["token_type_ids"], example=0)
+
+
+def _alike(found: torch.Tensor, expected: torch.Tensor, *, exact: bool = True) -> bool:
+    share = _TOLERANCE.get(expected.dtype, _ROUGH) if exact else _ROUGH
+    tolerance = share * max(1.0, float(expected.abs().max()))
+    return bool(torch.isfinite(expected).all()) and torch.allclose(found, expected, rtol=0, atol=tolerance)

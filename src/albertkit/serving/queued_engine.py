@@ -1,0 +1,61 @@
+"""The engine that the pipeline of a request sees."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from albertkit.serving.batching import RowQueue
+from albertkit.serving.work import Ticket, Work
+from albertkit.tasks.engine import Engine, Output, Read, first_token
+from albertkit.tasks.rows import Row
+
+
+class QueuedEngine(Engine):
+    """The engine that a request sees: its rows go to the queue that all requests share.
+
+    Args:
+        engine: what computes them in the end.
+        queue: where they wait.
+        ticket: the request.
+        budget: most tokens computed at once.
+    """
+
+    def __init__(self, engine: Engine, queue: RowQueue, ticket: Ticket, *, budget: int) -> None:
+        self.engine = engine
+        self.queue = queue
+        self.ticket = ticket
+        self.budget = budget
+
+    def computing_with(self, engine: Engine) -> "QueuedEngine":
+        """Return one for the same request, whose rows another engine computes."""
+        return QueuedEngine(engine, self.queue, self.ticket, budget=self.budget)
+
+    def run(
+        self,
+        rows: Sequence[Row],
+        *,
+        output: Output = "logits",
+        read: Read = first_token,
+        then: Callable[[Tensor], Any] = lambda scores: scores,
+        batch_tokens: int | None = None,
+        batch_size: int | None = None,
+    ) -> list[Any]:
+        """As `Engine.run`; the sizes of batches are those of the queue."""
+        del batch_tokens, batch_size
+        return self.queue.compute(
+            Work(self.ticket, self.engine, rows, output=output, read=read, then=then, budget=self.budget)
+        )
+
+    def batches(
+        self,
+        rows: Sequence[Row],
+        *,
+        output: Output,
+        read: Read,
+        batch_tokens: int | None,
+        batch_size: int | None,
+    ) -> Iterator[tuple[Sequence[int], Sequence[Tensor]]]:
+        """As `Engine.batches`, all rows at once."""
+        del batch_tokens, batch_size
+        yield range(len(rows)), self.run(rows, output=output, read=read)

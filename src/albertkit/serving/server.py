@@ -1,0 +1,121 @@
+"""Starting and ending: the socket, the signals, one process or several."""
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from albertkit.errors import ConfigError
+from albertkit.serving.application import make_application
+from albertkit.serving.connections import GuardedProtocol
+from albertkit.serving.garbage import GarbageCollector
+from albertkit.serving.libraries import uvicorn
+from albertkit.serving.service import Service
+from albertkit.serving.settings import KEY_VARIABLE, ServingSettings
+
+logger = logging.getLogger("albertkit.serving")
+
+_DRAIN_MARGIN = 5  # seconds after the last deadline
+
+
+def listen(settings: ServingSettings) -> socket.socket:
+    """Return a socket that listens where the settings say.
+
+    Raises:
+        OSError: the address is taken, or not one of this machine's.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise OSError(
+            error.errno, f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        ) from error
+    return listening
+
+
+def read_key(settings: ServingSettings) -> str | None:
+    """Return the key that requests must bring, None for none.
+
+    Raises:
+        ConfigError: the file of the key is not there or holds none.
+    """
+    if settings.key_file is None:
+        return os.environ.get(KEY_VARIABLE) or None
+    try:
+        key = Path(settings.key_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the file of the key cannot be read: {error}") from error
+    if not key or len(key.split()) != 1:
+        raise ConfigError(f"{settings.key_file} holds {len(key.split())} words; expected the key, one word")
+    return key
+
+
+def make_server(
+    service: Service, *, key: str | None = None, garbage: GarbageCollector | None = None
+) -> uvicorn.Server:
+    """Return a server for a service; `run(sockets=[...])` serves until `should_exit`."""
+    settings = service.settings
+    protocol = type("Protocol", (GuardedProtocol,), {"patience": settings.client_seconds})
+    config = uvicorn.Config(
+        make_application(service, key=key, garbage=garbage or GarbageCollector()),
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=max(1, round(settings.client_seconds)),
+        timeout_graceful_shutdown=round(settings.max_seconds + _DRAIN_MARGIN),
+    )
+    return uvicorn.Server(config)
+
+
+def serve(
+    settings: ServingSettings, listening: socket.socket, ready: Callable[[list[str]], None] | None = None
+) -> None:
+    """Load the models and serve until SIGTERM or SIGINT; then answer what has come, and return.
+
+    SIGHUP loads the models anew.
+
+    Args:
+        settings: of the server.
+        listening: bound; closed at the end.
+        ready: is told what is served, model by model, when requests are answered.
+
+    Raises:
+        AlbertKitError: a model that cannot be loaded, or gives wrong answers.
+    """
+    key = read_key(settings)
+    service = Service(settings)
+    garbage = GarbageCollector()
+    garbage.settle()
+    server = make_server(service, key=key, garbage=garbage)
+    previous = {one: signal.signal(one, lambda *_: None) for one in (signal.SIGTERM, signal.SIGINT)}
+
+    def reload() -> None:
+        service.reload()
+        garbage.settle()
+
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start())
+    listening.listen(2048)
+    if ready is not None:
+        ready([f"{name} ({', '.join(one.pipelines)})" for name, one in service.models.items()])
+    try:
+        server.run(sockets=[listening])  # it takes the two signals while it runs
+    finally:
+        service.close()
+        for one, handler in previous.items():
+            signal.signal(one, handler)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach an address."""
+    return host == "localhost" or host.startswith("127.") or host == "::1"

@@ -1,0 +1,228 @@
+"""From the body of a request to its answer: limits, a place, a deadline, a pipeline."""
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from typing import Any
+
+import torch
+
+from albertkit.engines.choosing import settle_threads
+from albertkit.errors import ConfigError, DataError, TokenizerError
+from albertkit.serving.admission import Gate
+from albertkit.serving.batching import RowQueue
+from albertkit.serving.bodies import Body, EmbeddingsBody
+from albertkit.serving.libraries import fastapi
+from albertkit.serving.metrics import Metrics
+from albertkit.serving.models import ServedModel, find_model, load_model
+from albertkit.serving.queued_engine import QueuedEngine
+from albertkit.serving.refusals import CLIENT_GONE, Refusal, too_much
+from albertkit.serving.settings import ServingSettings
+from albertkit.serving.work import Ticket
+
+logger = logging.getLogger("albertkit.serving")
+
+DEADLINE_HEADER = "X-Request-Timeout"
+_PROBE_SECONDS = 10.0
+_PROBE_AGE = 1.0  # seconds for which the answer to a probe holds
+
+
+class Service:
+    """The models, the queue in front of them, and the threads of requests. To be made outside the event loop.
+
+    Args:
+        settings: of the server.
+        models: loaded; None to load those of the settings.
+
+    Raises:
+        AlbertKitError: a model that cannot be loaded, or gives wrong answers.
+    """
+
+    def __init__(self, settings: ServingSettings, models: Mapping[str, ServedModel] | None = None) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        settle_threads()
+        threads = torch.get_num_threads()
+        self.models: dict[str, ServedModel] = dict(models) if models is not None else self._load()
+        self._pool = _start_threads(settings.max_requests)
+        self.queue = RowQueue(self.metrics, batch_wait=settings.batch_wait, threads=threads)
+        self.gate = Gate(settings.max_requests, self.queue, self.metrics)
+        self._reloading = threading.Lock()
+        self._probed: tuple[float, dict[str, bool]] = (float("-inf"), {})
+        self._probing = threading.Lock()
+
+    def close(self) -> None:
+        """End the threads, after what they are doing."""
+        self._pool.shutdown()
+        self.queue.close()
+
+    async def answer(
+        self, body: Body, request: fastapi.Request, *, seconds: float | None = None
+    ) -> fastapi.Response:
+        """Return the answer to a body.
+
+        Args:
+            body: checked by its class.
+            request: whose client may go away.
+            seconds: within which the answer is wanted; never more than the server's maximum.
+
+        Raises:
+            Refusal: there is none.
+        """
+        served = find_model(self.models, body.model, body.task)
+        self._check_limits(body)
+        most = self.settings
+        seconds = most.max_seconds if seconds is None else min(seconds, most.max_seconds)
+        ticket = Ticket(characters=body.characters(), seconds=seconds, max_tokens=most.max_tokens)
+        self.gate.enter(ticket)
+        self.queue.expect(ticket)
+        job = asyncio.get_running_loop().run_in_executor(self._pool, self._work, served, body, ticket)
+        job.add_done_callback(lambda _: self.gate.leave(ticket))
+        gone = asyncio.ensure_future(_wait_for_disconnect(request))
+        try:
+            await asyncio.wait(
+                {job, gone}, timeout=max(0.0, ticket.seconds_left()), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not job.done():
+                raise (
+                    Refusal(CLIENT_GONE, "client_gone", "the client closed the connection")
+                    if gone.done()
+                    else Refusal(
+                        504,
+                        "deadline",
+                        f"there was no answer within {ticket.deadline - ticket.arrived:g} seconds. Send less "
+                        f"text, or give it more time ({DEADLINE_HEADER})",
+                    )
+                )
+        finally:
+            gone.cancel()
+            if not job.done():  # also where the server ends
+                ticket.cancel(Refusal(CLIENT_GONE, "cancelled", "nobody waits for this any more"))
+        content = job.result()
+        if isinstance(content, Refusal):
+            raise content
+        self._note(served, body, ticket)
+        return fastapi.Response(content, media_type="application/json")
+
+    def reload(self) -> dict[str, str]:
+        """Load all models anew; those that cannot be loaded stay as they are. Requests go on meanwhile.
+
+        Returns:
+            For each model "done", or what went wrong.
+        """
+        with self._reloading:
+            outcomes = {}
+            for name in self.models:
+                try:
+                    self.models[name] = self._load_one(name)
+                    outcomes[name] = "done"
+                except Exception as error:  # damaged files raise anything
+                    logger.error("the model %s stays as it was: %s", name, error)
+                    outcomes[name] = str(error)
+                self.metrics.reload(name, "done" if outcomes[name] == "done" else "failed")
+            self._probed = (float("-inf"), {})
+            return outcomes
+
+    def ready(self) -> dict[str, bool]:
+        """Tell for each model whether it answers a probe rightly; computed at most once a second."""
+        with self._probing:
+            when, found = self._probed
+            if time.monotonic() - when > _PROBE_AGE:
+                alive = self.queue.is_alive()
+                found = {
+                    name: alive and model.probe(self.queue, seconds=_PROBE_SECONDS)
+                    for name, model in self.models.items()
+                }
+                self._probed = (time.monotonic(), found)
+            return found
+
+    def _load(self) -> dict[str, ServedModel]:
+        return {name: self._load_one(name) for name in self.settings.models}
+
+    def _load_one(self, name: str) -> ServedModel:
+        return load_model(
+            name,
+            self.settings.models[name],
+            task=self.settings.tasks.get(name),
+            engine=self.settings.engine,
+            device=self.settings.device,
+            batch_tokens=self.settings.batch_tokens,
+        )
+
+    def _check_limits(self, body: Body) -> None:
+        most = self.settings
+        if (items := len(body.items())) > most.max_items:
+            raise too_much("too_many_items", "inputs", items, most.max_items, "Send them in several requests")
+        if (characters := body.characters()) > most.max_characters:
+            todo = "Send less text in one request"
+            raise too_much("too_many_characters", "characters", characters, most.max_characters, todo)
+
+    def _work(self, served: ServedModel, body: Body, ticket: Ticket) -> bytes | Refusal:
+        """Return the content of the answer, in a thread of the request."""
+        begin = time.monotonic()
+        pipeline = copy(served.pipelines[body.task] if body.task else served.any_pipeline)
+        pipeline.engine = QueuedEngine(served.engine, self.queue, ticket, budget=served.budget)
+        try:
+            if ticket.refusal is not None:
+                raise ticket.refusal
+            results = body.results(pipeline)
+            content = _content(served.name, body, results, ticket)
+        except Refusal as refusal:
+            return refusal
+        except (ConfigError, DataError, TokenizerError) as error:
+            return Refusal(422, "invalid", str(error), param="input")
+        except Exception:
+            logger.exception("a request for %s failed", body.task)
+            return Refusal(500, "internal", "the server failed at this request, and has noted why")
+        finally:
+            self.queue.forget(ticket)
+            waited = ticket.queue_seconds + ticket.compute_seconds
+            ticket.tokenize_seconds = time.monotonic() - begin - waited
+        return content
+
+    def _note(self, served: ServedModel, body: Body, ticket: Ticket) -> None:
+        self.metrics.stages(
+            served.name,
+            body.task or "tokenize",
+            tokenize=max(0.0, ticket.tokenize_seconds),
+            queue=max(0.0, ticket.queue_seconds),
+            compute=ticket.compute_seconds,
+            total=time.monotonic() - ticket.arrived,
+        )
+
+
+def _content(name: str, body: Body, results: list[Any], ticket: Ticket) -> bytes:
+    tokens = ticket.tokens or sum(len(one["input_ids"]) for one in results if "input_ids" in one)
+    answer: dict[str, Any] = {"model": name, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    if isinstance(body, EmbeddingsBody):
+        answer |= {"object": "list", "data": results}
+    else:
+        answer["results"] = results
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")
+
+
+async def _wait_for_disconnect(request: fastapi.Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _start_threads(count: int) -> ThreadPoolExecutor:
+    """Return a pool whose threads all run already, each with one thread of torch.
+
+    What a pipeline does beside the engine is little; with more, each would keep a team of its own.
+    """
+    together = threading.Barrier(count)
+
+    def settle() -> None:
+        torch.set_num_threads(1)
+        together.wait()
+
+    pool = ThreadPoolExecutor(count, thread_name_prefix="request", initializer=settle)
+    for one in [pool.submit(int) for _ in range(count)]:
+        one.result()
+    return pool

@@ -1,0 +1,121 @@
+"""What one request asks of a model: until when, which rows, and what has been made of them.
+
+Shapes: R tokens read of a row, K scores of a token.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albertkit.serving.refusals import Refusal
+from albertkit.tasks.engine import Engine, Output, Read
+from albertkit.tasks.rows import Row
+
+
+class Ticket:
+    """One request on its way: how much it asks for, until when, and whether anybody still waits for it.
+
+    Args:
+        characters: of its texts, as they are tokenized.
+        seconds: until its deadline.
+        max_tokens: most tokens that it may have.
+        urgent: its rows are the next to be computed.
+    """
+
+    def __init__(
+        self, *, characters: int, seconds: float, max_tokens: int | None = None, urgent: bool = False
+    ) -> None:
+        self.characters = characters
+        self.arrived = time.monotonic()
+        self.deadline = self.arrived + seconds
+        self.max_tokens = max_tokens
+        self.urgent = urgent
+        self.tokens: int | None = None  # not tokenized yet
+        self.tokens_left = 0
+        self.tokenize_seconds = self.queue_seconds = self.compute_seconds = 0.0
+        self.refusal: Refusal | None = None
+        self._wake = threading.Event()
+
+    def seconds_left(self) -> float:
+        """Return the time until the deadline."""
+        return self.deadline - time.monotonic()
+
+    def cancel(self, refusal: Refusal) -> None:
+        """Take its rows from the queue; its thread raises the refusal."""
+        self.refusal = refusal
+        self._wake.set()
+
+    def done(self) -> None:
+        """Wake the thread that waits for the rows."""
+        self._wake.set()
+
+    def wait(self) -> None:
+        """Wait until `done` or `cancel` is called."""
+        self._wake.wait()
+        self._wake.clear()
+        if self.refusal is not None:
+            raise self.refusal
+
+
+class Work:
+    """The rows of one call of an engine, and what has been made of them so far."""
+
+    def __init__(
+        self,
+        ticket: Ticket,
+        engine: Engine,
+        rows: Sequence[Row],
+        *,
+        output: Output,
+        read: Read,
+        then: Callable[[Tensor], Any],
+        budget: int,
+    ) -> None:
+        self.ticket = ticket
+        self.engine = engine
+        self.rows = rows
+        self.output: Output = output
+        self.read = read
+        self.then = then
+        self.budget = budget
+        self.answers: list[Any] = [None] * len(rows)
+        self.missing = len(rows)
+        self.error: Exception | None = None
+
+    def is_wanted(self) -> bool:
+        """Whether anybody waits for the rows that are not computed."""
+        return self.error is None and self.ticket.refusal is None
+
+    def take(self, number: int, scores: Tensor) -> None:
+        """Keep what is to be kept of the scores (R, K) of a row."""
+        if not self.is_wanted():
+            return
+        try:
+            _check(scores, self.output)
+            self.answers[number] = self.then(scores)
+        except Exception as error:  # of this request alone
+            self.fail(error)
+            return
+        self.missing -= 1
+        if not self.missing:
+            self.ticket.done()
+
+    def fail(self, error: Exception) -> None:
+        """End with an error, which is raised in the thread of the request."""
+        self.error = error
+        self.ticket.done()
+
+
+def _check(scores: Tensor, output: Output) -> None:
+    """Raise Refusal for scores that no sound model gives; normed states are never all zero."""
+    if not torch.isfinite(scores).all() or (output == "hidden_states" and not scores.any()):
+        raise Refusal(
+            500,
+            "not_finite",
+            "the model's scores for this request are no numbers, or all zero: a fault of the model or the "
+            "machine. Nothing that was computed is returned",
+        )
