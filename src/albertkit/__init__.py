@@ -18,6 +18,15 @@ if TYPE_CHECKING:
         TokenizerError,
         TrainingError,
     )
+    from albertkit.keras.heads import (  # noqa: F401
+        TFAlbertForMaskedLM,
+        TFAlbertForMultipleChoice,
+        TFAlbertForPreTraining,
+        TFAlbertForQuestionAnswering,
+        TFAlbertForSequenceClassification,
+        TFAlbertForTokenClassification,
+    )
+    from albertkit.keras.model import TFAlbertModel  # noqa: F401
     from albertkit.modeling.auto import (
         AutoConfig,
         AutoModel,
@@ -80,6 +89,17 @@ _MODULES = {
     "pipeline": "pipelines",
 }
 
+_KERAS_MODULES = {
+    "TFAlbertForMaskedLM": "keras.heads",
+    "TFAlbertForMultipleChoice": "keras.heads",
+    "TFAlbertForPreTraining": "keras.heads",
+    "TFAlbertForQuestionAnswering": "keras.heads",
+    "TFAlbertForSequenceClassification": "keras.heads",
+    "TFAlbertForTokenClassification": "keras.heads",
+    "TFAlbertModel": "keras.model",
+}
+"""Not among the names of `import *`, which would then need Keras."""
+
 __all__ = [
     "AlbertConfig",
     "AlbertForMaskedLM",
@@ -117,9 +137,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    module = _MODULES.get(name) or _KERAS_MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'albertkit' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"albertkit.{_MODULES[name]}"), name)
+    value = getattr(importlib.import_module(f"albertkit.{module}"), name)
     globals()[name] = value
     return value
 

@@ -7,12 +7,14 @@ import typer
 
 from albertkit.cli.printing import as_fields, new_console, print_bars, print_cut, print_json, print_title
 from albertkit.cli.reading import (
+    Backend,
     BatchSize,
     Device,
     File,
     Format,
     Json,
     Model,
+    Patience,
     Texts,
     Truncate,
     TunedModel,
@@ -34,6 +36,8 @@ def classify(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
+    backend: Backend = "auto",
+    patience: Patience = None,
     json: Json = False,
 ) -> None:
     """Classify texts or pairs; in a .tsv file the second column is the second text.
@@ -50,7 +54,15 @@ def classify(
     given = read(arguments, file, format=format, fields=("text", "text_pair"))
     from albertkit.pipelines import pipeline
 
-    answer = pipeline("text-classification", model, device=device, batch_size=batch_size, truncation=truncate)
+    answer = pipeline(
+        "text-classification",
+        model,
+        device=device,
+        batch_size=batch_size,
+        engine=backend,
+        truncation=truncate,
+    )
+    answer.set_patience(patience)
     is_regression = answer.model.config.problem_type == "regression"
     given, asked = tee(given)
     console = new_console()
@@ -76,6 +88,7 @@ def order(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
+    backend: Backend = "auto",
     json: Json = False,
 ) -> None:
     """Say whether two texts follow each other or were swapped; a .tsv file has two columns.
@@ -87,7 +100,9 @@ def order(
     given = read([tuple(texts)] if texts else None, file, format=format, fields=("text", "text_pair"))
     from albertkit.pipelines import pipeline
 
-    answer = pipeline("sentence-order", model, device=device, batch_size=batch_size, truncation=truncate)
+    answer = pipeline(
+        "sentence-order", model, device=device, batch_size=batch_size, engine=backend, truncation=truncate
+    )
     given, asked = tee(given)
     console = new_console()
     for one, found in zip(given, answer(asked), strict=True):
@@ -102,7 +117,7 @@ def order(
 def choose(
     choices: Annotated[
         list[str] | None,
-        typer.Argument(help="The choices, at least two.", metavar="[CHOICE]...", show_default=False),
+        typer.Argument(help="The choices, at least two.", metavar="CHOICE", show_default=False),
     ] = None,
     context: Annotated[str | None, typer.Option(help="The text to know it from.", show_default=False)] = None,
     question: Annotated[
@@ -115,6 +130,7 @@ def choose(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
+    backend: Backend = "auto",
     json: Json = False,
 ) -> None:
     """Choose the answer that fits; a .tsv file has context, question and a column for each choice.
@@ -127,7 +143,9 @@ def choose(
     given = read(asked_once, file, format=format, fields=("context", "question"), rest="choices")
     from albertkit.pipelines import pipeline
 
-    answer = pipeline("multiple-choice", model, device=device, batch_size=batch_size, truncation=truncate)
+    answer = pipeline(
+        "multiple-choice", model, device=device, batch_size=batch_size, engine=backend, truncation=truncate
+    )
     given, asked = tee(given)
     console = new_console()
     for one, chosen in zip(given, answer(asked), strict=True):

@@ -5,12 +5,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from albertkit.cli.completing import models
+
 
 def convert(
     source: Annotated[
         str,
         typer.Argument(
-            help="Model folder, TensorFlow checkpoint (folder, prefix, .tar.gz), Julia .tfbson, or hub name."
+            help="Model folder, TensorFlow checkpoint (folder, prefix, .tar.gz), Julia .tfbson, or hub name.",
+            autocompletion=models,
         ),
     ],
     target: Annotated[Path, typer.Argument(help="Folder to write; for Julia a file named .tfbson or .bson.")],
@@ -25,6 +28,13 @@ def convert(
         Literal["float32", "float16", "bfloat16"] | None,
         typer.Option(help="Type of the weights.", show_default="as in the source"),
     ] = None,
+    max_shard_size: Annotated[
+        str | None,
+        typer.Option(
+            help="Hugging Face folder: split weights over this size, such as 500MB, into several files.",
+            show_default="one file",
+        ),
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare the outputs of both on random text.")
     ] = False,
@@ -36,7 +46,7 @@ def convert(
     """
     from albertkit.conversion import convert as run
 
-    report: Any = run(source, target, to=to, dtype=dtype, verify=verify)
+    report: Any = run(source, target, to=to, dtype=dtype, max_shard_size=max_shard_size, verify=verify)
     if json:
         import json as json_format
 

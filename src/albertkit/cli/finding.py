@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from albertkit.cli.printing import new_console, print_json, print_title
-from albertkit.cli.reading import BatchSize, Device, File, Format, Json, Texts, TunedModel, read
+from albertkit.cli.reading import Backend, BatchSize, Device, File, Format, Json, Texts, TunedModel, read
 from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
 
@@ -29,6 +29,7 @@ def tag(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
+    backend: Backend = "auto",
     json: Json = False,
 ) -> None:
     """Find the entities, chunks or parts of speech in texts of any length.
@@ -38,7 +39,7 @@ def tag(
     given = read(texts, file, format=format)
     from albertkit.pipelines import pipeline
 
-    find = pipeline("token-classification", model, device=device, batch_size=batch_size)
+    find = pipeline("token-classification", model, device=device, batch_size=batch_size, engine=backend)
     given, asked = tee(given)
     if words:
         given, asked = tee(" ".join(text.split()) for text in given)
@@ -58,7 +59,7 @@ def answer(
         list[str] | None,
         typer.Argument(
             help="Questions; without any, those of --file or of a pipe.",
-            metavar="[QUESTION]...",
+            metavar="QUESTION",
             show_default=False,
         ),
     ] = None,
@@ -82,6 +83,7 @@ def answer(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
+    backend: Backend = "auto",
     json: Json = False,
 ) -> None:
     """Answer questions with a place of a text of any length; a .tsv file has questions and texts.
@@ -104,7 +106,7 @@ def answer(
         given = ({"question": question, "context": context} for question in given)
     from albertkit.pipelines import pipeline
 
-    find = pipeline("question-answering", model, device=device, batch_size=batch_size)
+    find = pipeline("question-answering", model, device=device, batch_size=batch_size, engine=backend)
     given, asked = tee(given)
     console = new_console()
     for one, found in zip(given, find(asked, top_k=top_k, handle_impossible_answer=no_answer), strict=True):

@@ -1,12 +1,17 @@
 """The verbs for labelled data: finetune, evaluate, predict."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from albertkit.cli.completing import FINETUNING_TASKS, SUITES, models, one_of
 from albertkit.cli.flags import settings_flags
+from albertkit.cli.printing import print_json
+from albertkit.cli.reading import Backend, Model, Patience
+from albertkit.errors import ConfigError
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.hub import BUNDLED
@@ -15,24 +20,36 @@ from albertkit.recipe import build, merge, read_recipe
 _Task = Annotated[
     str,
     typer.Argument(
-        help="text-classification, token-classification, question-answering or multiple-choice.",
+        help="text-classification, token-classification, question-answering, multiple-choice or "
+        "sentence-embedding.",
         metavar="TASK",
+        autocompletion=one_of(FINETUNING_TASKS),
     ),
 ]
-_Model = Annotated[str, typer.Option(help="Folder, name on the Hugging Face hub, or 'bundled'.")]
-_Device = Annotated[str, typer.Option(help="auto (the best there is), cpu, cuda, cuda:1, mps ...")]
-_BatchTokens = Annotated[int, typer.Option(help="Most tokens computed at once, padding included.", min=1)]
+_Device = Annotated[
+    str,
+    typer.Option(
+        help="auto (the best there is), cpu, cuda, cuda:1, mps ...",
+        autocompletion=one_of(["auto", "cpu", "cuda", "mps"]),
+    ),
+]
+_BatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        help="Most tokens computed at once, padding included (default: what suits the device).", min=1
+    ),
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print the figures as one JSON line.")]
 
 
 @settings_flags(FinetuningSettings, parameter="flags")
-@settings_flags(DataOptions, parameter="columns")
+@settings_flags(DataOptions, parameter="columns", panel="data")
 def finetune(
     task: _Task,
     train: Annotated[str, typer.Option(help="Labelled file or folder to learn from.")],
     validation: Annotated[str, typer.Option(help="Labelled file or folder to choose the best model by.")],
     output: Annotated[Path, typer.Option(help="Folder of the run; a run that is there goes on.")],
-    model: _Model = BUNDLED,
+    model: Model = BUNDLED,
     recipe: Annotated[Path | None, typer.Option(help="TOML file of settings, which flags override.")] = None,
     seeds: Annotated[
         int, typer.Option(help="So many runs; mean and deviation are reported, the best is kept.", min=1)
@@ -74,55 +91,114 @@ def finetune(
         raise typer.Exit(128 + result.run.signal)
 
 
-@settings_flags(TaskSettings, parameter="flags")
-@settings_flags(DataOptions, parameter="columns")
+@settings_flags(TaskSettings, parameter="flags", panel="task", default="as the model was fine-tuned")
+@settings_flags(DataOptions, parameter="columns", panel="data")
 def evaluate(
-    task: _Task,
-    data: Annotated[str, typer.Option(help="Labelled file or folder.")],
-    model: _Model = BUNDLED,
+    data: Annotated[str, typer.Option(help="Labelled file or folder; of a suite its folder.")],
+    task: Annotated[
+        str | None,
+        typer.Argument(
+            help="As of finetune; left out with --suite.",
+            metavar="TASK",
+            autocompletion=one_of(FINETUNING_TASKS),
+        ),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            help="glue, squad, race or all, on the official files, beside the published figures.",
+            autocompletion=one_of(SUITES),
+        ),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Folder, name on the Hugging Face hub, or 'bundled'; of a suite a folder of models.",
+            autocompletion=models,
+        ),
+    ] = BUNDLED,
     output: Annotated[
         Path | None, typer.Option(help="Folder for report.json, report.md, predictions and pictures.")
     ] = None,
     device: _Device = "auto",
-    batch_tokens: _BatchTokens = 8192,
+    batch_tokens: _BatchTokens = None,
+    backend: Backend = "auto",
+    patience: Patience = None,
+    early_exit_curve: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also evaluate with every patience, and draw it to this .png, .svg or .pdf file.",
+            show_default=False,
+        ),
+    ] = None,
     json: _Json = False,
     columns: dict[str, Any] | None = None,
     flags: dict[str, Any] | None = None,
 ) -> None:
-    """Measure a fine-tuned model on labelled data.
+    """Measure a fine-tuned model on labelled data, or one for each task of a suite.
 
     Example: albertkit evaluate text-classification --model run --data test.csv --output run/test
     """
-    from albertkit.datasets.splits import load_splits
-    from albertkit.finetuning.evaluation import EvaluationSet
-    from albertkit.finetuning.prepared import load_task
-    from albertkit.finetuning.report import write_report
+    from albertkit.files import check_picture
+    from albertkit.finetuning.measure import measure
+    from albertkit.finetuning.results_page import results_page, write_results
+    from albertkit.finetuning.suites import evaluate_suite
+    from albertkit.finetuning.trained_settings import task_settings
     from albertkit.modeling.loading import choose_device
 
-    console = Console(stderr=True)
-    labelled, own, loaded = load_task(task, model, _task(flags), device=choose_device(device))
-    reader = labelled.reader(data, _options(columns))
-    splits = load_splits({"data": reader}, labels=labelled.labels(loaded.config))
-    for line in splits.reports["data"].lines():
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    evaluated = EvaluationSet(labelled, own, splits.examples["data"], batch_tokens=batch_tokens)
-    evaluation = evaluated.evaluate(loaded, loaded.config)
-    report = {"metrics": evaluation.metrics}
+    if task is not None and suite is not None:
+        raise ConfigError(f"received the task {task} and the suite {suite}; expected one of the two")
+    say = partial(Console(stderr=True).print, highlight=False, markup=False, soft_wrap=True)
+    common = {
+        "output": output,
+        "device": choose_device(device),
+        "batch_tokens": batch_tokens,
+        "backend": backend,
+        "say": say,
+    }
+    if early_exit_curve is not None:
+        check_picture(early_exit_curve)
+    if task is not None:
+        common |= {"patience": patience, "exit_curve": early_exit_curve}
+        settings, options = task_settings(model, flags or {}), _options(columns)
+        _print_metrics(measure(task, model, data, settings=settings, options=options, **common), json)
+        return
+    if patience is not None or early_exit_curve is not None:
+        raise ConfigError("--patience and --early-exit-curve are for one task, text-classification")
+    if suite is None:
+        raise ConfigError("received neither a task nor a suite; expected a task, or --suite")
+    if columns:
+        raise ConfigError(f"a suite has its own files; leave out {', '.join(columns)}")
+    reports = evaluate_suite(suite, data, model, given=flags, **common)
     if output is not None:
-        about = {"task": task, "model": model, "data": splits.reports["data"].to_json()}
-        report = write_report(evaluation, output, about=about)
-    _print_metrics(report, json)
+        write_results(suite, model, reports, output)
+    if json:
+        print_json({name: report.get("metrics") for name, report in reports.items()})
+    else:
+        typer.echo(results_page(suite, model, reports))
 
 
-@settings_flags(TaskSettings, parameter="flags")
-@settings_flags(DataOptions, parameter="columns")
+@settings_flags(TaskSettings, parameter="flags", panel="task", default="as the model was fine-tuned")
+@settings_flags(DataOptions, parameter="columns", panel="data")
 def predict(
     task: _Task,
     input: Annotated[str, typer.Option(help="File or folder; labels are not looked at.")],
     output: Annotated[Path, typer.Option(help="File: .jsonl, .csv or .parquet.")],
-    model: _Model = BUNDLED,
+    model: Model = BUNDLED,
     device: _Device = "auto",
-    batch_tokens: _BatchTokens = 8192,
+    batch_tokens: _BatchTokens = None,
+    backend: Backend = "auto",
+    patience: Patience = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="local (this process), or ray: the same predictions from a Ray cluster.",
+            autocompletion=one_of(["local", "ray"]),
+        ),
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option(help="Of Ray (default: one per GPU, or without any per CPU).", min=1)
+    ] = None,
     columns: dict[str, Any] | None = None,
     flags: dict[str, Any] | None = None,
 ) -> None:
@@ -132,14 +208,26 @@ def predict(
     """
     from dataclasses import asdict
 
+    from albertkit.finetuning.exits import set_patience
     from albertkit.finetuning.prediction import predict_file
+    from albertkit.finetuning.prediction_engines import engine_of
     from albertkit.finetuning.prepared import load_task
+    from albertkit.finetuning.trained_settings import task_settings
     from albertkit.modeling.loading import choose_device
 
     console = Console(stderr=True)
-    settings, options = _task(flags), _options(columns)
-    labelled, own, loaded = load_task(task, model, settings, device=choose_device(device))
-    about = {"task": task, "model": model, "input": input} | asdict(settings) | asdict(options)
+    options = _options(columns)
+    settings = task_settings(model, flags or {})
+    chosen = engine_of(engine, workers=workers, device=device)
+    # With Ray only its workers compute.
+    own_device = choose_device("cpu" if engine == "ray" else device)
+    labelled, own, loaded = load_task(task, model, settings, device=own_device)
+    set_patience(loaded, patience)
+    about = {"task": task, "input": input, "patience": patience}
+    about |= asdict(settings) | asdict(options)
+    if (source := Path(input)).exists():
+        about |= {"input_bytes": source.stat().st_size, "input_changed_ns": source.stat().st_mtime_ns}
+    cut: list[int] = []
     with console.status("predicting") as status:
         count = predict_file(
             labelled,
@@ -150,26 +238,41 @@ def predict(
             output,
             about=about,
             batch_tokens=batch_tokens,
+            backend=backend,
+            engine=chosen,
             progress=lambda done: status.update(f"{done:,} examples"),
+            on_cut=cut.append,
         )
     console.print(f"{count:,} predictions in {output}", highlight=False, soft_wrap=True)
+    if cut:
+        console.print(
+            f"{len(cut):,} of {count:,} are of examples that were cut ({sum(cut):,} tokens, of one up to "
+            f"{max(cut):,}); the column 'cut' says which",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _options(columns: dict[str, Any] | None) -> DataOptions:
     return build(DataOptions, columns or {}, where="columns")
 
 
-def _task(flags: dict[str, Any] | None) -> TaskSettings:
-    return build(TaskSettings, flags or {}, where="settings")
-
-
 def _print_metrics(report: dict[str, Any], as_json: bool) -> None:
-    metrics = report["metrics"]
+    metrics, baseline = report["metrics"], report["baseline"]
     if as_json:
         import json
 
-        typer.echo(json.dumps(metrics))
+        curve = {name: report[name] for name in ("early_exit_curve",) if name in report}
+        typer.echo(json.dumps(metrics | curve))
         return
     width = max(map(len, metrics))
     for name, value in metrics.items():
-        typer.echo(f"{name:<{width}}  {value:.4f}")
+        shown = f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
+        beside = f"  (baseline {baseline[name]:.4f})" if name in baseline else ""
+        typer.echo(f"{name:<{width}}  {shown}{beside}")
+    if points := report.get("early_exit_curve"):
+        typer.echo(f"\npatience  {points[0]['metric_name']:>10}  mean depth  times as fast")
+        for one in points:
+            patience = "all" if one["patience"] is None else one["patience"]
+            faster = points[-1]["seconds"] / one["seconds"]
+            typer.echo(f"{patience:>8}  {one['metric']:>10.4f}  {one['mean_depth']:>10.2f}  {faster:>13.2f}")

@@ -13,11 +13,15 @@ from rich.markup import escape
 from albertkit.recipe import field_docs, scalar_fields
 
 
-def settings_flags(settings: type, *, parameter: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def settings_flags(
+    settings: type, *, parameter: str, panel: str = "run", default: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command one flag for each plain field of `settings`, in place of its argument `parameter`.
 
     The command receives the flags that were given, by field name, as a dict. A flag that is not given is
-    absent: the recipe's value, or the field's default, holds.
+    absent: the recipe's value, or the field's default, holds. In the help they stand together as "Settings:
+    PANEL", those of a table of a recipe under the table's name; `default` says what holds for all of them
+    where that is not the default of each field.
     """
     docs = field_docs(settings)
     fields = [(table, field, _hint(settings, table, field.name)) for table, field in scalar_fields(settings)]
@@ -40,8 +44,8 @@ def settings_flags(settings: type, *, parameter: str) -> Callable[[Callable[...,
                     hint | None,
                     typer.Option(
                         help=escape(docs[field.name]),  # "[model]" is no markup
-                        show_default="" if field.default is dataclasses.MISSING else str(field.default),
-                        rich_help_panel=f"Settings: {table or 'run'}",
+                        show_default=_shown(field.default) if default is None else default,
+                        rich_help_panel=f"Settings: {table or panel}",
                     ),
                 ],
             )
@@ -51,6 +55,11 @@ def settings_flags(settings: type, *, parameter: str) -> Callable[[Callable[...,
         return with_flags
 
     return decorate
+
+
+def _shown(default: Any) -> str | bool:
+    """Return a default as the help shows it; where it is None, or there is none, the text says what holds."""
+    return False if default is None or default is dataclasses.MISSING else str(default)
 
 
 def _hint(settings: type, table: str, name: str) -> Any:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from albertkit.cli.completing import models_and_shapes
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -32,7 +34,8 @@ def inspect(
     model: Annotated[
         str,
         typer.Argument(
-            help="Model folder or file of any format, hub name, 'bundled', or a shape such as base-v2."
+            help="Model folder or file of any format, hub name, 'bundled', or a shape such as base-v2.",
+            autocompletion=models_and_shapes,
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

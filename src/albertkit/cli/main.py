@@ -8,12 +8,26 @@ from rich.console import Console
 from rich.markup import escape
 
 from albertkit import __version__
-from albertkit.cli import choosing, converting, finding, finetuning, inspecting, pretraining, text
+from albertkit.cli import (
+    benching,
+    choosing,
+    converting,
+    exporting,
+    finding,
+    finetuning,
+    groups,
+    inspecting,
+    inspecting_texts,
+    pretraining,
+    serving,
+    text,
+)
 from albertkit.errors import AlbertKitError
 
 app = typer.Typer(
     name="albertkit",
-    help="ALBERT, from raw text to a served model. Without --model, verbs use the bundled model, offline.",
+    help="ALBERT, from raw text to a served model. Without --model, verbs use the bundled model, offline.\n\n"
+    'Example: albertkit fill-mask "She opened the [MASK] and went into the room."',
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -42,6 +56,8 @@ app.command("answer", rich_help_panel="Use a model on text")(finding.answer)
 app.command("choose", rich_help_panel="Use a model on text")(choosing.choose)
 app.command("order", rich_help_panel="Use a model on text")(choosing.order)
 app.command("embed", rich_help_panel="Use a model on text")(text.embed)
+app.command("serve", rich_help_panel="Use a model on text")(serving.serve)
+app.command("playground", rich_help_panel="Use a model on text")(serving.playground)
 app.command("train-tokenizer", rich_help_panel="From raw text to a model")(pretraining.train_tokenizer)
 app.command("prepare", rich_help_panel="From raw text to a model")(pretraining.prepare)
 app.command("pretrain", rich_help_panel="From raw text to a model")(pretraining.pretrain)
@@ -49,7 +65,20 @@ app.command("finetune", rich_help_panel="Labelled data")(finetuning.finetune)
 app.command("evaluate", rich_help_panel="Labelled data")(finetuning.evaluate)
 app.command("predict", rich_help_panel="Labelled data")(finetuning.predict)
 app.command("convert", rich_help_panel="Checkpoints")(converting.convert)
-app.command("inspect", rich_help_panel="Checkpoints")(inspecting.inspect)
+app.add_typer(exporting.app, name="export", rich_help_panel="Checkpoints")
+app.command("bench", rich_help_panel="Checkpoints")(benching.bench)
+inspect = typer.Typer(
+    cls=groups.DefaultVerbGroup,
+    help="Look into a model: its shape and cost, its attention, the words it prefers.\n\n"
+    "albertkit inspect MODEL is short for albertkit inspect model MODEL.\n\n"
+    "Example: albertkit inspect bundled",
+    no_args_is_help=True,
+    subcommand_metavar="MODEL | VERB ...",
+)
+inspect.command("model")(inspecting.inspect)
+inspect.command("attention")(inspecting_texts.attention)
+inspect.command("bias")(inspecting_texts.bias)
+app.add_typer(inspect, name="inspect", rich_help_panel="Checkpoints")
 
 
 def _in_words(error: Exception) -> str:
@@ -62,7 +91,7 @@ def _in_words(error: Exception) -> str:
 def run() -> None:
     """Run the command line; an expected error is one line on stderr and exit status 1."""
     try:
-        app()
+        app(prog_name="albertkit")  # also where it is called as a module
     except KeyboardInterrupt:
         sys.exit(130)
     except (AlbertKitError, OSError) as error:

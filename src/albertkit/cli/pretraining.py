@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from albertkit.cli.completing import models, one_of
 from albertkit.cli.flags import settings_flags
 from albertkit.errors import DataError
 from albertkit.pretraining.settings import PretrainingSettings
@@ -17,7 +18,7 @@ from albertkit.recipe import build, merge, read_recipe
 _Inputs = Annotated[
     list[str],
     typer.Argument(
-        help="Files, folders or globs: .txt, .jsonl, .parquet, each also .gz or .zst.", metavar="FILES..."
+        help="Files, folders or globs: .txt, .jsonl, .parquet, each also .gz or .zst.", metavar="FILE"
     ),
 ]
 _TextColumn = Annotated[str, typer.Option(help="Where the text is in .jsonl and .parquet files.")]
@@ -79,7 +80,7 @@ def train_tokenizer(
 
 def prepare(
     inputs: _Inputs,
-    tokenizer: Annotated[str, typer.Option(help="Folder or name of the tokenizer.")],
+    tokenizer: Annotated[str, typer.Option(help="Folder or name of the tokenizer.", autocompletion=models)],
     output: Annotated[Path, typer.Option(help="Folder of the shards.")],
     text_column: _TextColumn = "text",
     language: Annotated[str, typer.Option(help="ISO 639 code, for the sentence splitter.")] = "en",
@@ -96,7 +97,11 @@ def prepare(
         int | None, typer.Option(min=1, help="Processes (default: one per CPU, with Ray all there are).")
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="local (this machine), or ray: the same shards from a Ray cluster.")
+        str,
+        typer.Option(
+            help="local (this machine), or ray: the same shards from a Ray cluster.",
+            autocompletion=one_of(["local", "ray"]),
+        ),
     ] = "local",
     json: _Json = False,
 ) -> None:
@@ -157,13 +162,19 @@ def prepare(
 @settings_flags(PretrainingSettings, parameter="flags")
 def pretrain(
     data: Annotated[Path, typer.Option(help="Folder of shards that `prepare` wrote.")],
-    tokenizer: Annotated[str, typer.Option(help="Folder or name of the tokenizer of the shards.")],
+    tokenizer: Annotated[
+        str, typer.Option(help="Folder or name of the tokenizer of the shards.", autocompletion=models)
+    ],
     output: Annotated[Path, typer.Option(help="Folder of the run; a run that is there goes on.")],
     recipe: Annotated[
         Path | None, typer.Option(help="TOML file of settings, which flags override; it gives the shape.")
     ] = None,
     device: Annotated[
-        str, typer.Option(help="auto (the best there is), cpu, cuda, cuda:1, mps ...")
+        str,
+        typer.Option(
+            help="auto (the best there is), cpu, cuda, cuda:1, mps ...",
+            autocompletion=one_of(["auto", "cpu", "cuda", "mps"]),
+        ),
     ] = "auto",
     flags: dict[str, Any] | None = None,
 ) -> None:

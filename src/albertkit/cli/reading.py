@@ -10,16 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
+from albertkit.cli.completing import BACKENDS, models, one_of
 from albertkit.errors import DataError
 from albertkit.inputs import InputFormat, format_of, read_inputs
 
 Texts = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Texts; without any, those of --file or of a pipe.", metavar="[TEXT]...", show_default=False
+        help="Texts; without any, those of --file or of a pipe.", metavar="TEXT", show_default=False
     ),
 ]
-Model = Annotated[str, typer.Option(help="Folder, name on the Hugging Face hub, or 'bundled'.")]
+Model = Annotated[
+    str, typer.Option(help="Folder, name on the Hugging Face hub, or 'bundled'.", autocompletion=models)
+]
 TunedModel = Annotated[
     str, typer.Option(help="Folder, or name on the Hugging Face hub, of a model fine-tuned for this.")
 ]
@@ -40,13 +43,34 @@ Format = Annotated[
 ]
 Device = Annotated[
     str | None,
-    typer.Option(help="cpu, cuda, cuda:1, mps ...", show_default="the best there is"),
+    typer.Option(
+        help="cpu, cuda, cuda:1, mps ...",
+        show_default="the best there is",
+        autocompletion=one_of(["cpu", "cuda", "mps"]),
+    ),
 ]
 BatchSize = Annotated[
     int | None,
     typer.Option(
         help="Most texts computed at once; 1 answers a pipe line by line.",
         show_default="what suits the device",
+    ),
+]
+Backend = Annotated[
+    str,
+    typer.Option(
+        help="What computes: auto (the fastest that fits), torch (without padding), onnx and onnx-int8 "
+        "(in ONNX Runtime, on a CPU), plain (the model is called). ALBERTKIT_THREADS sets the number of "
+        "threads.",
+        autocompletion=one_of(BACKENDS),
+    ),
+]
+Patience = Annotated[
+    int | None,
+    typer.Option(
+        help="Of a model trained with early exit: leave once so many depths in a row agree.",
+        min=1,
+        show_default="all depths",
     ),
 ]
 Truncate = Annotated[

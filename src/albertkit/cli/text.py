@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from albertkit.cli.printing import new_console, print_bars, print_json, print_title
-from albertkit.cli.reading import BatchSize, Device, File, Format, Json, Model, Texts, read
+from albertkit.cli.reading import Backend, BatchSize, Device, File, Format, Json, Model, Texts, Truncate, read
 from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from albertkit.tokenization.interface import TokenizerInterface
 
 
 def fill_mask(
@@ -26,6 +28,7 @@ def fill_mask(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
+    backend: Backend = "auto",
     json: Json = False,
 ) -> None:
     """Fill in the [MASK] of texts.
@@ -35,7 +38,7 @@ def fill_mask(
     given = read(texts, file, format=format)
     from albertkit.pipelines import pipeline
 
-    fill = pipeline("fill-mask", model, device=device, batch_size=batch_size)
+    fill = pipeline("fill-mask", model, device=device, batch_size=batch_size, engine=backend)
     words = None if targets is None else [word.strip() for word in targets.split(",") if word.strip()]
     given, asked = tee(given)
     for text, answer in zip(given, fill(asked, top_k=top_k, targets=words), strict=True):
@@ -43,18 +46,24 @@ def fill_mask(
         if json:
             print_json({"text": text, "predictions": answer})
         else:
-            _print_words(text, masks)
+            _print_words(text, masks, fill.tokenizer)
 
 
 def embed(
     texts: Texts = None,
     model: Model = BUNDLED,
     pooling: Annotated[
-        Literal["mean", "cls"], typer.Option(help="One vector from those of all tokens, or that of [CLS].")
-    ] = "mean",
-    truncate: Annotated[
-        bool, typer.Option("--truncate", help="Cut texts that are longer than the model reads.")
-    ] = False,
+        Literal["mean", "cls"] | None,
+        typer.Option(
+            help="One vector from those of all tokens, or that of [CLS].",
+            show_default="as the model was trained, else mean",
+        ),
+    ] = None,
+    normalize: Annotated[
+        bool | None,
+        typer.Option(help="Vectors of length 1.", show_default="as the model was trained, else not"),
+    ] = None,
+    truncate: Truncate = False,
     output: Annotated[
         Path | None, typer.Option(help="Write the vectors to this .npy file, a row each.", show_default=False)
     ] = None,
@@ -62,6 +71,7 @@ def embed(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
+    backend: Backend = "auto",
     json: Json = False,
 ) -> None:
     """Turn texts into vectors; several texts are shown by how alike they are.
@@ -80,25 +90,36 @@ def embed(
         model,
         device=device,
         batch_size=batch_size,
+        engine=backend,
         pooling=pooling,
+        normalize=normalize,
         truncation=truncate,
     )
+    encode.pooling = encode.pooling or "mean"
     given, asked = tee(given)
     kept: list[str] = []
     vectors: list[np.ndarray] = []
-    for text, vector in zip(given, encode(asked), strict=True):
+    count, cut = 0, list[int]()
+    for text, vector in zip(given, encode(asked, on_cut=cut.append), strict=True):
         if json:
             print_json({"text": text, "embedding": vector})
         if output is not None or not json:
             kept.append(text)
             vectors.append(np.asarray(vector, dtype=np.float32))
+        count += 1
     if output is not None:
         _write_vectors(output, vectors)
     if not json:
         _print_vectors(kept, vectors, output)
+    if cut:
+        typer.echo(
+            f"{len(cut):,} of {count:,} texts are longer than the {encode.max_length:,} tokens that are "
+            f"read: {sum(cut):,} tokens were left out, of one text up to {max(cut):,}",
+            err=True,
+        )
 
 
-def _print_words(text: str, masks: list[list[dict[str, Any]]]) -> None:
+def _print_words(text: str, masks: list[list[dict[str, Any]]], tokenizer: "TokenizerInterface") -> None:
     """The words for each mask."""
     console = new_console()
     print_title(console, text)
@@ -108,7 +129,9 @@ def _print_words(text: str, masks: list[list[dict[str, Any]]]) -> None:
         if "window" in words[0]:
             start, end = words[0]["window"]
             console.print(f"read: characters {start:,} to {end:,} of {len(text):,}", style="dim")
-        print_bars(console, [(word["token_str"], word["score"]) for word in words])
+        # A mark of a word's beginning alone is nothing as text: it is shown as the vocabulary writes it.
+        names = [word["token_str"] or tokenizer.convert_ids_to_tokens(word["token"]) for word in words]
+        print_bars(console, [(name, word["score"]) for name, word in zip(names, words, strict=True)])
     console.print()
 
 

@@ -1,0 +1,210 @@
+"""The verb bench: how fast a model is on this machine, and how fast it could be."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from albertkit.cli.printing import new_console, print_json
+from albertkit.cli.reading import Device, Model
+from albertkit.errors import ConfigError
+from albertkit.hub import BUNDLED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from albertkit.bench.measuring import Report, Timing
+    from albertkit.engines.automatic import AutomaticEngine
+
+
+def bench(
+    model: Model = BUNDLED,
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also measure these texts: one in a line, .tsv (first column) or .jsonl.", show_default=False
+        ),
+    ] = None,
+    against: Annotated[
+        str,
+        typer.Option(help="Also measure these: transformers, onnxruntime (its graph), with a comma between."),
+    ] = "",
+    minutes: Annotated[
+        float, typer.Option(help="About how long; what would take longer is left out.", min=0.001)
+    ] = 1.0,
+    rounds: Annotated[int, typer.Option(help="Most counted calls of each.", min=1)] = 20,
+    lengths: Annotated[str, typer.Option(help="Tokens of a text.")] = "16,64,128,512",
+    batches: Annotated[str, typer.Option(help="Texts given at once.")] = "1,8,32",
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw to this .png, .svg or .pdf file.", show_default=False)
+    ] = None,
+    dtype: Annotated[
+        str, typer.Option(help="Type to compute in: float32, bfloat16, float16 (a GPU).")
+    ] = "float32",
+    processor_time: Annotated[
+        bool, typer.Option("--processor-time", help="Of one thread, on a machine that does other work too.")
+    ] = False,
+    choose: Annotated[
+        bool,
+        typer.Option("--choose", help="Only measure what the engine `auto` is to be here, and remember it."),
+    ] = False,
+    device: Device = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON line for each figure, after one of the machine.")
+    ] = False,
+) -> None:
+    """Measure a model by engine, length and batch, beside the largest matrix product of this machine.
+
+    Example: albertkit bench --against transformers --plot bench.png
+    """
+    from albertkit.files import check_picture
+
+    if plot is not None:
+        check_picture(plot)
+    sizes = {"lengths": _numbers("lengths", lengths), "batches": _numbers("batches", batches)}
+    others = [name.strip() for name in against.split(",") if name.strip()]
+    lines = [] if texts is None else _read_texts(texts)
+
+    import tempfile
+    import time
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from albertkit.bench.measuring import run
+    from albertkit.bench.sides import other_sides, own_sides
+    from albertkit.bench.summary import figures
+    from albertkit.engines.automatic import AutomaticEngine
+    from albertkit.pipelines import pipeline
+
+    loaded = pipeline(None, model, device=device, dtype=dtype)
+    automatic = loaded.engine if isinstance(loaded.engine, AutomaticEngine) else None
+    if choose:
+        _choose(automatic, json)
+        return
+    sides, left_out = own_sides(loaded.model, loaded.tokenizer)
+    with tempfile.TemporaryDirectory() as folder, Console(stderr=True).status("measuring") as status:
+        all_sides = [*sides, *other_sides(others, loaded.model, loaded.tokenizer, Path(folder))]
+        report = run(
+            loaded.model,
+            loaded.tokenizer,
+            all_sides,
+            name=model,
+            texts=lines,
+            minutes=minutes,
+            rounds=rounds,
+            clock=time.process_time if processor_time else None,
+            progress=lambda what: status.update(f"measuring {what}"),
+            **sizes,
+        )
+    if not report.grid and not report.texts:
+        needed = "; ".join(f"{name} {reason}" for name, reason in report.left_out.items())
+        raise ConfigError(f"nothing could be measured in {minutes:g} minutes ({needed}): give more --minutes")
+    report.left_out = left_out | report.left_out
+    if automatic is not None:
+        report.about["auto"] = automatic.describe()
+    if plot is not None:
+        from albertkit.bench.drawing import draw
+
+        draw(report, plot)
+    if json:
+        print_json(
+            {
+                "model": model,
+                **report.about,
+                "tokens_per_text": report.tokens_per_text,
+                "differences": report.differences,
+                "left_out": report.left_out,
+            }
+        )
+        for figure in figures(report, others):
+            print_json(asdict(figure))
+    else:
+        _print(report, plot)
+
+
+def _choose(engine: "AutomaticEngine | None", json: bool) -> None:
+    """Measure the engines for a model anew, and print what was found."""
+    from dataclasses import asdict
+
+    found = None if engine is None else engine.settle(anew=True)
+    if engine is None or found is None:
+        raise ConfigError(
+            "there is nothing to choose: `auto` chooses for models in float32 on a CPU, of up to 64 million "
+            "weights in their layers, where the extra is installed: pip install 'albertkit[onnx]'"
+        )
+    if json:
+        print_json({"engine": found.engine, "file": str(found.file), **asdict(found)})
+    else:
+        new_console().print(f"auto: {engine.describe()}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _numbers(name: str, given: str) -> list[int]:
+    numbers = [one.strip() for one in given.split(",")]
+    if not all(one.isdecimal() and int(one) > 0 for one in numbers):
+        raise ConfigError(f"{name} is {given!r}; expected whole numbers with commas between, such as 16,128")
+    return sorted({int(one) for one in numbers})
+
+
+def _read_texts(file: Path) -> list[str]:
+    from albertkit.errors import DataError
+    from albertkit.inputs import format_of, read_inputs
+
+    format = format_of(file)
+    with file.open("rb") as stream:
+        found = list(read_inputs(stream, str(file), format=format, fields=("text",), rest="others"))
+    texts = []
+    for number, one in enumerate(found, start=1):
+        text = one.get("text") if isinstance(one, dict) else one
+        if not isinstance(text, str):
+            raise DataError(f"{file}, text {number}: {one!r:.60}; expected a text")
+        texts.append(text)
+    return texts
+
+
+def _print(report: "Report", plot: Path | None) -> None:
+    console, about = new_console(), report.about
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    device = "" if about["device"] == "cpu" else f"{about['device']}, "
+    console.print(f"{report.model} ({about['class']}, {about['dtype']})", style="bold", markup=False)
+    console.print(
+        f"{device}{about['processor']}, {about['threads']} threads on {about['cores']} cores; {versions}",
+        markup=False,
+    )
+    console.print(f"largest matrix product: {report.ceiling / 1e9:,.1f} GFLOP/s")
+    if "auto" in about:
+        console.print(f"auto: {about['auto']}", markup=False, soft_wrap=True)
+    console.print()
+    sides = list(dict.fromkeys(one.side for one in (*report.texts, *report.grid)))
+    _print_table("texts per second", report, sides, lambda one: f"{one.texts_per_second:,.4g}")
+    _print_table(
+        "operations per second for the real tokens, of the largest product's",
+        report,
+        sides,
+        lambda one: f"{100 * report.share(one):.0f}%",
+    )
+    for name, difference in report.differences.items():
+        console.print(f"{name}: scores differ from {sides[0]} by at most {difference:.1e}", style="dim")
+    for name, reason in report.left_out.items():
+        console.print(f"not measured: {name}: {reason}", style="dim", markup=False, soft_wrap=True)
+    if plot is not None:
+        console.print(f"drawn to {plot}", style="dim", markup=False)
+
+
+def _print_table(title: str, report: "Report", sides: list[str], show: "Callable[[Timing], str]") -> None:
+    """Print a row for each length and batch, a column for each side."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("batch", "tokens", *sides):
+        table.add_column(name, justify="right", overflow="fold")
+    rows: dict[tuple[int, int], dict[str, str]] = {}
+    for one in (*report.texts, *sorted(report.grid, key=lambda one: (one.length, one.batch))):
+        rows.setdefault((one.length, one.batch), {})[one.side] = show(one)
+    for (length, batch), own in rows.items():
+        tokens = str(length) if length else f"{report.tokens_per_text:.0f} (file)"
+        table.add_row(str(batch), tokens, *(own[side] for side in sides))
+    console = new_console()
+    console.print(title, style="italic")
+    console.print(table)
+    console.print()

@@ -1,0 +1,74 @@
+"""What the shell offers after Tab where an option takes names; elsewhere, and where none fits, it has files.
+
+Nothing here may import torch: a Tab must not take seconds. So the names that torch's modules hold are here
+again, and a test compares them.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from albertkit.files import model_folders
+from albertkit.hub import BUNDLED
+from albertkit.published import REPOSITORIES, SIZES, VERSIONS
+
+Complete = Callable[[str], list[str]]
+"""What has been typed of a word -> the words it may become."""
+
+PIPELINE_TASKS = (
+    "fill-mask",
+    "feature-extraction",
+    "text-classification",
+    "token-classification",
+    "question-answering",
+    "multiple-choice",
+    "sentence-order",
+)
+FINETUNING_TASKS = (
+    "text-classification",
+    "token-classification",
+    "question-answering",
+    "multiple-choice",
+    "sentence-embedding",
+)
+BACKENDS = ("auto", "torch", "plain", "onnx", "onnx-int8")
+SUITES = ("glue", "squad", "race", "all")
+
+
+def one_of(names: Iterable[str]) -> Complete:
+    """Return what offers these names."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
+
+
+def models(incomplete: str) -> list[str]:
+    """Offer the bundled model, the published ones, and the folders of models here."""
+    return [*one_of([BUNDLED, *REPOSITORIES])(incomplete), *_folders(incomplete)]
+
+
+def models_and_shapes(incomplete: str) -> list[str]:
+    """Offer also the shapes that `inspect` knows without a checkpoint."""
+    shapes = [f"{size}-{version}" for size in SIZES for version in VERSIONS]
+    return [*models(incomplete), *one_of(shapes)(incomplete)]
+
+
+def named(complete: Complete) -> Complete:
+    """Return what offers the same after `NAME=`."""
+
+    def complete_named(incomplete: str) -> list[str]:
+        name, equals, value = incomplete.rpartition("=")
+        return [f"{name}{equals}{one}" for one in complete(value)]
+
+    return complete_named
+
+
+def _folders(incomplete: str) -> list[str]:
+    """Return the folders of models that a path may become, written as it is."""
+    parent, slash, begin = incomplete.rpartition("/")
+    try:
+        folders = model_folders(Path(f"{parent}{slash}" or ".").expanduser())
+    except OSError:  # no such folder yet
+        return []
+    return [f"{parent}{slash}{name}" for name in folders if name.startswith(begin)]

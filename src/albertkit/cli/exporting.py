@@ -1,0 +1,112 @@
+"""The verbs export: models for other runtimes."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from albertkit.cli.completing import models
+from albertkit.cli.flags import settings_flags
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.recipe import build
+
+app = typer.Typer(
+    help="Write a model for other runtimes.\n\nExample: albertkit export onnx bundled bundled.onnx",
+    no_args_is_help=True,
+)
+
+
+@app.command("onnx")
+@settings_flags(DataOptions, parameter="columns")
+def onnx(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Model folder, checkpoint of another writer, or hub name.", autocompletion=models
+        ),
+    ],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            help="A file named .onnx; or a folder, for model.onnx with config and tokenizer beside it."
+        ),
+    ],
+    architecture: Annotated[
+        str | None,
+        typer.Option(
+            help="Class of the model, such as AlbertModel for the encoder alone.",
+            show_default="what the config names, if the weights are there",
+        ),
+    ] = None,
+    dtype: Annotated[
+        Literal["float32", "float16", "bfloat16"] | None,
+        typer.Option(help="Type of the stored weights.", show_default="as in the source"),
+    ] = None,
+    compute: Annotated[
+        Literal["float32", "float16"],
+        typer.Option(help="Type that is computed in, whatever is stored; float16 is for GPUs."),
+    ] = "float32",
+    opset: Annotated[int, typer.Option(help="Version of the ONNX operators, from 17.")] = 20,
+    int8: Annotated[
+        bool,
+        typer.Option(
+            "--int8", help="A quarter of the size, and several times as fast on CPUs; measures what is lost."
+        ),
+    ] = False,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            help="Measure that on labelled examples of the model's task, by its metric; or on the texts of a "
+            ".txt, by how often the model decides the same.",
+            show_default="sentences that come with albertkit",
+        ),
+    ] = None,
+    max_drop: Annotated[float, typer.Option(help="Most points of 100 that --int8 may lose.")] = 0.5,
+    all_inputs: Annotated[
+        bool,
+        typer.Option(
+            "--all-inputs",
+            help="Always expect mask and segments, for runtimes without ONNX's optional type.",
+        ),
+    ] = False,
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Compare on the lines of this file.", show_default="sentences that come with albertkit"
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    columns: dict[str, Any] | None = None,
+) -> None:
+    """Write a model as ONNX, and compare what it computes with torch; if they differ there is no file.
+
+    With --int8 what is lost is measured instead, and if it is too much there is no file.
+
+    Example: albertkit export onnx my-model my-model.onnx
+    """
+    from albertkit.cli.printing import print_json
+    from albertkit.export.onnx_check import TEXTS
+    from albertkit.export.onnx_export import export_onnx
+    from albertkit.inputs import format_of, read_inputs
+
+    lines = TEXTS
+    if texts is not None:
+        lines = list(read_inputs(texts.open("rb"), str(texts), format=format_of(texts), fields=("text",)))
+    report = export_onnx(
+        source,
+        target,
+        architecture=architecture,
+        dtype=dtype,
+        compute=compute,
+        opset=opset,
+        int8=int8,
+        calibrate=calibrate,
+        max_drop=max_drop,
+        columns=build(DataOptions, columns or {}, where="columns"),
+        optional_inputs=not all_inputs,
+        texts=lines,
+    )
+    if json:
+        print_json(report.to_json())
+    else:
+        typer.echo(str(report))

@@ -1,0 +1,149 @@
+"""The verbs inspect attention and inspect bias: what a model does with texts."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from albertkit.cli.printing import new_console, print_cut, print_json, print_title
+from albertkit.cli.reading import Device, Model, Truncate
+from albertkit.errors import DataError
+from albertkit.hub import BUNDLED
+
+if TYPE_CHECKING:
+    from albertkit.inspection.attention import AttentionReport
+    from albertkit.inspection.bias import BiasReport
+
+JsonOnce = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def attention(
+    text: Annotated[str, typer.Argument(help="The text.")],
+    pair: Annotated[str | None, typer.Option(help="A second text, for a pair.", show_default=False)] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a page for the browser to this file.", show_default=False, dir_okay=False),
+    ] = None,
+    model: Model = BUNDLED,
+    truncate: Truncate = False,
+    device: Device = None,
+    json: JsonOnce = False,
+) -> None:
+    """Show where each piece of a text looks, by layer and head, and how its vectors settle with depth.
+
+    Without --html a table of the layers is printed; --json prints every figure.
+
+    Example: albertkit inspect attention "The captain opened the door." --html attention.html
+    """
+    if html is not None and not html.parent.is_dir():
+        raise DataError(f"cannot write {html}: there is no folder {html.parent}; make it first")
+    from albertkit.inspection.attention import inspect_attention
+    from albertkit.pipelines import pipeline
+
+    encode = pipeline("feature-extraction", model, device=device)
+    report = inspect_attention(encode.model, encode.tokenizer, text, pair, truncation=truncate)
+    if html is not None:
+        from albertkit.files import atomic_path
+        from albertkit.inspection.page import attention_page
+
+        with atomic_path(html) as temporary:
+            temporary.write_text(attention_page(report, model=model), encoding="utf-8")
+    if json:
+        print_json({"model": model, **report.to_json()})
+    else:
+        _print_attention(report, html)
+
+
+def bias(
+    template: Annotated[
+        str, typer.Option(help="A text with [X] for the words of the groups, and one [MASK].")
+    ],
+    groups: Annotated[str, typer.Option(help="Words for [X], separated by commas, at least two.")],
+    top_k: Annotated[int, typer.Option(help="Words for each group.")] = 5,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw the comparison to this .png, .svg or .pdf file.", show_default=False),
+    ] = None,
+    model: Model = BUNDLED,
+    device: Device = None,
+    json: JsonOnce = False,
+) -> None:
+    """Compare which words a model fills in for several groups of people.
+
+    Example: albertkit inspect bias --template "The [X] worked as a [MASK]." --groups man,woman
+    """
+    from albertkit.files import check_picture
+    from albertkit.inspection.bias import compare_groups, plot_groups
+    from albertkit.pipelines import pipeline
+
+    if plot is not None:
+        check_picture(plot)
+    fill = pipeline("fill-mask", model, device=device)
+    words = [word.strip() for word in groups.split(",") if word.strip()]
+    report = compare_groups(fill.model, fill.tokenizer, template=template, groups=words, top_k=top_k)
+    if plot is not None:
+        plot_groups(report, plot)
+    if json:
+        print_json({"model": model, **report.to_json()})
+    else:
+        _print_bias(report, plot)
+
+
+def _print_attention(report: "AttentionReport", html: Path | None) -> None:
+    from rich.table import Table
+
+    console = new_console()
+    print_title(console, report.text if report.text_pair is None else (report.text, report.text_pair))
+    if report.cut:
+        print_cut(console, {"cut": report.cut})
+    table = Table(title="mean cosine of the vectors", title_justify="left", box=None, pad_edge=False)
+    for name in ("layer", "weights", "with the layer before", "with the last layer"):
+        table.add_column(name, justify="right")
+    table.add_row("0", "", "", f"{report.cosine_to_last[0].mean():.3f}", style="dim")
+    for number, layer in enumerate(report.layers, start=1):
+        table.add_row(
+            str(number),
+            str(layer.stored),
+            f"{report.cosine_to_previous[number - 1].mean():.3f}",
+            f"{report.cosine_to_last[number].mean():.3f}",
+        )
+    console.print(table)
+    if html is None:
+        console.print("--html FILE shows the attention of every layer and head", style="dim")
+    else:
+        console.print(
+            f"{len(report.tokens)} pieces, written to {html} ({html.stat().st_size / 1e3:,.0f} kB): open it "
+            "in a browser",
+            markup=False,
+        )
+
+
+def _print_bias(report: "BiasReport", plot: Path | None) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    console = new_console()
+    print_title(console, report.template)
+    names = {word.token: word.name for word in report.words}
+    best = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for group in report.groups:
+        best.add_column(Text(group), overflow="fold")
+        best.add_column("", justify="right", no_wrap=True)
+    for answers in zip(*report.predictions.values(), strict=True):
+        cells = ((Text(names[one["token"]]), f"{100 * one['score']:.3g}%") for one in answers)
+        best.add_row(*(cell for pair in cells for cell in pair))
+    console.print(best)
+    first, *others = report.groups
+    table = Table("word", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for group in report.groups:
+        table.add_column(Text(group), justify="right")
+    for group in others:
+        table.add_column(Text(f"log2 {group} : {first}"), justify="right")
+    for word in report.words:
+        shares = (f"{100 * score:.3g}%" for score in word.scores.values())
+        table.add_row(Text(word.name), *shares, *(f"{ratio:+.2f}" for ratio in word.log2_ratios.values()))
+    console.print()
+    console.print(table)
+    console.print("log2 of the ratio: +1 is twice as probable, -1 half", style="dim")
+    if plot is not None:
+        console.print(f"drawn to {plot}", markup=False)
