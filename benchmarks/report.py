@@ -1,37 +1,24 @@
-"""Side-by-side figures: a table for people, one JSON line per figure with --json."""
+"""Side-by-side figures: a table for people, one JSON line per figure with --json, tables in docs/."""
 
 import json
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from albertkit.bench.figures import Figure, compare, state
+from albertkit.cores import processor, usable_cores
+from albertkit.files import atomic_path
 
-@dataclass(frozen=True)
-class Figure:
-    """One figure of ours beside another's, from the same run."""
+__all__ = ["Figure", "alternate", "compare", "resident", "show", "state", "write_page"]
 
-    name: str
-    value: float
-    against: float
-    ratio: float
-    """value / against."""
-    target: str
-    met: bool
-
-
-def compare(name: str, value: float, against: float, *, at_most: float = 0, at_least: float = 0) -> Figure:
-    """Return a figure with its target: a ratio of at most or at least so much."""
-    ratio = value / against
-    target, met = (f"<= {at_most}x", ratio <= at_most) if at_most else (f">= {at_least}x", ratio >= at_least)
-    return Figure(name, round(value, 4), round(against, 4), round(ratio, 3), target, met)
-
-
-def state(name: str, value: float, against: float) -> Figure:
-    """Return a figure that has no target."""
-    return Figure(name, round(value, 4), round(against, 4), round(value / against, 3), "none", True)
+DOCS = Path(__file__).parents[1] / "docs"
+END = "<!-- end of table -->"
 
 
 def alternate(runs: int, *measure: Callable[[], list[float]], warm_up: bool = True) -> list[list[float]]:
@@ -45,6 +32,12 @@ def alternate(runs: int, *measure: Callable[[], list[float]], warm_up: bool = Tr
     return [[statistics.median(column) for column in zip(*rows, strict=True)] for rows in results]
 
 
+def resident(process: int | None = None) -> float:
+    """Return the MB of memory that a process holds, this one if none is named. On Linux."""
+    status = Path(f"/proc/{process or 'self'}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
 def show(title: str, figures: list[Figure], *, as_json: bool, against: str = "transformers") -> None:
     """Print the figures; `against` names the other side."""
     if as_json:
@@ -56,9 +49,35 @@ def show(title: str, figures: list[Figure], *, as_json: bool, against: str = "tr
         table.add_row(
             figure.name,
             f"{figure.value:g}",
-            f"{figure.against:g}",
-            f"{figure.ratio:.2f}",
+            "" if figure.against is None else f"{figure.against:g}",
+            "" if figure.ratio is None else f"{figure.ratio:.2f}",
             figure.target,
             "" if figure.target == "none" else "yes" if figure.met else "NO",
         )
     Console().print(table)
+
+
+def write_page(name: str, script: str, tables: list[tuple[str, str, list[Figure]]]) -> None:
+    """Put tables into a page, between the lines `<!-- table: script -->` and `<!-- end of table -->`.
+
+    Args:
+        name: of the page in docs/.
+        script: whose tables they are.
+        tables: a title, the name of the other side, and the figures, for each.
+    """
+    libraries = ", ".join(f"{library} {version(library)}" for library in ("torch", "transformers"))
+    lines = [f"{processor()}, {usable_cores()} cores, {libraries}, {date.today()}."]
+    for title, against, figures in tables:
+        lines += ["", f"| {title} | albertkit | {against} | ratio | target |", "|---|---|---|---|---|"]
+        for one in figures:
+            cells = ["" if number is None else f"{number:.4g}" for number in (one.value, one.against)]
+            ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
+            target = "" if one.met is None else f"{one.target}, {'met' if one.met else '**missed**'}"
+            lines.append(f"| {one.name} | {cells[0]} | {cells[1]} | {ratio} | {target} |")
+    page, begin = DOCS / name, f"<!-- table: {script} -->"
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    if not found or END not in rest:
+        raise SystemExit(f"{page} has no lines {begin!r} and {END!r}: nothing was written")
+    after = rest.partition(END)[2]
+    with atomic_path(page) as file:
+        file.write_text("\n".join([before + begin, *lines, END + after]), encoding="utf-8")

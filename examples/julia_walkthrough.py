@@ -2,17 +2,22 @@
 
     python examples/julia_walkthrough.py MODEL.tfbson SPIECE.MODEL
 
+Without arguments the bundled model is written as such a file, and the walk is through that.
+
 The steps are those of the article that introduced the Julia model: load config, weights and vocabulary from a
 file of BSON.jl, make cased ids without special tokens, pad a batch, and look at every stage of the pretrained
 model. Julia counts ids from 1 and lists the features first; so do the lines printed here.
 """
 
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
 from albertkit import AlbertForPreTraining, AlbertTokenizer
 from albertkit.checkpoints.formats import read
+from albertkit.conversion import convert
 
 SENTENCES = [
     "God is Great! I won a lottery.",
@@ -64,4 +69,12 @@ def show(stage: str, values: torch.Tensor) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) == 3:
+        main(*sys.argv[1:])
+    elif len(sys.argv) == 1:
+        with TemporaryDirectory() as folder:
+            convert("bundled", Path(folder) / "bundled.tfbson", dtype="float32")
+            vocabulary = AlbertTokenizer.from_pretrained("bundled").save_vocabulary(folder)[0]
+            main(f"{folder}/bundled.tfbson", vocabulary)
+    else:
+        sys.exit(__doc__)

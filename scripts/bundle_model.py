@@ -1,6 +1,6 @@
 """Make the bundled model from a finished pretraining run, and check it.
 
-    python scripts/bundle_model.py RUN SHARDS [--output src/albertkit/assets/bundled]
+    python scripts/bundle_model.py RUN SHARDS [--after "what the run before it was"]
 
 The weights are stored in fp16. The model that is written is read back and measured on held-out text beside
 the run's own fp32 weights and beside a unigram model; the figures go into its card. Ends with an error if
@@ -43,14 +43,15 @@ and every verb without `--model` use it.
 
 | | |
 |---|---|
-| shape | hidden {hidden_size}, {num_hidden_layers} layers (one set of weights), \
+| shape | hidden {hidden_size}, {num_hidden_layers} layers ({num_hidden_groups} sets of weights), \
 {num_attention_heads} heads, intermediate {intermediate_size}, embedding {embedding_size} |
 | vocabulary | {vocab_size} SentencePiece pieces, uncased, trained on the same books, held-out ones included |
 | parameters | {parameters:,}, stored in fp16 |
 | sequences | up to {max_seq_length} tokens; fill-mask reads a window of longer texts |
 | data | 713 public-domain English books (318 MB, mostly of the 18th to early 20th century), \
 {training_tokens:,} tokens; every 40th book held out |
-| training | {tokens:,} tokens ({epochs:.2f} epochs) in {steps:,} steps, {hours:.1f} hours on one CPU core |
+| training | {after}{tokens:,} tokens ({epochs:.2f} epochs) in {steps:,} steps, \
+{hours:.1f} hours on one CPU core |
 
 ## Figures
 
@@ -64,7 +65,7 @@ On {sequences:,} sequences of held-out books, masks as in training (whole words,
 
 ## Recipe
 
-`recipes/bundled.toml` in the repository holds the three commands and every setting.
+`{recipe}` in the repository holds every setting, `docs/bundled-model.md` the commands.
 
 ## Limits
 
@@ -96,6 +97,7 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="folder of the finished run")
     parser.add_argument("shards", type=Path, help="folder of the shards it was trained on")
     parser.add_argument("--recipe", type=Path, default=Path("recipes/bundled.toml"))
+    parser.add_argument("--after", default="", help="the run that this one began from, for the card")
     parser.add_argument("--output", type=Path, default=Path("src/albertkit/assets/bundled"))
     arguments = parser.parse_args()
 
@@ -118,10 +120,10 @@ def main() -> None:
     objective = PretrainingObjective()
     with torch.no_grad():
         before = objective.evaluate(exact.eval(), batches)
-        after = objective.evaluate(rounded.eval(), batches)
-    if after["masked_loss"] > before["masked_loss"] + MAX_ROUNDING_LOSS:
+        figures = objective.evaluate(rounded.eval(), batches)
+    if figures["masked_loss"] > before["masked_loss"] + MAX_ROUNDING_LOSS:
         raise SystemExit(
-            f"fp16 changed the held-out loss from {before['masked_loss']} to {after['masked_loss']}"
+            f"fp16 changed the held-out loss from {before['masked_loss']} to {figures['masked_loss']}"
         )
     unigram_loss, unigram_accuracy = unigram_baseline(train, batches)
 
@@ -130,8 +132,9 @@ def main() -> None:
     card = CARD.format(
         **{name: getattr(config, name) for name in (
             "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "embedding_size",
-            "vocab_size",
+            "vocab_size", "num_hidden_groups",
         )},
+        recipe=arguments.recipe.as_posix(),
         parameters=exact.num_parameters(),
         max_seq_length=settings.max_seq_length,
         masked=settings.masked_lm_probability,
@@ -143,7 +146,8 @@ def main() -> None:
         sequences=sum(len(batch.input_ids) for batch in batches),
         unigram_loss=unigram_loss,
         unigram_accuracy=unigram_accuracy,
-        **after,
+        after=f"{arguments.after}; then " if arguments.after else "",
+        **figures,
     )  # fmt: skip
     (output / "README.md").write_text(card)
     size = sum(file.stat().st_size for file in output.iterdir())
@@ -153,7 +157,7 @@ def main() -> None:
     output.rename(arguments.output)
     shutil.copy(plot_curves(arguments.run), "docs/bundled-model.png")
     print(f"{arguments.output}: {size:,} bytes")
-    for name, value in after.items():
+    for name, value in figures.items():
         print(f"{name}: {value:.4f} (fp32 {before[name]:.4f})")
     print(f"unigram loss: {unigram_loss:.4f}, accuracy: {unigram_accuracy:.4f}")
 

@@ -1,42 +1,58 @@
 """Write the table of docs/checkpoints.md: what each format of checkpoint gives, beside the original.
 
-    python scripts/checkpoint_table.py
+    KERAS_BACKEND=jax python scripts/checkpoint_table.py
 
 The original TensorFlow code's weights and outputs are in tests/golden/google_tf1_small. They are written in
-every format, read back, and what the model then computes is compared with what the original did.
+every format, read back, and what the model then computes is compared with what the original did. Formats that
+only another program writes have a file of that program, with what it computed, beside it in tests/golden.
 """
 
-import json
 import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
-from albertkit import AlbertForPreTraining
+from albertkit import AlbertForMaskedLM, AlbertForPreTraining
 from albertkit.checkpoints.tensor_bundle import write_bundle
 from albertkit.conversion import convert
+from albertkit.export.onnx_export import export_onnx
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "google_tf1_small"
 PAGE = ROOT / "docs" / "checkpoints.md"
 BEGIN, END = "<!-- table: scripts/checkpoint_table.py -->", "<!-- end of table -->"
-WRITTEN = "`convert --to {}`"
+
+Arrays = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A format, in which directions it goes, and how its figure comes about."""
+
+    name: str
+    measure: Callable[[Path, Arrays], float]
+    """A folder to work in and the original's arrays -> the largest difference from outputs of others."""
+    read: str = "yes"
+    written: str = ""
+
+    def line(self, figure: float) -> str:
+        """The row as it stands on the page."""
+        return f"| {self.name} | {self.read} | {self.written} | {figure:.1e} |"
 
 
 def main() -> None:
     arrays = read_golden()
     with tempfile.TemporaryDirectory() as folder:
-        rows = [
-            f"| {name} | yes | {written} | {largest_difference(make(Path(folder), arrays), arrays):.1e} |"
-            for name, written, make in FORMATS
-        ]
+        rows = [row.line(row.measure(Path(folder), arrays)) for row in FORMATS]
     header = [
-        "| format | read | written | largest difference from the original's outputs |",
+        "| format | read | written | largest difference from the outputs of whoever wrote it first |",
         "|---|---|---|---|",
     ]
     table = "\n".join([BEGIN, *header, *rows, END])
@@ -45,13 +61,13 @@ def main() -> None:
     print(table)
 
 
-def read_golden() -> dict[str, torch.Tensor]:
-    """The original's weights and outputs."""
-    with np.load(GOLDEN / "arrays.npz") as file:
+def read_golden(file_name: Path = GOLDEN / "arrays.npz") -> Arrays:
+    """The original's weights and outputs, or those of another program."""
+    with np.load(file_name) as file:
         return {key: torch.from_numpy(file[key]) for key in file}
 
 
-def largest_difference(path: Path, arrays: dict[str, torch.Tensor]) -> float:
+def largest_difference(path: Path, arrays: Arrays) -> float:
     """Over every layer, pooler and both heads; padding left out."""
     golden = {key.removeprefix("golden:"): one for key, one in arrays.items() if key.startswith("golden:")}
     inputs = {name: golden[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
@@ -77,9 +93,7 @@ def largest_difference(path: Path, arrays: dict[str, torch.Tensor]) -> float:
 # --- one maker per format -----------------------------------------------------------------------
 
 
-def tensorflow(
-    folder: Path, arrays: dict[str, torch.Tensor], *, place: str = "tf1/model.ckpt-best", scope: str = ""
-) -> Path:
+def tensorflow(folder: Path, arrays: Arrays, *, place: str = "tf1/model.ckpt-best", scope: str = "") -> Path:
     """The folder with the original's own files."""
     prefix = folder / place
     prefix.parent.mkdir(parents=True, exist_ok=True)
@@ -89,55 +103,117 @@ def tensorflow(
     return home
 
 
-def archive(folder: Path, arrays: dict[str, torch.Tensor]) -> Path:
+def archive(folder: Path, arrays: Arrays) -> Path:
     with tarfile.open(folder / "albert.tar.gz", "w:gz") as tar:
         tar.add(tensorflow(folder, arrays), "albert")
     return folder / "albert.tar.gz"
 
 
-def hub_module(folder: Path, arrays: dict[str, torch.Tensor]) -> Path:
+def hub_module(folder: Path, arrays: Arrays) -> Path:
     return tensorflow(folder, arrays, place="module/variables/variables", scope="module/")
 
 
-def converted(name: str) -> Callable[[Path, dict[str, torch.Tensor]], Path]:
-    def make(folder: Path, arrays: dict[str, torch.Tensor]) -> Path:
-        convert(tensorflow(folder, arrays), folder / name)
+def converted(name: str, max_shard_size: str | None = None) -> Callable[[Path, Arrays], Path]:
+    def make(folder: Path, arrays: Arrays) -> Path:
+        convert(tensorflow(folder, arrays), folder / name, max_shard_size=max_shard_size)
         return folder / name
 
     return make
 
 
-def through_tf1(folder: Path, arrays: dict[str, torch.Tensor]) -> Path:
+def through_tf1(folder: Path, arrays: Arrays) -> Path:
     convert(tensorflow(folder, arrays), folder / "there")
     convert(folder / "there", folder / "and back", to="tf1")
     return folder / "and back"
 
 
-def other_weights(folder: Path, arrays: dict[str, torch.Tensor], *, sharded: bool) -> Path:
-    """A Hugging Face folder whose weights are in shards, or in PyTorch's older file."""
-    name = "shards" if sharded else "bin"
-    convert(tensorflow(folder, arrays), folder / name)
-    tensors = load_file(folder / name / "model.safetensors")
-    if not sharded:
-        torch.save(tensors, folder / name / "pytorch_model.bin")
-    else:
-        files = {one: f"model-0000{at % 2 + 1}-of-00002.safetensors" for at, one in enumerate(tensors)}
-        for file in set(files.values()):
-            save_file({one: tensors[one] for one in tensors if files[one] == file}, folder / name / file)
-        (folder / name / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
-    (folder / name / "model.safetensors").unlink()
-    return folder / name
+def pytorch_bin(folder: Path, arrays: Arrays) -> Path:
+    """A Hugging Face folder whose weights are in PyTorch's older file."""
+    convert(tensorflow(folder, arrays), folder / "bin")
+    weights = folder / "bin" / "model.safetensors"
+    torch.save(load_file(weights), folder / "bin" / "pytorch_model.bin")
+    weights.unlink()
+    return folder / "bin"
+
+
+def of_another_program(name: str, model_class: type[AlbertForPreTraining | AlbertForMaskedLM]) -> float:
+    """The largest difference from what the program computed that wrote the files in tests/golden."""
+    folder = GOLDEN.with_name(name)
+    recorded = read_golden(folder / "outputs.npz")
+    inputs = {key: recorded[key].long() for key in ("input_ids", "attention_mask", "token_type_ids")}
+    model = model_class.from_pretrained(folder)
+    with torch.no_grad():
+        output = model(**inputs)
+    if name == "transformers_tf":
+        return max(
+            float((output[key] - recorded[key]).abs().max()) for key in ("prediction_logits", "sop_logits")
+        )
+    rows = torch.arange(len(inputs["input_ids"]))[:, None]
+    return float((output.logits[rows, recorded["masked_positions"].long()] - recorded["logits"]).abs().max())
+
+
+def heads_in_numpy(arrays: Arrays) -> tuple[dict[str, np.ndarray], Callable[[np.ndarray, np.ndarray], float]]:
+    """The original's inputs, and how far the logits of the two heads are from the original's."""
+    golden = {key[7:]: one.numpy() for key, one in arrays.items() if key.startswith("golden:")}
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    masked = golden["masked_lm_positions"][..., None].astype(np.int64)
+
+    def difference(words: np.ndarray, order: np.ndarray) -> float:
+        at_masks = np.take_along_axis(words, masked, axis=1)
+        return max(
+            float(np.abs(at_masks - golden["mlm_logits"]).max()),
+            float(np.abs(order - golden["sop_logits"]).max()),
+        )
+
+    return {name: golden[name].astype(np.int64) for name in names}, difference
+
+
+def onnx(folder: Path, arrays: Arrays) -> float:
+    """What ONNX Runtime makes of the exported file."""
+    inputs, difference = heads_in_numpy(arrays)
+    export_onnx(tensorflow(folder, arrays), folder / "model.onnx")
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    return difference(*session.run(["prediction_logits", "sop_logits"], inputs))
+
+
+def keras(folder: Path, arrays: Arrays) -> float:
+    """What the Keras class computes, on the backend that is set."""
+    from albertkit.keras import TFAlbertForPreTraining  # seconds, which the other rows need not wait for
+
+    inputs, difference = heads_in_numpy(arrays)
+    model = TFAlbertForPreTraining.from_pretrained(tensorflow(folder, arrays))
+    words, order = model(inputs)[:2]
+    return difference(np.asarray(words), np.asarray(order))
+
+
+def from_file(make: Callable[[Path, Arrays], Path]) -> Callable[[Path, Arrays], float]:
+    """What is computed of the files that `make` writes of the original's weights."""
+    return lambda folder, arrays: largest_difference(make(folder, arrays), arrays)
 
 
 FORMATS = [
-    ("TensorFlow 1, the original's files", "", tensorflow),
-    ("TensorFlow 1, albertkit's files", WRITTEN.format("tf1"), through_tf1),
-    ("TensorFlow 1 in `.tar.gz`", "", archive),
-    ("TensorFlow Hub module", "", hub_module),
-    ("Julia `.tfbson`, `.bson`", WRITTEN.format("julia"), converted("albert.tfbson")),
-    ("Hugging Face `model.safetensors`", WRITTEN.format("hf"), converted("hf")),
-    ("Hugging Face, safetensors in shards", "", lambda *given: other_weights(*given, sharded=True)),
-    ("Hugging Face `pytorch_model.bin`", "", lambda *given: other_weights(*given, sharded=False)),
+    Row("TensorFlow 1, the original's files", from_file(tensorflow)),
+    Row("TensorFlow 1, albertkit's files", from_file(through_tf1), written="`convert --to tf1`"),
+    Row("TensorFlow 1 in `.tar.gz`", from_file(archive)),
+    Row("TensorFlow Hub module", from_file(hub_module)),
+    Row(
+        "TensorFlow 2, the model garden's encoder",
+        lambda *_: of_another_program("model_garden", AlbertForMaskedLM),
+    ),
+    Row("Julia `.tfbson`, `.bson`", from_file(converted("albert.tfbson")), written="`convert --to julia`"),
+    Row("Hugging Face `model.safetensors`", from_file(converted("hf")), written="`convert --to hf`"),
+    Row(
+        "Hugging Face, safetensors in shards",
+        from_file(converted("shards", max_shard_size="50kB")),
+        written="`convert --max-shard-size`",
+    ),
+    Row("Hugging Face `pytorch_model.bin`", from_file(pytorch_bin)),
+    Row(
+        "Hugging Face `tf_model.h5`",
+        lambda *_: of_another_program("transformers_tf", AlbertForPreTraining),
+    ),
+    Row("Keras 3, `albertkit.keras`", keras, written="`save_pretrained`"),
+    Row("ONNX", onnx, written="`export onnx`"),
 ]
 
 if __name__ == "__main__":

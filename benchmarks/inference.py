@@ -1,0 +1,176 @@
+"""Texts to labels, ours against transformers, with the same random weights of the ALBERT-base shape.
+
+Ours in fp32 and in int8; theirs also as a graph in ONNX Runtime. Needs the extras `onnx` and `test`.
+
+    python benchmarks/inference.py [--texts dev.tsv] [--questions xquad.en.json] [--vocabulary spiece.model]
+        [--count 192] [--runs 3] [--engine auto] [--processor-time] [--json] [--write-page]
+
+The texts are the first column of a file, one in a line; the questions are of a file in SQuAD's layout, each
+with its paragraph as a pair. Without these files both are of Python's own language reference. Operations are
+those of all layers for the real tokens, whether they were computed or not, beside the largest matrix product
+of this run. --write-page puts the tables into docs/speed.md.
+"""
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+import torch
+import transformers
+from report import alternate, compare, show, state, write_page
+
+from albertkit import AlbertConfig, AlbertForSequenceClassification, AlbertTokenizer, pipeline
+from albertkit.bench.ceiling import largest_product
+from albertkit.bench.sides import other_sides
+from albertkit.engines.automatic import AutomaticEngine
+from albertkit.modeling.footprint import measure as measure_footprint
+
+BATCH_SIZES = (1, 8, 32)  # of which transformers gets the best for pairs
+LONG = (8, 512)  # rows and tokens
+
+Pair = dict[str, str]
+
+
+def read_texts(file: Path | None, count: int) -> list[str]:
+    """Return texts, drawn evenly from the file so that all lengths occur."""
+    if file is None:
+        lines = [sentence for text in topics.values() for sentence in text.replace("\n", " ").split(". ")]
+    else:
+        lines = [line.split("\t")[0] for line in file.read_text(encoding="utf-8").splitlines()]
+    lines = [line for line in lines if 10 < len(line) < 400]
+    return random.Random(0).sample(lines, min(count, len(lines)))
+
+
+def read_pairs(file: Path | None, count: int) -> list[Pair]:
+    """Return questions with their paragraphs."""
+    if file is None:
+        paragraphs = [one for text in topics.values() for one in text.split("\n\n") if 300 < len(one) < 1200]
+        pairs = [{"text": one.split(". ")[0][:100], "text_pair": one} for one in paragraphs]
+    else:
+        pairs = [
+            {"text": question["question"], "text_pair": paragraph["context"]}
+            for article in json.loads(file.read_text(encoding="utf-8"))["data"]
+            for paragraph in article["paragraphs"]
+            for question in paragraph["qas"]
+        ]
+    return random.Random(0).sample(pairs, min(count, len(pairs)))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--texts", type=Path, help="one text in a line; of columns the first")
+    parser.add_argument("--questions", type=Path, help="file in SQuAD's layout")
+    parser.add_argument("--vocabulary", type=Path, help="spiece.model, in place of the bundled one")
+    parser.add_argument("--count", type=int, default=192, help="texts; of the pairs an eighth")
+    parser.add_argument("--runs", type=int, default=3, help="counted runs of each side")
+    parser.add_argument("--engine", default="auto", help="ours")
+    parser.add_argument("--processor-time", action="store_true", help="for one thread on a busy machine")
+    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    parser.add_argument("--write-page", action="store_true", help="put the tables into docs/speed.md")
+    arguments = parser.parse_args()
+    clock = time.process_time if arguments.processor_time else time.perf_counter
+    transformers.logging.set_verbosity_error()
+
+    def seconds(work: Callable[[Any], Any], given: Any, repeat: int = 1) -> Callable[[], list[float]]:
+        def measure() -> list[float]:
+            begin = clock()
+            for _ in range(repeat):
+                work(given)
+            return [(clock() - begin) / repeat]
+
+        return measure
+
+    texts, pairs = (
+        read_texts(arguments.texts, arguments.count),
+        read_pairs(arguments.questions, arguments.count // 8),
+    )
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as name:
+        tokenizer = (
+            AlbertTokenizer(str(arguments.vocabulary))
+            if arguments.vocabulary
+            else AlbertTokenizer.from_pretrained("bundled")
+        )
+        tokenizer.save_pretrained(name)
+        AlbertForSequenceClassification(AlbertConfig.preset("base")).save_pretrained(name)
+        ours = pipeline("text-classification", name, device="cpu", engine=arguments.engine)
+        int8 = pipeline("text-classification", name, device="cpu", engine="onnx-int8")
+        theirs = transformers.pipeline("text-classification", model=name, device="cpu")
+        (traced,) = other_sides(["onnxruntime"], ours.model, tokenizer, Path(name))
+    if isinstance(ours.engine, AutomaticEngine):
+        ours.engine.settle()  # not while it is measured
+    footprint = measure_footprint(ours.model)
+    cpu = torch.device("cpu")
+
+    best_size = min(
+        BATCH_SIZES, key=lambda size: seconds(lambda given: theirs(given, batch_size=size), pairs[:8])()[0]
+    )
+    long = [" ".join(texts[:40])] * LONG[0]  # to be cut
+    short = "a film that is as good as it is long , and short ."
+    ceiling = largest_product(cpu, clock=clock)
+    results = {}
+    for label, given, sides, repeat in (
+        ("texts", texts, (ours, lambda given: theirs(given, batch_size=32), int8, traced.compute_texts), 1),
+        ("pairs", pairs, (ours, lambda given: theirs(given, batch_size=best_size)), 1),
+        ("short", short, (ours, theirs, int8), 5),
+    ):
+        timed = alternate(arguments.runs, *(seconds(side, given, repeat) for side in sides))
+        results[label] = [side[0] for side in timed]
+    (results["long"],) = alternate(
+        arguments.runs, seconds(lambda given: ours(given, truncation=True), long), warm_up=False
+    )
+    ceiling = max(ceiling, largest_product(cpu, clock=clock))
+
+    def length(given: str | Pair) -> int:
+        both = (given,) if isinstance(given, str) else (given["text"], given["text_pair"])
+        return min(LONG[1], len(tokenizer(*both, verbose=False)["input_ids"]))
+
+    def speed(label: str, given: list[Any]) -> float:
+        tokens = [length(one) for one in given]
+        return sum(count * footprint.flops(count) for count in tokens) / results[label][0] / 1e9
+
+    mine, other, rounded, graph = results["texts"]
+    pair_mine, pair_other = results["pairs"]
+    short_mine, short_other, short_rounded = results["short"]
+    count, short_name = len(texts), f"one text of {length(short)} tokens"
+    figures = [
+        compare("texts a second, batches of 32", count / mine, count / other, at_least=2.6),
+        compare("the same, its graph in ONNX Runtime", count / mine, count / graph, at_least=1.9),
+        compare("the same in int8", count / rounded, count / other, at_least=4.5),
+        compare(
+            f"pairs a second, batches of {best_size}",
+            len(pairs) / pair_mine,
+            len(pairs) / pair_other,
+            at_least=1.5,
+        ),
+        compare(f"{short_name} (s)", short_mine, short_other, at_most=round(1 / 2.6, 3)),
+        compare(f"{short_name} in int8 (s)", short_rounded, short_other, at_most=round(1 / 3.0, 3)),
+    ]
+    threads = torch.get_num_threads()
+    tokens = sum(map(length, texts)) / len(texts), sum(map(length, pairs)) / len(pairs)
+    shares = [
+        compare(f"texts of {tokens[0]:.0f} tokens", speed("texts", texts), ceiling / 1e9, at_least=0.85),
+        state(f"pairs of {tokens[1]:.0f} tokens", speed("pairs", pairs), ceiling / 1e9),
+        compare(f"{LONG[0]} of {LONG[1]} tokens", speed("long", long), ceiling / 1e9, at_least=0.85),
+    ]
+    tables = [
+        (f"ALBERT-base, fp32 or int8, {threads} threads", "transformers", figures),
+        ("GFLOP/s of real tokens, fp32", "largest product", shares),
+    ]
+    for title, against, some in tables:
+        show(title, some, as_json=arguments.json, against=against)
+    if arguments.write_page:
+        write_page("speed.md", "benchmarks/inference.py", tables)
+
+
+if __name__ == "__main__":
+    main()

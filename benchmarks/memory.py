@@ -1,0 +1,164 @@
+"""Memory that does not grow: the engines on a CPU over batches of random shapes, `predict` over a long file.
+
+    python benchmarks/memory.py [--batches 10000] [--texts 100000] [--engines torch,onnx,onnx-int8,plain]
+        [--dtype float32] [--json] [--write-page]
+
+The model has the shape of the bundled one, with 512 positions and random weights. A batch has up to 1,024
+tokens, small ones as often as large ones, in rows of any lengths; of half of them [CLS] is read, of half any
+tokens. Each engine works in a process of its own. `predict` is the verb, with a classifier made from the
+bundled model, on sentences of Python's own language reference. Linux only: memory is what /proc says is
+resident. With --batches 0 or --texts 0 that part is left out. --write-page puts the table into docs/speed.md.
+"""
+
+import argparse
+import json
+import math
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from pydoc_data.topics import topics
+
+from report import Figure, compare, resident, show, state, write_page
+
+MARKS = (0.1, 0.5, 1.0)  # of all batches: everything is compared with the first
+MOST_TOKENS, LONGEST = 1024, 512
+GROWTH = 1.05
+MOST_MEMORY = 1536.0  # MB, of `predict`
+_SECONDS = 0.1  # between two looks at a process
+
+
+def engine_memory(engine: str, dtype: str, batches: int) -> list[float]:
+    """Return the MB resident after each of `MARKS`, of this process."""
+    import torch
+
+    from albertkit import AlbertConfig, AlbertForSequenceClassification
+    from albertkit.engines.choosing import make_engine
+    from albertkit.tasks.engine import first_token
+    from albertkit.tasks.rows import Row
+
+    config = AlbertConfig.from_pretrained("bundled", max_position_embeddings=LONGEST)
+    model = AlbertForSequenceClassification(config).to(getattr(torch, dtype))
+    computing = make_engine(model, engine)
+    rng = random.Random(0)
+
+    def some_tokens(row: Row) -> list[int]:
+        length = len(row.input_ids)
+        return rng.sample(range(length), rng.randint(1, length))
+
+    found = []
+    marks = [max(1, round(mark * batches)) for mark in MARKS]
+    for number in range(1, batches + 1):
+        left = _between(rng, MOST_TOKENS)
+        rows = []
+        while left:
+            length = _between(rng, min(left, LONGEST))
+            left -= length
+            ids = [rng.randrange(config.vocab_size) for _ in range(length)]
+            rows.append(Row(input_ids=ids, token_type_ids=[0] * length, example=len(rows)))
+        if rng.random() < 0.5:
+            computing.run(rows, read=first_token)
+        else:
+            computing.run(rows, output="hidden_states", read=some_tokens)
+        if number in marks:
+            found += [resident()] * marks.count(number)
+    return found
+
+
+def _between(rng: random.Random, most: int) -> int:
+    """Draw from 1 to `most`, each octave as often as any other."""
+    return min(most, int(math.exp(rng.uniform(0, math.log(most + 1)))))
+
+
+def engine_figures(engine: str, dtype: str, batches: int) -> list[Figure]:
+    """Return how much more memory an engine has at the later marks than at the first."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        first, middle, last = pool.submit(engine_memory, engine, dtype, batches).result()
+    counts = [round(mark * batches) for mark in MARKS]
+    name = f"{engine}, {dtype}: after {{:,}} batches, against {counts[0]:,}"
+    return [
+        state(name.format(counts[1]), middle, first),
+        compare(name.format(counts[2]), last, first, at_most=GROWTH),
+    ]
+
+
+def predict_figures(count: int) -> list[Figure]:
+    """Return the memory of `albertkit predict` on so many texts."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _make_classifier(folder / "model")
+        sentences = " ".join(topics.values()).replace("\n", " ").split(". ")
+        texts = [text for text in sentences if 10 < len(text) < 200]
+        with (folder / "texts.jsonl").open("w") as file:
+            rng = random.Random(0)
+            file.writelines(json.dumps({"text": rng.choice(texts)}) + "\n" for _ in range(count))
+        command = [sys.executable, "-m", "albertkit", "predict", "text-classification", "--device", "cpu"]
+        files = {"--model": "model", "--input": "texts.jsonl", "--output": "answers.jsonl"}
+        command += [word for flag, file in files.items() for word in (flag, str(folder / file))]
+        parts = folder / ".answers.jsonl.parts"
+        looks: list[tuple[int, float]] = []  # parts that are done, and MB
+        process = subprocess.Popen(command)
+        while process.poll() is None:
+            done = len(list(parts.glob("[0-9]*.jsonl"))) if parts.is_dir() else 0
+            try:
+                looks.append((done, resident(process.pid)))
+            except (OSError, IndexError):  # it ends just now
+                break
+            time.sleep(_SECONDS)
+        if process.wait():
+            raise SystemExit(f"albertkit predict ended with {process.returncode}")
+        if (answers := sum(1 for _ in (folder / "answers.jsonl").open())) != count:
+            raise SystemExit(f"albertkit predict answered {answers:,} of {count:,} texts")
+    most = max(done for done, _ in looks)
+    first = max(memory for done, memory in looks if 0 < done <= max(1, most / 4))
+    last = max(memory for done, memory in looks if done > 3 * most / 4)
+    name = f"predict, {count:,} texts"
+    return [
+        compare(
+            f"{name}: most, against the limit", max(memory for _, memory in looks), MOST_MEMORY, at_most=1
+        ),
+        compare(f"{name}: last quarter, against the first", last, first, at_most=GROWTH),
+    ]
+
+
+def _make_classifier(folder: Path) -> None:
+    from albertkit import AlbertForSequenceClassification, AutoTokenizer
+
+    AlbertForSequenceClassification.from_pretrained("bundled").save_pretrained(folder)
+    AutoTokenizer.from_pretrained("bundled").save_pretrained(folder)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batches", type=int, default=10_000, help="of random shapes, for each engine")
+    parser.add_argument("--texts", type=int, default=100_000, help="lines of the file that is predicted")
+    parser.add_argument("--engines", default="torch,onnx,onnx-int8,plain")
+    parser.add_argument("--dtype", default="float32", help="of the weights: float32, bfloat16")
+    parser.add_argument("--json", action="store_true", help="one JSON line for each figure")
+    parser.add_argument("--write-page", action="store_true", help="put the table into docs/speed.md")
+    arguments = parser.parse_args()
+    figures: list[Figure] = []
+    works = [
+        partial(engine_figures, engine, arguments.dtype, arguments.batches)
+        for engine in arguments.engines.split(",")
+        if arguments.batches
+    ]
+    works += [partial(predict_figures, arguments.texts)] if arguments.texts else []
+    for work in works:
+        found = work()
+        show("Memory (MB)", found, as_json=arguments.json, against="the other")
+        figures += found
+    if arguments.write_page:
+        write_page("speed.md", "benchmarks/memory.py", [("Memory (MB)", "the other", figures)])
+
+
+if __name__ == "__main__":
+    main()

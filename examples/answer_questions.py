@@ -1,0 +1,69 @@
+"""Fine-tune question answering on a few hundred questions, then mark the answers in a text.
+
+    python examples/answer_questions.py
+
+Texts and questions are made here: who sold what, where, when. No person, thing, place or time of the
+validation texts is in the training ones. So small a model learns where such answers stand, not to read.
+"""
+
+import json
+import random
+import tomllib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from albertkit import pipeline
+from albertkit.finetuning.finetune import finetune
+from albertkit.finetuning.settings import FinetuningSettings
+
+NAMES = tomllib.loads((Path(__file__).parent / "data" / "names.toml").read_text(encoding="utf-8"))["answers"]
+VERBS = [("bought", "buy"), ("sold", "sell"), ("lost", "lose"), ("found", "find")]
+TEXT = "In the winter the colonel sold his carriage at the castle. Nobody knows why."
+QUESTIONS = ["Who sold his carriage?", "What did the colonel sell?"]
+QUESTIONS += [f"{word} did the colonel sell his carriage?" for word in ("Where", "When")]
+
+
+def write(file: Path, count: int, *, known: slice, seed: int) -> None:
+    """Write so many texts, each with its four questions, in the columns of SQuAD."""
+    rng = random.Random(seed)
+    lines = []
+    for _ in range(count):
+        who, what, where, when = (rng.choice(NAMES[kind][known]) for kind in ("who", "what", "where", "when"))
+        did, do = rng.choice(VERBS)
+        event = rng.choice([f"{who} {did} {what} {where}, {when}.", f"{when} {who} {did} {what} {where}."])
+        context = f"{event[0].upper()}{event[1:]} Nobody knows why."
+        questions = [f"Who {did} {what}?", f"What did {who} {do}?"]
+        questions += [f"{word} did {who} {do} {what}?" for word in ("Where", "When")]
+        for question, answer in zip(questions, (who, what, where, when), strict=True):
+            start = context.lower().index(answer.lower())
+            answers = {"text": [context[start : start + len(answer)]], "answer_start": [start]}
+            lines.append(json.dumps({"question": question, "context": context, "answers": answers}))
+    file.write_text("\n".join(lines), encoding="utf-8")
+
+
+def main() -> None:
+    settings = FinetuningSettings(epochs=3, batch_size=16, learning_rate=3e-4, evaluate_every=100)
+    with TemporaryDirectory() as name:
+        train, validation, run = (Path(name) / one for one in ("train.jsonl", "validation.jsonl", "run"))
+        write(train, 72, known=slice(0, 10), seed=0)
+        write(validation, 20, known=slice(10, 13), seed=1)
+        result = finetune(
+            "question-answering",
+            settings,
+            model="bundled",
+            train_data=train,
+            validation_data=validation,
+            output=run,
+        )
+        answer = pipeline(model=run)
+    assert result.report is not None
+    metrics = result.report["metrics"]
+    print(f"on other texts: exact {metrics['exact']:.1%}, F1 {metrics['f1']:.1%}\n")
+    for question in QUESTIONS:
+        found = answer(question=question, context=TEXT)
+        start, end = found["start"], found["end"]
+        print(f"{question:<41} {TEXT[:start]}[{TEXT[start:end]}]{TEXT[end:]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Start a server and ask it, with nothing but the standard library.
+
+    python examples/call_server.py
+
+Needs pip install 'albertkit[serve]'. The routes are those of docs/serving.md; a running server describes them
+at /openapi.json.
+"""
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from typing import Any
+
+COMMAND = [sys.executable, "-m", "albertkit", "serve", "--model", "bundled", "--port", "0"]
+
+
+def ask(address: str, route: str, **body: Any) -> Any:
+    """Send a body as JSON and return the answer, which says in words what was wrong with a request."""
+    request = urllib.request.Request(
+        f"{address}/v1/{route}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request) as response:
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        return json.load(error)
+
+
+def main() -> None:
+    server = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        announced = server.stdout.readline()  # "serving bundled on http://127.0.0.1:43210"
+        address = announced.split()[-1]
+        answer = ask(address, "fill-mask", input="She opened the [MASK] and went into the room.", top_k=3)
+        for word in answer["results"][0][0]:
+            print(f"{word['score']:6.1%}  {word['token_str']}")
+
+        pair = {"text": "The ship left the harbour.", "text_pair": "By noon it was out of sight."}
+        print("\norder:", ask(address, "order", input=pair)["results"][0]["label"])
+        vectors = ask(address, "embeddings", input=["A dog barks.", "The cat sleeps."])["data"]
+        print("vectors:", len(vectors), "of", len(vectors[0]["embedding"]), "numbers")
+        print("refused:", ask(address, "fill-mask", input="There is no mask.")["error"]["message"])
+    finally:
+        server.terminate()  # it answers what it has begun, and ends
+        server.wait()
+
+
+if __name__ == "__main__":
+    main()

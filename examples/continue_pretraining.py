@@ -1,0 +1,66 @@
+"""Continue the pretraining of a model on texts of your own, for some steps, and see what it has learnt.
+
+    python examples/continue_pretraining.py
+
+The texts are made here: days from the log of a lighthouse. On the command line the two steps are
+albertkit prepare and albertkit pretrain --init-from bundled.
+"""
+
+import json
+import random
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from albertkit import pipeline
+from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.run import pretrain
+from albertkit.pretraining.settings import PretrainingSettings
+from albertkit.training.curves import read_metrics
+from albertkit.training.settings import TrainingSettings
+
+WEATHER = ["fog", "a gale from the north", "heavy rain", "a light breeze", "snow", "a clear sky"]
+VESSELS = ["a brig", "two schooners", "a steamer", "the mail boat", "a fishing fleet", "no vessel"]
+WORK = ["polished the lens", "trimmed the wick", "painted the rail", "filled the tanks", "wound the clock"]
+TEXT = "The lamp was [MASK] at seven and burned until morning."
+
+
+def day(rng: random.Random) -> str:
+    """Return what the keeper wrote on one day."""
+    weather, vessel = rng.choice(WEATHER), rng.choice(VESSELS)
+    first, second = rng.sample(WORK, 2)
+    return "\n".join(
+        [
+            f"The day began with {weather}.",
+            f"The keeper {first}, and his assistant {second}.",
+            f"At noon {vessel} passed the rock.",
+            f"The lamp was lit at {rng.choice(['four', 'five', 'six'])} and burned well until morning.",
+        ]
+    )
+
+
+def main() -> None:
+    rng = random.Random(0)
+    settings = PretrainingSettings(
+        init_from="bundled",
+        batch_size=16,
+        training=TrainingSettings(steps=24, optimizer="adamw", learning_rate=3e-4, warmup_steps=5),
+    )
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        days = (json.dumps({"text": day(rng)}) for _ in range(400))
+        (folder / "log.jsonl").write_text("\n".join(days), encoding="utf-8")
+        prepare([folder / "log.jsonl"], "bundled", folder / "shards", holdout_every=10, workers=1)
+        pretrain(settings, folder / "shards", "bundled", folder / "run")
+        begin, *_, end = [line for line in read_metrics(folder / "run") if "eval/masked_accuracy" in line]
+        models = [pipeline("fill-mask", model) for model in ("bundled", folder / "run")]
+    print("on days held out:    before   after")
+    for figure in ("masked_accuracy", "order_accuracy"):
+        print(f"  {figure:<17} {begin[f'eval/{figure}']:8.1%} {end[f'eval/{figure}']:7.1%}")
+    print(f"\n{TEXT}")
+    for when, fill in zip(("before", "after"), models, strict=True):
+        words = ", ".join(f"{one['token_str']} {one['score']:.0%}" for one in fill(TEXT, top_k=3))
+        print(f"  {when:<6}  {words}")
+
+
+if __name__ == "__main__":
+    main()

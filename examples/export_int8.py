@@ -1,0 +1,45 @@
+"""Write a model as ONNX, exact and in int8, and compare the two.
+
+    python examples/export_int8.py
+
+Needs pip install 'albertkit[onnx]'. On the command line: albertkit export onnx bundled model-int8 --int8
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from albertkit import pipeline
+from albertkit.export.onnx_export import export_onnx
+
+TEXTS = [
+    "The captain opened the [MASK] and looked at the sea.",
+    "She gave him her [MASK] and smiled.",
+    "They walked along the [MASK] until the sun went down.",
+    "The king was very [MASK] with his daughter.",
+    "He drank a glass of [MASK] and went to bed.",
+    "In the middle of the [MASK] somebody knocked at the door.",
+]
+
+
+def main() -> None:
+    with TemporaryDirectory() as name:
+        exact = export_onnx("bundled", Path(name) / "exact", dtype="float32")
+        # Where two words are almost equally probable, rounding decides: allow for two texts in a hundred.
+        int8 = export_onnx("bundled", Path(name) / "int8", int8=True, max_drop=2)
+        fill = pipeline("fill-mask", Path(name) / "int8")  # the folder is a model like any other
+    assert int8.loss is not None
+    print(f"float32  {exact.file_bytes / 1e6:.1f} MB, differs from torch by {exact.largest_difference:.0e}")
+    print(
+        f"int8     {int8.file_bytes / 1e6:.1f} MB, loses {int8.loss.drop:.2f} points of {int8.loss.metric}\n"
+    )
+
+    same = 0
+    for text, before, after in zip(TEXTS, pipeline("fill-mask")(TEXTS), fill(TEXTS), strict=True):
+        words = [f"{one[0]['token_str']} {one[0]['score']:.1%}" for one in (before, after)]
+        same += before[0]["token"] == after[0]["token"]
+        print(f"{words[0]:>14} -> {words[1]:<14} {text}")
+    print(f"\nthe same word in {same} of {len(TEXTS)} texts")
+
+
+if __name__ == "__main__":
+    main()

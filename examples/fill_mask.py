@@ -1,0 +1,30 @@
+"""Fill in masked words; ask which of a few words fits best.
+
+python examples/fill_mask.py
+"""
+
+from albertkit import pipeline
+
+CHOICES = [
+    ("The baby began to [MASK] in its cradle.", ["cry", "crying", "cried"]),
+    ("She opened the door with her own [MASK].", ["hand", "river", "hundred"]),
+    ("He was so tired that he fell [MASK] at once.", ["asleep", "green", "seven"]),
+]
+
+
+def main() -> None:
+    fill = pipeline("fill-mask")  # the bundled model; model="folder-or-hub-name" for another
+    print("She opened the [MASK] and went into the room.")
+    for answer in fill("She opened the [MASK] and went into the room.", top_k=5):
+        print(f"  {answer['score']:6.1%}  {answer['token_str']}")
+
+    # With targets only these words compete; their scores are still shares of the whole vocabulary.
+    for text, words in CHOICES:
+        best, *others = fill(text, targets=words)
+        ratio = best["score"] / others[0]["score"]
+        print(f"\n{best['sequence']}")
+        print(f"  {ratio:.1f} times as probable as {others[0]['token_str']!r}")
+
+
+if __name__ == "__main__":
+    main()

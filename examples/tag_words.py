@@ -1,0 +1,73 @@
+"""Fine-tune a tagger on CoNLL columns, then let it find the names in new sentences.
+
+    python examples/tag_words.py
+
+The sentences are made here, of shipping news. No name of the validation sentences is in the training ones, so
+what tells a ship from a harbour is what stands around it.
+"""
+
+import random
+import tomllib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from albertkit import pipeline
+from albertkit.finetuning.finetune import finetune
+from albertkit.finetuning.settings import FinetuningSettings
+
+NAMES = tomllib.loads((Path(__file__).parent / "data" / "names.toml").read_text(encoding="utf-8"))["tags"]
+NEWS = [
+    "The brig SHIP sailed from PORT on Monday with a cargo of coal .",
+    "Captain PERSON of the SHIP was seen at PORT last night .",
+    "PERSON , the owner of the schooner SHIP , has died in PORT .",
+    "A letter from PORT says that the SHIP was lost with all hands .",
+    "The SHIP , under Captain PERSON , has arrived at PORT .",
+    "Mr. PERSON came from PORT to see the SHIP before she sailed .",
+    "Nothing has been heard of the SHIP since she left PORT in May .",
+    "The people of PORT gave Captain PERSON a silver cup .",
+]
+NEW = [
+    "The barque Golden Fleece put into Plymouth in distress .",
+    "Captain Henry Moss has left Whitby for the north .",
+]
+
+
+def write(file: Path, count: int, *, known: slice, seed: int) -> None:
+    """Write sentences with these of the names, a word and its label in a line."""
+    rng = random.Random(seed)
+    lines = []
+    for _ in range(count):
+        for word in rng.choice(NEWS).split():
+            if word in NAMES:
+                name = rng.choice(NAMES[word][known]).split()
+                lines += [f"{part} {'I' if place else 'B'}-{word}" for place, part in enumerate(name)]
+            else:
+                lines.append(f"{word} O")
+        lines.append("")
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    with TemporaryDirectory() as name:
+        train, validation, run = (Path(name) / one for one in ("train.conll", "validation.conll", "run"))
+        write(train, 128, known=slice(0, 14), seed=0)
+        write(validation, 40, known=slice(14, 20), seed=1)
+        result = finetune(
+            "token-classification",
+            FinetuningSettings(epochs=3, batch_size=8, learning_rate=3e-4, evaluate_every=48),
+            model="bundled",
+            train_data=train,
+            validation_data=validation,
+            output=run,
+        )
+        find = pipeline(model=run, aggregation_strategy="first")
+    assert result.report is not None
+    print(f"F1 of names that it has not seen: {result.report['metrics']['f1']:.1%}\n")
+    for text, entities in zip(NEW, find(NEW), strict=True):
+        print(text)
+        for one in entities:
+            print(f"  {one['entity_group']:<7} {text[one['start'] : one['end']]:<14} {one['score']:.0%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""Pretrain on a machine without network, to which files are carried in pieces of a limited size.
+
+At home, once:
+
+    python scripts/carry.py pack shards/books carried/shards --piece-megabytes 60
+
+On the other machine, with a checkout of the project and what was carried, as often as its time allows:
+
+    python scripts/carry.py train --recipe recipes/small-1gpu-start.toml --shards carried/shards \
+        --work work --run work/start --output back/start --max-minutes 8 -- --device cuda
+
+This unpacks the shards into work/shards, goes on with the run in work/start (or, where there is none, with
+one that came back before: `--resume carried/start`), and leaves its newest checkpoint in back/start, exactly
+as it is, in pieces of 16 MB. What follows `--` goes to `albertkit pretrain`. At home again:
+
+    python scripts/carry.py unpack back/start runs/start
+
+makes a run folder with which the same `albertkit pretrain` goes on, at home or elsewhere. What to know:
+
+* The pieces are those of one `tar.xz`: `cat back/start/pieces.* | tar xJ` opens them too. `contents.json`,
+  written last, has their hashes; what is missing or damaged is named.
+* The exact state is 12 bytes a parameter (weights and two moments in float32), of which xz saves 8%: 51 MB
+  for recipes/small-1gpu.toml, 99 MB for the shape of ALBERT-base. What is too much for one load goes in
+  several, since all pieces stay where they are. `--weights-only` packs a model folder, a third of it, which
+  can be used and begun from (`--init-from`), but not gone on with.
+* The other machine needs what the base install needs, pyarrow, matplotlib and tensorboard; where albertkit
+  itself is not installed, PYTHONPATH=src does. A run that began from a model (`--init-from`) needs it under
+  the same path wherever it goes on.
+"""
+
+import argparse
+import hashlib
+import io
+import json
+import lzma
+import shutil
+import sys
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from albertkit.cli.main import app
+from albertkit.errors import AlbertKitError, DataError
+from albertkit.files import atomic_path, contents
+
+LIST = "contents.json"
+FORMAT, VERSION = "albertkit-pieces", 1
+MEGABYTE = 1_000_000
+SHARDS_MEGABYTES, RUN_MEGABYTES = 60, 16
+# Numbers in float32 hardly shrink, whatever the effort; tokens do.
+SHARDS_EFFORT, RUN_EFFORT = 6, 0
+
+
+class _Splitter(io.RawIOBase):
+    """A file that is written as pieces.000, pieces.001 ... of at most `limit` bytes."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder, self.limit = folder, limit
+        self.pieces: list[dict[str, str | int]] = []
+        self._buffer = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._buffer += data
+        while len(self._buffer) >= self.limit:
+            self._cut()
+        return len(data)
+
+    def finish(self) -> None:
+        """Write what is left."""
+        if self._buffer:
+            self._cut()
+
+    def _cut(self) -> None:
+        piece = bytes(self._buffer[: self.limit])
+        del self._buffer[: self.limit]
+        name = f"pieces.{len(self.pieces):03d}"
+        with atomic_path(self.folder / name) as file:
+            file.write_bytes(piece)
+        self.pieces.append({"file": name, "bytes": len(piece), "sha256": hashlib.sha256(piece).hexdigest()})
+
+
+class _Joiner(io.RawIOBase):
+    """The pieces read as one file."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self._files = iter(files)
+        self._open = io.BytesIO()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not (data := self._open.read(len(buffer))):
+            if (file := next(self._files, None)) is None:
+                return 0
+            self._open = io.BytesIO(file.read_bytes())
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def pack(files: Mapping[str, Path], output: Path, *, megabytes: float, effort: int) -> list[Path]:
+    """Pack files under the names they will have into the folder `output`, and return what it holds then.
+
+    The pieces that were in `output` are replaced; the list of pieces is gone meanwhile.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    for old in (output / LIST, *output.glob("pieces.[0-9]*")):
+        old.unlink(missing_ok=True)
+    splitter = _Splitter(output, int(megabytes * MEGABYTE))
+    with (
+        io.BufferedWriter(splitter) as writer,
+        lzma.open(writer, "wb", preset=effort) as packed,
+        tarfile.open(fileobj=packed, mode="w|") as archive,
+    ):
+        for name, file in files.items():
+            archive.add(file, arcname=name, filter=_anonymous)
+    splitter.finish()
+    with atomic_path(output / LIST) as file:
+        document = {"format": FORMAT, "version": VERSION, "pieces": splitter.pieces}
+        file.write_text(json.dumps(document, indent=2) + "\n")
+    return [output / str(piece["file"]) for piece in splitter.pieces] + [output / LIST]
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The same files make the same pieces, whoever has them."""
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    member.mode = 0o644
+    return member
+
+
+def unpack(pieces: Path, target: Path) -> None:
+    """Unpack a folder of pieces into a new folder, which gets its name when all is there.
+
+    Raises:
+        DataError: there is something at `target`, or pieces are missing or damaged; the message names them.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        what = contents(target) if target.is_dir() else "is a file"
+        raise DataError(f"{target} {what}; delete it or unpack into another folder")
+    files = _checked(pieces)
+    temporary = target.with_name(f".{target.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    with (
+        lzma.open(io.BufferedReader(_Joiner(files)), "rb") as packed,
+        tarfile.open(fileobj=packed, mode="r|") as archive,
+    ):
+        archive.extractall(temporary, filter="data")
+    if target.exists():
+        target.rmdir()
+    temporary.rename(target)
+
+
+def _checked(pieces: Path) -> list[Path]:
+    """Return the files of the pieces in their order, all of them there and whole."""
+    try:
+        document = json.loads((pieces / LIST).read_text())
+    except FileNotFoundError:
+        raise DataError(
+            f"{pieces}: no {LIST}; give the folder that `carry.py` wrote, and carry that file too"
+        ) from None
+    except ValueError as error:
+        raise DataError(f"{pieces / LIST}: cannot be read ({error}); carry it again") from error
+    if (document.get("format"), document.get("version")) != (FORMAT, VERSION):
+        raise DataError(
+            f"{pieces / LIST}: expected format {FORMAT!r} version {VERSION}, found "
+            f"{document.get('format')!r} version {document.get('version')!r}"
+        )
+    faults = [
+        f"{piece['file']} is {'damaged' if (pieces / piece['file']).is_file() else 'missing'}"
+        for piece in document["pieces"]
+        if not _is_whole(pieces / piece["file"], piece["sha256"])
+    ]
+    if faults:
+        raise DataError(f"{pieces}: {', '.join(faults)}; carry what is named again")
+    return [pieces / piece["file"] for piece in document["pieces"]]
+
+
+def _is_whole(file: Path, sha256: str) -> bool:
+    return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == sha256
+
+
+def run_files(run: Path, *, weights_only: bool = False) -> dict[str, Path]:
+    """Return what an exact resume needs of a run, by its names there: the figures and the newest checkpoint.
+
+    Of the weights only, these are the files of a model folder, and the figures.
+
+    Raises:
+        DataError: there is no checkpoint.
+    """
+    newest = sorted((run / "checkpoints").glob("step-*"))[-1:]
+    if not newest:
+        raise DataError(f"{run}: no checkpoint of a run to pack")
+    root = newest[0] if weights_only else run
+    files = {file.relative_to(root).as_posix(): file for file in sorted(newest[0].iterdir())}
+    if weights_only:
+        files = {name: file for name, file in files.items() if not name.startswith("training_state")}
+    metrics = run / "metrics.jsonl"
+    return files | ({metrics.name: metrics} if metrics.is_file() else {})
+
+
+def train(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
+    """Unpack, pretrain for a while, and pack the newest checkpoint; ends with pretrain's exit status."""
+    shards, run = arguments.work / "shards", arguments.run or arguments.work / "run"
+    if not shards.exists():
+        unpack(arguments.shards, shards)
+    if arguments.resume and not list((run / "checkpoints").glob("step-*")):
+        unpack(arguments.resume, run)
+    words = ["pretrain", "--recipe", arguments.recipe, "--tokenizer", arguments.tokenizer, "--data", shards]
+    words += ["--output", run, "--max-minutes", arguments.max_minutes, *flags]
+    try:
+        app([str(word) for word in words])  # ends with SystemExit
+    finally:
+        # Also after an error: the checkpoint before it is whole.
+        if list((run / "checkpoints").glob("step-*")):
+            files = run_files(run, weights_only=arguments.weights_only)
+            _say(pack(files, arguments.output, megabytes=arguments.piece_megabytes, effort=RUN_EFFORT))
+
+
+def _say(files: Sequence[Path]) -> None:
+    for file in files:
+        print(f"{file.stat().st_size:>12,} bytes  {file}")
+    print(f"{sum(file.stat().st_size for file in files):>12,} bytes  in {len(files)} files")
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Return the verb and its arguments."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verb = verbs.add_parser("pack", help="a folder of shards into pieces")
+    verb.add_argument("source", type=Path)
+    verb.add_argument("output", type=Path)
+    verb.add_argument("--piece-megabytes", type=float, default=SHARDS_MEGABYTES)
+    verb = verbs.add_parser("unpack", help="pieces into a new folder")
+    verb.add_argument("source", type=Path)
+    verb.add_argument("output", type=Path)
+    verb = verbs.add_parser("train", help="pieces in, some minutes of pretraining, pieces out")
+    verb.add_argument("--recipe", type=Path, required=True)
+    verb.add_argument("--shards", type=Path, required=True, help="their pieces")
+    verb.add_argument("--resume", type=Path, help="pieces of the run, for where its folder is not there")
+    verb.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer of the shards")
+    verb.add_argument("--work", type=Path, required=True, help="folder of the unpacked shards")
+    verb.add_argument("--run", type=Path, help="folder of the run (default: WORK/run)")
+    verb.add_argument("--output", type=Path, required=True, help="folder of the pieces that go back")
+    verb.add_argument("--max-minutes", type=float, required=True, help="of training; packing comes after")
+    verb.add_argument("--piece-megabytes", type=float, default=RUN_MEGABYTES)
+    verb.add_argument("--weights-only", action="store_true", help="the model without the optimizer's state")
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    arguments = parse(words[:end])
+    try:
+        if arguments.verb == "train":
+            train(arguments, words[end + 1 :])
+        if arguments.verb == "unpack":
+            return unpack(arguments.source, arguments.output)
+        found = sorted(file for file in arguments.source.rglob("*") if file.is_file())
+        files = {file.relative_to(arguments.source).as_posix(): file for file in found}
+        if not files:
+            raise DataError(f"{arguments.source}: no files to pack; give the folder that `prepare` wrote")
+        megabytes = arguments.piece_megabytes
+        _say(pack(files, arguments.output, megabytes=megabytes, effort=SHARDS_EFFORT))
+    except AlbertKitError as error:
+        raise SystemExit(f"carry.py: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Write docs/cli.md, the reference of the command line, from the command line itself.
+
+    python scripts/cli_reference.py           # after a change of a verb or an option
+    python scripts/cli_reference.py --check   # says what differs, and fails
+
+Everything about verbs and options is what `--help` says. What is true of all of them stands here.
+"""
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from albertkit import cores
+from albertkit.cli.main import app
+from albertkit.files import atomic_path
+from albertkit.serving.settings import KEY_VARIABLE
+
+PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+
+HEAD = """\
+# Command line
+
+The reference of every verb and option; [using.md](using.md) and its neighbours explain. This page is written
+by `scripts/cli_reference.py` from what `albertkit --help` and `albertkit VERB --help` (or `-h`) say.
+"""
+
+STATUSES = {
+    "0": "Done. Also of a run that ended by `--max-minutes`, and of `serve` after SIGTERM.",
+    "1": "Something given is wrong or missing: one line, `error: ...`, says what was received, what was "
+    "expected and what to do. Nothing half written is left.",
+    "2": "No such verb or option, or a value of the wrong kind.",
+    "130": "Ended by Ctrl-C (SIGINT). `pretrain` and `finetune` first finish their step and write a "
+    "checkpoint; the same command goes on.",
+    "143": "`pretrain` or `finetune` ended by SIGTERM, with a checkpoint; the same command goes on.",
+}
+FILES = {
+    "`MODEL/config.json`, `model.safetensors`, `spiece.model` ...": "A model folder, as the Hugging Face hub "
+    "has them. Others that are read: [checkpoints](checkpoints.md).",
+    "`RUN/checkpoints/`, `metrics.jsonl`, `curves.png`, `tensorboard/`": "Of `pretrain` and `finetune`, "
+    "beside the model: where a run goes on, and how it went ([pretraining](pretraining.md)).",
+    "`RUN/report.json`, `report.md`, `predictions.jsonl`, pictures": "Of `finetune` and `evaluate --output` "
+    "([fine-tuning](finetuning.md)).",
+    "`SHARDS/manifest.json`, `train/`, `validation/`": "Of `prepare`; the manifest is written last "
+    "([corpora](corpora.md)).",
+    "`.NAME.parts`": "Beside the output of `predict`, until that is whole.",
+    "`~/.cache/huggingface/hub`": "Models that were named by their hub names.",
+}
+ENVIRONMENT = {
+    cores.VARIABLE: "Threads that compute; otherwise as many as the cores that affinity and container leave.",
+    "OMP_NUM_THREADS, MKL_NUM_THREADS": "The same for torch, where the one above is not set.",
+    KEY_VARIABLE: "The key that requests to `serve` must bring, where there is no `--key-file`.",
+    "ALBERTKIT_CACHE, XDG_CACHE_HOME": "Where is kept what was measured of this machine: the folder itself, "
+    "or that in which `albertkit` is; otherwise `~/.cache/albertkit`.",
+    "HF_HUB_OFFLINE": "1: never ask the hub; use what was downloaded before.",
+    "HF_HOME, HF_TOKEN, HF_ENDPOINT": "Of huggingface_hub: where downloads are kept, the token for private "
+    "models, another hub.",
+    "WORLD_SIZE, LOCAL_RANK": "Set by `torchrun`: the processes of one run of `pretrain` or `finetune`.",
+    "RAY_ADDRESS": "The cluster of `--engine ray`; otherwise a Ray on this machine.",
+    "KERAS_BACKEND": "Of `albertkit.keras`: tensorflow, jax or torch.",
+    "PROMETHEUS_MULTIPROC_DIR": "Set by `serve --workers` for its processes, not by others.",
+    "NO_COLOR, COLUMNS": "Of what is printed: no colours; the width, where there is no terminal.",
+    "_ALBERTKIT_COMPLETE": "Set by the shell that asks for completions.",
+}
+
+
+def page() -> str:
+    """Return the page."""
+    root: Any = typer.main.get_command(app)
+    context = typer.Context(root, info_name="albertkit")
+    parts = [HEAD, *_contents(root), "## albertkit\n", *_command(root, context)]
+    for path, command, own in _verbs(root, context):
+        parts += [f"## {path}\n", *_command(command, own)]
+    tables = (
+        ("Exit status", "status", STATUSES),
+        ("Files", "file", FILES),
+        (
+            "Environment",
+            "variable",
+            {f"`{name.replace(', ', '`, `')}`": text for name, text in ENVIRONMENT.items()},
+        ),
+    )
+    for title, head, rows in tables:
+        lines = "".join(f"| {name} | {text} |\n" for name, text in rows.items())
+        parts.append(f"## {title}\n\n| {head} | |\n|---|---|\n{lines}")
+    return "\n".join(parts)
+
+
+def _verbs(group: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield every verb below a group with what is typed for it; of groups first the group."""
+    for name, command in group.commands.items():
+        own = typer.Context(command, info_name=name, parent=context)
+        yield _typed(own), command, own
+        if hasattr(command, "commands"):
+            yield from _verbs(command, own)
+
+
+def _typed(context: Any) -> str:
+    """Return what is typed for a verb: `command_path` has the arguments of groups in between."""
+    return f"{_typed(context.parent)} {context.info_name}" if context.parent else context.info_name
+
+
+def _contents(root: Any) -> Iterator[str]:
+    """Yield the lists of verbs, under the titles that the help has."""
+    panels: dict[str, list[Any]] = {}
+    for command in root.commands.values():
+        panels.setdefault(command.rich_help_panel, []).append(command)
+    for title, commands in panels.items():
+        verbs = ", ".join(f"[{one.name}](#albertkit-{one.name})" for one in commands)
+        yield f"* {title}: {verbs}"
+    yield "* all of them: [exit status](#exit-status), [files](#files), [environment](#environment)\n"
+
+
+def _command(command: Any, context: Any) -> Iterator[str]:
+    """Yield the parts of a verb: description, synopsis, arguments, options, example."""
+    text, _, example = command.help.partition("\n\nExample: ")
+    yield f"{text}\n"
+    parameters = [(one, *_record(one, context)) for one in command.params]
+    required = [
+        term if one.param_type_name == "option" else _called(one)
+        for one, term, _ in parameters
+        if one.required
+    ]
+    free = [
+        f"[{_called(one)}]"
+        for one, *_ in parameters
+        if one.param_type_name == "argument" and not one.required
+    ]
+    verb = [command.subcommand_metavar] if hasattr(command, "commands") else []
+    yield f"```text\n{' '.join([_typed(context), *required, *free, '[OPTIONS]', *verb])}\n```\n"
+    panels: dict[str, list[str]] = {}
+    for one, term, meaning in parameters:
+        title = "Arguments" if one.param_type_name == "argument" else one.rich_help_panel or "Options"
+        panels.setdefault(title, []).append(f"* `{term}`: {meaning}")
+    for title, lines in panels.items():
+        yield f"{title}:\n\n" + "\n".join(lines) + "\n"
+    yield f"Example:\n\n```bash\n{example}\n```\n"
+
+
+def _called(argument: Any) -> str:
+    """Return what an argument is called."""
+    return (argument.metavar or argument.name).upper() + ("..." if argument.nargs == -1 else "")
+
+
+def _record(parameter: Any, context: Any) -> tuple[str, str]:
+    """Return how a parameter is written, and what it means, with its default."""
+    term, meaning = parameter.get_help_record(context)
+    if parameter.param_type_name == "argument":
+        term = _called(parameter)
+    else:
+        term = term.replace("<int range>", "<int>").replace("<float range>", "<float>")
+        term = ", ".join([*(one for one in parameter.opts if one not in term), term])
+    found = re.fullmatch(r"(.*?)(?:  \[(.*)\])?", meaning, flags=re.DOTALL)
+    assert found is not None
+    meaning, notes = found[1].strip(), (found[2] or "").split("; ") if found[2] else []
+    for note in notes:
+        name, colon, value = note.partition(": ")
+        if name == "default" and colon:
+            value = value[1:-1] if value.startswith("(") and value.endswith(")") else value
+            meaning += f" Default: {value}."
+        elif bound := re.fullmatch(r"x>=(\S+)", note):
+            meaning += f" At least {bound[1]}."
+        else:
+            meaning += f" {note.capitalize()}."
+    return term, meaning
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="compare only")
+    check = parser.parse_args().check
+    new = page()
+    if not check:
+        with atomic_path(PAGE) as temporary:
+            temporary.write_text(new, encoding="utf-8")
+        return
+    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    lines = list(
+        difflib.unified_diff(old.splitlines(), new.splitlines(), str(PAGE), "the command line", lineterm="")
+    )
+    if lines:
+        print("\n".join(lines))
+        sys.exit("docs/cli.md is not what the command line says; run python scripts/cli_reference.py")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Draw the pictures of docs/how-albert-works.md and write its table: what sharing saves, and what depth does.
+
+    python scripts/how_albert_works.py [--model bundled] [--deepest 8]
+
+Parameters and operations follow from the published shapes. The rest is measured: all layers have one set of
+weights, so a model can be executed to any depth, and here it is to each, on the 200 cloze questions of
+`cloze.jsonl`: how far a layer still turns the vectors, and how many answers are right.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from cloze import Question, Score, read_questions, scores
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from albertkit import AlbertConfig, AlbertForMaskedLM, AlbertModel, AutoTokenizer
+from albertkit.files import atomic_path
+from albertkit.modeling.footprint import Footprint, measure
+from albertkit.tokenization.interface import TokenizerInterface
+
+DOCS = Path(__file__).parents[1] / "docs"
+BEGIN, END = "<!-- table: scripts/how_albert_works.py -->", "<!-- end of table -->"
+SHAPES = ("base", "large", "xlarge", "xxlarge")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="bundled", help="folder or name")
+    parser.add_argument("--deepest", type=int, default=8, help="layers to execute at most")
+    options = parser.parse_args()
+    draw_sharing(DOCS / "how-albert-works-sharing.png")
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    own = AlbertConfig.from_pretrained(options.model).num_hidden_layers
+    model = AlbertForMaskedLM.from_pretrained(options.model, num_hidden_layers=max(own, options.deepest))
+    rows = by_depth(model.eval(), tokenizer, read_questions(), own)
+    draw_depth(rows, own, DOCS / "how-albert-works-depth.png")
+    write_table(rows, own, DOCS / "how-albert-works.md")
+
+
+def footprint(shape: str) -> Footprint:
+    """Return what a published shape costs, without making its weights."""
+    with torch.device("meta"):
+        return measure(AlbertModel(AlbertConfig.preset(shape)))
+
+
+def draw_sharing(target: Path) -> None:
+    """Draw stored and executed parameters, and operations, of the published shapes."""
+    found = [footprint(shape).total for shape in SHAPES]
+    operations = [footprint(shape).flops(128) / 1e9 for shape in SHAPES]
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    parameters, work = figure.subplots(1, 2)
+    places = range(len(SHAPES))
+    for shift, name, values in (
+        (-0.2, "stored", [one.distinct / 1e6 for one in found]),
+        (0.2, "as executed, were nothing shared", [one.executed / 1e6 for one in found]),
+    ):
+        bars = parameters.barh([place + shift for place in places], values, 0.38, label=name)
+        parameters.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize="small")
+    parameters.set(xlabel="million parameters", xscale="log", xlim=(5, 9000))
+    figure.legend(fontsize="small", frameon=False, ncols=2, loc="outside upper left")
+    parameters.invert_yaxis()
+    bars = work.barh(places, operations, 0.5, color="C2")
+    work.bar_label(bars, fmt="{:,.2f}", padding=2, fontsize="small")
+    work.set(xlabel="GFLOP a token, in a text of 128", xscale="log", xlim=(0.1, 20))
+    work.invert_yaxis()
+    for panel in (parameters, work):
+        panel.set_yticks(places, SHAPES)
+    save(figure, target)
+
+
+@torch.inference_mode()
+def by_depth(
+    model: AlbertForMaskedLM, tokenizer: TokenizerInterface, questions: Sequence[Question], own: int
+) -> list[tuple[float, float, Score]]:
+    """Return for each number of layers: cosine with the layer before and with depth `own`; answers.
+
+    Cosines are means over the tokens of all questions, specials apart.
+    """
+    encoded = tokenizer([one.text for one in questions], padding=True, return_tensors="pt")
+    ids = encoded.input_ids
+    special = torch.tensor([tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id])
+    words = ~torch.isin(ids, special)
+    states: tuple[Tensor, ...] = model(**encoded, output_hidden_states=True).hidden_states  # each B x T x H
+    rows = []
+    for depth in range(1, len(states)):
+        found = model.predictions(states[depth][ids == tokenizer.mask_token_id])  # B x V
+        score = scores(questions, found.topk(5).indices.tolist(), tokenizer)["all"]
+        turned = cosine_similarity(states[depth], states[depth - 1], dim=-1)[words].mean().item()
+        settled = cosine_similarity(states[depth], states[own], dim=-1)[words].mean().item()
+        rows.append((turned, settled, score))
+    return rows
+
+
+def draw_depth(rows: Sequence[tuple[float, float, Score]], own: int, target: Path) -> None:
+    """Draw cosines and answers by depth."""
+    depths = range(1, len(rows) + 1)
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    cosines, answers = figure.subplots(1, 2)
+    cosines.plot(depths, [row[0] for row in rows], "o-", label="with the layer before")
+    cosines.plot(depths, [row[1] for row in rows], "s-", label=f"with layer {own}, its own depth")
+    cosines.set(xlabel="layers executed", ylabel="cosine of a vector", ylim=(None, 1.02))
+    answers.plot(depths, [row[2].top_5 / row[2].questions for row in rows], "o-", label="among the five best")
+    answers.plot(depths, [row[2].top_1 / row[2].questions for row in rows], "s-", label="the best")
+    answers.set(xlabel="layers executed", ylabel="right answers", ylim=(0, None))
+    for panel in (cosines, answers):
+        panel.axvline(own, color="0.5", linestyle=":", linewidth=1)
+        panel.set_xticks(depths)
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize="small", frameon=False)
+    save(figure, target)
+
+
+def save(figure: Figure, target: Path) -> None:
+    with atomic_path(target) as temporary:
+        figure.savefig(temporary, format="png", dpi=110)
+
+
+def write_table(rows: Sequence[tuple[float, float, Score]], own: int, page: Path) -> None:
+    """Put the figures into the table of the page."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    lines = [
+        f"{before}{BEGIN}",
+        "| layers executed | cosine with the layer before | with its own depth | right / among five |",
+        "|---|---|---|---|",
+    ]
+    for depth, (turned, settled, score) in enumerate(rows, start=1):
+        name = f"**{depth}**, as trained" if depth == own else f"{depth}"
+        lines.append(f"| {name} | {turned:.3f} | {settled:.3f} | {score} |")
+    with atomic_path(page) as file:
+        file.write_text("\n".join([*lines, END + rest.partition(END)[2]]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

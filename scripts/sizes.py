@@ -1,0 +1,137 @@
+"""Write the table of docs/sizes.md: what the bundled model and the published shapes weigh, and need.
+
+    python scripts/sizes.py [--shapes bundled,base,large,xlarge,xxlarge] [--write-page]
+
+Published shapes have random weights. Files are written and weighed. Memory is the most that was resident of
+a process that loads a folder and computes the vector of one text of 128 tokens, above what the process had
+when its libraries were loaded. Linux only; the largest shape takes some minutes and 5 GB.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from albertkit.files import atomic_path
+
+PAGE = Path(__file__).parents[1] / "docs" / "sizes.md"
+BEGIN, END = "<!-- table: scripts/sizes.py -->", "<!-- end of table -->"
+SHAPES = ("bundled", "base", "large", "xlarge", "xxlarge")
+COLUMNS = (
+    *("shape", "parameters", "as many as", "MFLOP a token", "fp32", "fp16", "int8"),
+    *("model called", "engine `torch`", "int8 in ONNX Runtime"),
+)
+TOKENS = 128
+MEGABYTE = 1e6
+
+
+def write_models(shape: str, folder: Path) -> str:
+    """Write a shape in fp32, fp16 and int8; return the cells that need no run."""
+    import torch
+
+    from albertkit import AlbertConfig, AlbertModel
+    from albertkit.export.onnx_file import write_file
+    from albertkit.modeling.footprint import measure
+
+    torch.manual_seed(0)
+    if shape == "bundled":
+        model = AlbertModel.from_pretrained("bundled")
+    else:
+        model = AlbertModel(AlbertConfig.preset(shape))
+    footprint = measure(model)
+    model.save_pretrained(folder / "fp32")
+    network = ("AlbertModel", model.config, model.state_dict())
+    opset = {"opset": 20, "compute": torch.float32, "int8": True, "optional_inputs": True}
+    write_file(folder / "int8.onnx", network, {}, **opset)
+    model.half().save_pretrained(folder / "fp16")
+    files = (folder / "fp32/model.safetensors", folder / "fp16/model.safetensors", folder / "int8.onnx")
+    total = footprint.total
+    cells = [
+        shape,
+        f"{total.distinct / 1e6:.1f} M",
+        f"{total.executed / 1e6:.0f} M",
+        f"{footprint.flops(TOKENS) / 1e6:,.0f}",
+        *(f"{file.stat().st_size / MEGABYTE:,.1f} MB" for file in files),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def engine_memory(folder: Path, engine: str) -> float:
+    """Return the MB that an engine needs for one text."""
+    from albertkit import AlbertModel
+    from albertkit.engines.choosing import make_engine
+    from albertkit.tasks.engine import first_token
+    from albertkit.tasks.rows import Row
+
+    before = most_memory()
+    model = AlbertModel.from_pretrained(folder / "fp32")
+    row = Row(input_ids=[5] * TOKENS, token_type_ids=[0] * TOKENS, example=0)
+    make_engine(model, engine).run([row], output="hidden_states", read=first_token)
+    return most_memory() - before
+
+
+def session_memory(folder: Path) -> float:
+    """Return the MB that ONNX Runtime alone needs for one text with the int8 file."""
+    import numpy as np
+    import onnxruntime
+
+    before = most_memory()
+    session = onnxruntime.InferenceSession(folder / "int8.onnx")
+    session.run(None, {"input_ids": np.full((1, TOKENS), 5)})
+    return most_memory() - before
+
+
+def most_memory() -> float:
+    """Return the most MB that were resident of this process."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / MEGABYTE
+
+
+def apart(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Call in a process of its own, so that one measurement does not see the other's memory."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
+
+
+def measured(shape: str) -> str:
+    """Return the row of a shape."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        line = apart(write_models, shape, folder)
+        memory = [apart(engine_memory, folder, engine) for engine in ("plain", "torch")]
+        memory.append(apart(session_memory, folder))
+    return line + "".join(f" {figure:,.0f} MB |" for figure in memory)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shapes", default=",".join(SHAPES), help=f"some of {', '.join(SHAPES)}")
+    parser.add_argument("--write-page", action="store_true", help=f"put the table into {PAGE.name}")
+    options = parser.parse_args()
+    rows = {shape: measured(shape) for shape in options.shapes.split(",")}
+    print("\n".join(rows.values()))
+    if options.write_page:
+        write_page(rows)
+
+
+def write_page(rows: dict[str, str]) -> None:
+    """Put rows into the table of the page; those of other shapes stay."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    old, _, after = rest.partition(END)
+    for line in old.splitlines():
+        for shape in SHAPES:
+            if line.startswith(f"| {shape} |"):
+                rows.setdefault(shape, line)
+    head = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    lines = [before + BEGIN, *head, *(rows[shape] for shape in SHAPES if shape in rows), END + after]
+    with atomic_path(PAGE) as file:
+        file.write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Fine-tune the bundled model on four public tasks and write the table of docs/bundled-model.md.
+
+    python scripts/task_figures.py --data ../shared/data --output runs/task-figures --seeds 3
+
+`--data` has sst2/{train,dev}.tsv (text, label), rte/ (the XML files of the PASCAL challenges 1 to 3),
+conll2000/{train,test}.txt and xquad/xquad.en.json. Every run keeps its folder, so the same command goes on
+after a stop.
+
+For each task: the model from its pretrained weights, the same shape from random weights, both with several
+seeds and the settings in `TASKS`; and what one would otherwise take (`task_baselines.py`). Nothing is chosen
+by the data that is scored: a run has one evaluation, at its end.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from task_baselines import BASELINES
+
+from albertkit.datasets.entailment import EntailmentFile
+from albertkit.files import atomic_path
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.finetune import finetune
+from albertkit.finetuning.seeds import SEEDS_JSON
+from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
+
+PAGE = Path(__file__).parents[1] / "docs" / "bundled-model.md"
+BEGIN, END = "<!-- table: scripts/task_figures.py -->", "<!-- end of table -->"
+AT_THE_END = 10**9  # steps between evaluations
+DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "classifier_dropout": 0.2}  # on SST-2 worth two points
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureTask:
+    """A row of the table."""
+
+    title: str
+    task: str
+    metrics: tuple[str, ...]
+    files: Callable[[Path, Path], tuple[Path, Path]]
+    """(folder of the data, folder for what is made of it) -> training and evaluation files."""
+    options: DataOptions
+    settings: dict[str, Any]
+
+
+def sst2(data: Path, _: Path) -> tuple[Path, Path]:
+    return data / "sst2" / "train.tsv", data / "sst2" / "dev.tsv"
+
+
+def rte(data: Path, made: Path) -> tuple[Path, Path]:
+    """Everything but the third challenge's test part is for training, as in GLUE."""
+    parts = {
+        "train": ("rte1_dev", "rte1_test", "rte2_dev", "rte2_test", "rte3_dev"),
+        "test": ("rte3_test",),
+    }
+    for split, names in parts.items():
+        examples = (one for name in names for one in EntailmentFile(data / "rte" / f"{name}.xml"))
+        with atomic_path(made / f"{split}.jsonl") as file:
+            rows = ({"text": one.text, "pair": one.text_pair, "label": one.label} for one in examples)
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return made / "train.jsonl", made / "test.jsonl"
+
+
+def conll2000(data: Path, _: Path) -> tuple[Path, Path]:
+    return data / "conll2000" / "train.txt", data / "conll2000" / "test.txt"
+
+
+def xquad(data: Path, made: Path) -> tuple[Path, Path]:
+    """Every fourth article is for the evaluation."""
+    articles = json.loads((data / "xquad" / "xquad.en.json").read_text())["data"]
+    parts = {
+        "train": [one for number, one in enumerate(articles) if number % 4 != 3],
+        "test": articles[3::4],
+    }
+    for split, some in parts.items():
+        with atomic_path(made / f"{split}.json") as file:
+            file.write_text(json.dumps({"version": "1.1", "data": some}))
+    return made / "train.json", made / "test.json"
+
+
+TASKS = {
+    "sst2": FigureTask(
+        title="SST-2, accuracy",
+        task="text-classification",
+        metrics=("accuracy",),
+        files=sst2,
+        options=DataOptions(header=False, text_column="0", label_column="1"),
+        settings={"epochs": 5, "learning_rate": 2e-4},
+    ),
+    "rte": FigureTask(
+        title="RTE, accuracy",
+        task="text-classification",
+        metrics=("accuracy",),
+        files=rte,
+        options=DataOptions(pair_column="pair"),
+        settings={"epochs": 4, "learning_rate": 2e-4, "task": TaskSettings(max_length=128)},
+    ),
+    "conll2000": FigureTask(
+        title="CoNLL-2000 chunks, F1",
+        task="token-classification",
+        metrics=("f1",),
+        files=conll2000,
+        options=DataOptions(),
+        settings={"epochs": 3, "learning_rate": 6e-4},
+    ),
+    "xquad": FigureTask(
+        title="XQuAD in English, exact match / F1",
+        task="question-answering",
+        metrics=("exact", "f1"),
+        files=xquad,
+        options=DataOptions(),
+        settings={"epochs": 4, "learning_rate": 3e-4, "batch_size": 16, "task": TaskSettings(max_length=256)},
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--model", default="bundled")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", choices=list(TASKS), nargs="*", default=list(TASKS))
+    parser.add_argument("--write-page", action="store_true", help=f"put the table into {PAGE.name}")
+    arguments = parser.parse_args()
+    rows = []
+    for name in arguments.only:
+        rows.append(figures(name, arguments))
+        print(json.dumps(rows[-1]))
+    table = to_markdown(rows, arguments.seeds)
+    print(table)
+    if arguments.write_page:
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        with atomic_path(PAGE) as file:
+            file.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+
+
+def figures(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """All figures of one task."""
+    row = TASKS[name]
+    folder = arguments.output / name
+    folder.mkdir(parents=True, exist_ok=True)
+    train, test = row.files(arguments.data, folder)
+    result: dict[str, Any] = {"task": name, "baselines": BASELINES[name](train, test)}
+    for start in ("pretrained", "random"):
+        settings = FinetuningSettings(
+            from_scratch=start == "random", evaluate_every=AT_THE_END, **DROPOUT, **row.settings
+        )
+        output, began = folder / start, time.monotonic()
+        is_new = not output.exists()
+        finetune(
+            row.task,
+            settings,
+            model=arguments.model,
+            train_data=train,
+            validation_data=test,
+            output=output,
+            options=row.options,
+            seeds=arguments.seeds,
+            console=Console(stderr=True),
+        )
+        minutes = (time.monotonic() - began) / 60 / arguments.seeds
+        timing = output / "minutes.json"
+        if is_new:
+            timing.write_text(json.dumps(minutes))
+        summary = json.loads((output / SEEDS_JSON).read_text())
+        result[start] = {metric: summary[metric] for metric in row.metrics}
+        result[start]["minutes"] = json.loads(timing.read_text()) if timing.exists() else None
+    return result
+
+
+def to_markdown(rows: list[dict[str, Any]], seeds: int) -> str:
+    """The table: mean and standard deviation over the seeds."""
+    lines = [
+        "| | simple baselines | random start | pretrained start | minutes a run |\n|---|---|---|---|---|",
+    ]
+    for row in rows:
+        task = TASKS[row["task"]]
+        cells = [
+            " / ".join(
+                f"{row[start][metric]['mean']:.3f} ± {row[start][metric]['deviation']:.3f}"
+                for metric in task.metrics
+            )
+            for start in ("random", "pretrained")
+        ]
+        baselines = "; ".join(f"{name} {value}" for name, value in row["baselines"].items())
+        minutes = row["pretrained"]["minutes"]
+        took = "" if minutes is None else f"{minutes:.1f}"
+        lines.append(f"| {task.title} | {baselines} | {cells[0]} | **{cells[1]}** | {took} |")
+    return "\n".join([*lines, "", f"Mean and standard deviation of {seeds} seeds."])
+
+
+if __name__ == "__main__":
+    main()
