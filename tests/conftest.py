@@ -2,15 +2,20 @@
 
 import os
 import random
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from chromium import browser  # noqa: F401  # a fixture of the tests of pages
 from command_line import run  # noqa: F401  # a fixture of the tests of verbs
 
 from albertkit.tokenization.vocabulary import train_vocabulary
 
 # The suite is offline: a test that wants a hub starts one on localhost.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Nothing that was measured of this machine is read or left there: no folder can be made in this place.
+os.environ["ALBERTKIT_CACHE"] = str(Path(os.devnull) / "none")
 
 SHARED = Path(os.environ.get("ALBERTKIT_SHARED", Path(__file__).parents[2] / "shared"))
 
@@ -21,6 +26,25 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the reference data in {SHARED} (set ALBERTKIT_SHARED to its folder)")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def two_cpu_ray() -> Iterator[None]:
+    """A Ray of two CPUs on this machine."""
+    ray = pytest.importorskip("ray", reason="needs Ray: pip install 'albertkit[ray]'")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray writes one to the home folder
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # else other work on the machine starves the workers
+        ray.init(
+            address="local",
+            num_cpus=2,
+            object_store_memory=100 << 20,
+            include_dashboard=False,
+            log_to_driver=False,
+        )
+        yield
+        ray.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor
 
 from albertkit.config import AlbertConfig
@@ -59,6 +58,8 @@ def make(head: str, *, seed: int = 0, **values: Any) -> Any:
 
 def make_twins(head: str, *, attn_implementation: str = "sdpa", **values: Any) -> tuple[Any, Any]:
     """Our model and theirs."""
+    import transformers  # seconds, which only twins are worth
+
     ours = make(head, attn_implementation=attn_implementation, **values)
     config = transformers.AlbertConfig(**{**TINY, **values}, attn_implementation=attn_implementation)
     theirs = getattr(transformers, head)(config)

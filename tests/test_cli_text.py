@@ -64,6 +64,12 @@ class TestFillMask:
         assert "mask 2" in result.output
         assert "read: characters 0 to " in result.output
 
+    def test_the_mark_of_a_word_is_shown(self, run, model):
+        """As text it would be an empty row."""
+        result = run("fill-mask", "the [MASK]", "--model", model, "--targets", "\u2581,word")
+        names = {line.split()[0] for line in result.output.splitlines()[1:] if line}
+        assert names == {"\u2581", "word"}
+
     def test_targets(self, run, model):
         result = run("fill-mask", "the [MASK]", "--model", model, "--targets", "word, harbour,", "--json")
         assert {word["token_str"] for word in result.json[0]["predictions"]} == {"word", "harbour"}
@@ -145,7 +151,11 @@ class TestEmbed:
     def test_long_text(self, run, model):
         long = "word " * 50
         assert_one_line_error(run("embed", long, "--model", model), "52 tokens", "at most 24", "--truncate")
-        assert run("embed", long, "--model", model, "--truncate").status == 0
+        cut = run("embed", long, long[:15], long + long, "--model", model, "--truncate", "--json")
+        assert cut.status == 0
+        assert "2 of 3 texts are longer than the 24 tokens that are read: 106 tokens were" in cut.errors
+        assert "of one text up to 78" in cut.errors
+        assert run("embed", long[:15], "--model", model, "--truncate", "--json").errors == ""
 
 
 class TestInspect:

@@ -3,12 +3,14 @@
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from albertkit import text_files
 from albertkit.datasets.choices import ChoiceColumns, ChoiceTable, RaceFolder
 from albertkit.datasets.entailment import EntailmentFile
 from albertkit.datasets.glue import TASKS, GlueSplit
@@ -17,7 +19,8 @@ from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.splits import load_splits
 from albertkit.datasets.texts import TextColumns, TextTable
 from albertkit.datasets.words import ConllFile, WordsColumns, WordsTable
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, MissingExtraError
+from albertkit.extras import optional
 from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
 
 Write = Callable[[str, str], Path]
@@ -61,6 +64,16 @@ def test_every_format_gives_the_same_examples(tmp_path: Path, write: Write) -> N
     assert list(TextTable(rows, columns)) == expected
     reader = TextTable(tmp_path / "a.csv", columns)
     assert list(reader) == list(reader)
+
+
+def test_plain_files_need_no_library_of_the_extra(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_files, "pa", optional("no_such_library", extra="train"))
+    path = write("a.txt", "one\ntwo\n")
+    lines = text_files.read_lines(path, None)
+    assert next(lines)[1] == "one\n"
+    lines.close()  # left alone, an error here would only be printed
+    with pytest.raises(MissingExtraError, match="no_such_library"):
+        next(text_files.read_lines(path, "gzip"))
 
 
 def test_quotes_in_tsv_are_text(write: Write) -> None:
@@ -529,6 +542,8 @@ def test_tables_of_choices(write: Write) -> None:
     columns = ChoiceColumns(context="ctx", question=None, choices=("endings",), label="answer")
     listed = [{"ctx": "A man", "endings": ["sits.", "eats."], "answer": letter} for letter in ("B", "", "C")]
     assert [(one.choices, one.label) for one in ChoiceTable(listed, columns)] == [(("sits.", "eats."), 1)]
+    named = ChoiceTable([{**listed[0], "id": "first"}, listed[0]], replace(columns, id="id"))
+    assert [one.id for one in named] == ["first", named.table.name + ", row 2"]
     splits = load_splits({"train": ChoiceTable(listed, columns)})
     assert splits.labels is None
     assert splits.label_counts("train") == {"1": 1}

@@ -1,14 +1,18 @@
 """Fine-tuning: tasks are learnt, runs go on exactly, collapse is noticed, reports say what was measured."""
 
 import csv
+import io
 import itertools
 import json
+import math
 import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,18 +25,25 @@ from albertkit.config import AlbertConfig
 from albertkit.errors import TrainingError
 from albertkit.finetuning import run as run_module
 from albertkit.finetuning.batches import Epochs
+from albertkit.finetuning.collapse import CollapseWatch, prior_loss
 from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.evaluation import CHUNK
 from albertkit.finetuning.finetune import finetune
+from albertkit.finetuning.objective import balanced_weights
 from albertkit.finetuning.prediction import predict_file
-from albertkit.finetuning.prepared import load_task
+from albertkit.finetuning.prepared import _units, load_task
 from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.run import FinetuningResult
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.metrics.classification import class_scores
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
+from albertkit.tasks.question_answering import Answer, Answered
 from albertkit.tasks.rows import Row
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
+from albertkit.training.health import LossWatch
+from albertkit.training.state import RunState, checkpoints
 
 CPU = torch.device("cpu")
 FAST = FinetuningSettings(
@@ -191,10 +202,17 @@ def test_parts_of_a_batch_take_the_same_step(
 
 
 def test_stops_early_with_the_best(model: Path, data: Path, tmp_path: Path) -> None:
-    result = tune("text-classification", replace(FAST, epochs=50, early_stopping=2), model, data, tmp_path)
+    said = io.StringIO()
+    result = finetune(
+        "text-classification", replace(FAST, epochs=50, early_stopping=2), model=model,
+        train_data=data / "train.jsonl", validation_data=data / "validation.jsonl", output=tmp_path,
+        console=Console(file=said, width=200),
+    )  # fmt: skip
     state = result.run.state
     assert state.step < 50 * 8
     assert state.step == state.best_step + 2 * 24
+    lines = [line for line in said.getvalue().splitlines() if line.startswith("ended early")]
+    assert lines == [f"ended early: 2 evaluations without a better one than at step {state.best_step}"]
     assert result.report is not None
     assert result.report["metrics"]["accuracy"] == state.best == 1.0
 
@@ -206,10 +224,10 @@ def test_collapse_is_restarted(
     tried: list[tuple[float, int]] = []
     original = run_module._train
 
-    def with_other_rates(prepared: Any, settings: FinetuningSettings, *rest: Any) -> Any:
+    def with_other_rates(prepared: Any, settings: FinetuningSettings, *rest: Any, **options: Any) -> Any:
         tried.append((settings.learning_rate or 0.0, settings.seed))
         rate = 3e-3 if len(tried) == 3 else 1e-12
-        return original(prepared, replace(settings, learning_rate=rate), *rest)
+        return original(prepared, replace(settings, learning_rate=rate), *rest, **options)
 
     monkeypatch.setattr(run_module, "_train", with_other_rates)
     result = tune("text-classification", FAST, model, data, tmp_path)
@@ -221,16 +239,146 @@ def test_collapse_is_restarted(
     assert same(weights(tmp_path), weights(tmp_path / "restart-2"))
 
 
+def test_a_hopeless_run_ends_early(model: Path, data: Path, tmp_path: Path) -> None:
+    """Weights and a rate of nothing: the same of all texts at the same loss; stopped, it goes on alike."""
+    tokenizer = AlbertTokenizer.from_pretrained(model)
+    config = AlbertConfig.from_pretrained(model).replace(initializer_range=1e-4)
+    AlbertForPreTraining(config).save_pretrained(tmp_path / "dull")
+    tokenizer.save_pretrained(tmp_path / "dull")
+    model = tmp_path / "dull"
+    settings = replace(FAST, steps=153, evaluate_every=51, learning_rate=1e-12)
+    result = tune("text-classification", settings, model, data, tmp_path / "whole")
+    assert result.restarts == 2
+    for run, steps in ((".", 51), ("restart-1", 51), ("restart-2", 153)):
+        assert checkpoints(tmp_path / "whole" / run)[-1].name == f"step-{steps:07d}"
+    assert result.report is not None
+    assert result.report["collapsed"] is not None
+    for _ in range(3):
+        stopped = tune(
+            "text-classification", replace(settings, max_minutes=0.002), model, data, tmp_path / "parts"
+        )
+        assert stopped.report is None
+    tune("text-classification", settings, model, data, tmp_path / "parts")
+    for run in (".", "restart-1", "restart-2"):
+        assert same(weights(tmp_path / "whole" / run), weights(tmp_path / "parts" / run))
+
+
+def test_a_few_steps_are_no_collapse(model: Path, data: Path, tmp_path: Path) -> None:
+    """They had no time to learn, and half the rate would leave less."""
+    result = tune("text-classification", replace(FAST, steps=2, learning_rate=1e-12), model, data, tmp_path)
+    assert result.report is not None
+    assert (result.restarts, result.report["collapsed"]) == (0, None)
+
+
+def test_a_run_is_not_given_up_too_soon() -> None:
+    training = FAST.training(steps_per_epoch=100, hidden_size=32)  # 600 steps, 60 of them warm-up
+    says = {"constant": "'good'"}
+    prepared = SimpleNamespace(labelled=SimpleNamespace(constant_answer=lambda *_: says["constant"]))
+    watch = CollapseWatch(prepared, training, 0.6931)  # type: ignore[arg-type]
+    state = RunState(step=300, watch=LossWatch(seen=300, mean=0.6930))
+    assert watch(state) is None  # nothing was evaluated
+    watch.evaluation = SimpleNamespace(examples=[], predictions=[], config=None)  # type: ignore[assignment]
+    assert "step 300" in (watch(state) or "")
+    assert "'good'" in (watch(state) or "")
+    assert watch(replace(state, step=199)) is None
+    assert watch(replace(state, watch=LossWatch(seen=29, mean=0.6930))) is None
+    assert watch(replace(state, watch=LossWatch(seen=300, mean=0.6861))) is None
+    says["constant"] = None  # type: ignore[assignment]
+    assert watch(state) is None
+    late = replace(FAST, warmup=0.9).training(steps_per_epoch=100, hidden_size=32)
+    assert CollapseWatch(prepared, late, 0.6931).first_step == 540  # type: ignore[arg-type]
+
+
+def test_the_prior_is_the_best_guess_without_looking(model: Path) -> None:
+    """Of weighted classes too: what gradient descent on the logits alone ends at."""
+    labels = [0] * 45 + [1] * 4 + [2]
+    rows = [Row(input_ids=[1], token_type_ids=[0], example=n, labels=one) for n, one in enumerate(labels)]
+    prepared = SimpleNamespace(labelled=LABELLED_TASKS["text-classification"](), rows=rows,
+                               config=AlbertConfig(num_labels=3))  # fmt: skip
+    for class_weights in (None, balanced_weights(Counter(labels), 3), torch.tensor([1.0, 3.0, 0.5])):
+        logits = torch.zeros(3, requires_grad=True)
+        optimizer = torch.optim.LBFGS([logits], max_iter=200, line_search_fn="strong_wolfe")
+
+        def loss(optimizer: Any = optimizer, logits: Any = logits, given: Any = class_weights) -> Any:
+            optimizer.zero_grad()
+            total = torch.nn.functional.cross_entropy(
+                logits.expand(50, 3), torch.tensor(labels), weight=given, reduction="sum"
+            )
+            (total / 50).backward()
+            return total / 50
+
+        optimizer.step(loss)
+        assert prior_loss(prepared, class_weights) == pytest.approx(float(loss().detach()), abs=1e-4)  # type: ignore[arg-type]
+
+
+def test_the_prior_of_questions_guesses_a_place(model: Path) -> None:
+    task = LABELLED_TASKS["question-answering"]().task(
+        AlbertTokenizer.from_pretrained(model), AlbertConfig.from_pretrained(model), TaskSettings()
+    )
+    examples = [
+        QuestionExample("1", "what?", "the key was lost", (("lost", 12),)),
+        QuestionExample("2", "what?", "the river", (), True),
+    ]
+    rows = task.features(examples)
+    known = SimpleNamespace(labelled=LABELLED_TASKS["question-answering"](), rows=rows, config=None)
+    guess = -math.log(0.5) + math.log(len(rows[0].context)) / 2
+    assert prior_loss(known, None) == pytest.approx(guess)  # type: ignore[arg-type]
+
+
+def test_baselines_do_not_look_at_the_input() -> None:
+    def baseline(task: str, examples: list[Any], **config: Any) -> dict[str, float]:
+        return LABELLED_TASKS[task]().baseline(examples, AlbertConfig(**config))
+
+    classes = [TextExample("t", None, label) for label in ("bad", "good", "bad", "fair", "bad")]
+    assert baseline("text-classification", classes, num_labels=3) == {"accuracy": 0.6}
+    numbers = [TextExample("t", None, number) for number in (0.5, 1.5)]
+    assert baseline("text-classification", numbers, num_labels=1, problem_type="regression") == {}
+    words = [WordsExample(("a", "b"), ("O", "B-X")), WordsExample(("c",), ("O",))]
+    assert baseline("token-classification", words) == {"accuracy": pytest.approx(2 / 3)}
+    asked = [ChoiceExample(str(n), "c", "q", ("x",) * n, 0) for n in (2, 4)]
+    assert baseline("multiple-choice", asked) == {"accuracy": 0.375}
+    questions = [QuestionExample(str(n), "q", "key", (("key", 0),), n == 0) for n in range(4)]
+    assert baseline("question-answering", questions)["best_f1"] == 0.25
+    assert baseline("question-answering", questions[1:]) == {}
+
+
+def test_a_collapse_says_how_good_the_model_is(model: Path, data: Path, tmp_path: Path) -> None:
+    """What the loss calls a collapse may be above chance all the same."""
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "collapse", lambda *_, **__: "for a test")
+        patch.setattr(run_module, "MOST_RESTARTS", 0)
+        result = finetune(
+            "text-classification", replace(FAST, epochs=3), model=model, train_data=data / "train.jsonl",
+            validation_data=data / "validation.jsonl", output=tmp_path, console=Console(file=said, width=200),
+        )  # fmt: skip
+    assert result.report is not None
+    accuracy, baseline = result.report["metrics"]["accuracy"], result.report["baseline"]["accuracy"]
+    assert f"collapsed again: for a test. The model in {tmp_path} has accuracy {accuracy:.4f} (baseline " in (
+        said.getvalue()
+    )
+    assert accuracy > baseline >= 0.5
+    assert f"| baseline of accuracy | {baseline:.4f} |" in (tmp_path / "report.md").read_text()
+
+
 def test_several_seeds_have_a_deviation(model: Path, data: Path, tmp_path: Path) -> None:
+    said = io.StringIO()
     result = finetune(
         "text-classification", replace(FAST, epochs=3), model=model, train_data=data / "train.jsonl",
-        validation_data=data / "validation.jsonl", output=tmp_path, seeds=2, console=quiet(),
+        validation_data=data / "validation.jsonl", output=tmp_path, seeds=2,
+        console=Console(file=said, width=200),
     )  # fmt: skip
     reports = [json.loads((tmp_path / f"seed-{seed}" / "report.json").read_text()) for seed in (0, 1)]
     values = [report["metrics"]["accuracy"] for report in reports]
     assert result.report is not None
     found = result.report["seeds"]["accuracy"]
     assert found["values"] == values
+    lines = said.getvalue().splitlines()
+    assert [line for line in lines if line.startswith("run ")] == [
+        f"run {number + 1} of 2, in {tmp_path}/seed-{number}" for number in (0, 1)
+    ]
+    best = int(values[1] > values[0])
+    assert lines[-1] == f"the best is seed-{best}"
     assert found["mean"] == pytest.approx(np.mean(values))
     assert found["deviation"] == pytest.approx(np.std(values, ddof=1))
     assert same(weights(tmp_path), weights(tmp_path / f"seed-{int(np.argmax(values))}"))
@@ -355,6 +503,23 @@ def test_predictions_go_on_after_a_kill(
     ]  # fmt: skip
 
 
+def test_predictions_say_what_was_not_read(classifier: Path, tmp_path: Path) -> None:
+    source = write(
+        tmp_path / "in.jsonl", [{"text": "river"}, {"text": "river " * 100}, {"text": "river " * 60}]
+    )
+    labelled, task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
+    reader = labelled.reader(str(source), DataOptions(), labelled=False)
+    told: list[int] = []
+    predict_file(
+        labelled, task, loaded, loaded.config, reader, tmp_path / "out.jsonl", about={}, on_cut=told.append
+    )
+    lengths = [len(task.tokenizer(example.text)["input_ids"]) for example in reader]
+    expected = [max(0, length - 48) for length in lengths]
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [line["cut"] for line in lines] == expected
+    assert told == expected[1:]
+
+
 @pytest.mark.parametrize(
     ("task", "row", "options", "expected"),
     [
@@ -362,14 +527,14 @@ def test_predictions_go_on_after_a_kill(
             "question-answering",
             {"question": "what was lost?", "context": "the key was lost"},
             {},
-            {"id", "answer", "start", "end", "score", "no_answer_difference"},
+            {"id", "answer", "start", "end", "score", "no_answer_difference", "cut"},
         ),
         ("token-classification", {"tokens": ["the", "key"]}, {}, {"id", "tokens", "labels"}),
         (
             "multiple-choice",
             {"sent1": "the key", "sent2": "was", "choices": ["lost", "found"]},
             {"choice_columns": "choices"},
-            {"id", "choice", "text", "score", "scores"},
+            {"id", "choice", "text", "score", "scores", "cut"},
         ),
     ],
 )
@@ -477,6 +642,86 @@ def test_answers_and_their_absence_are_learnt(model: Path, tmp_path: Path) -> No
     )
 
 
+def test_answers_that_cannot_be_learnt_are_counted(model: Path, tmp_path: Path) -> None:
+    """One is longer than any window, one longer than an answer may be, one question is cut."""
+    filler = "river house letters " * 20
+    asked = [
+        {"question": "what?", "context": filler + "the key was lost", "answers": "the key"},
+        {"question": "what?", "context": filler, "answers": filler.strip()},
+        {"question": "what?", "context": "the key was lost in the river", "answers": "the key was lost in"},
+        {"question": "what was lost " * 9, "context": "the key was lost", "answers": "key"},
+    ]
+    write(tmp_path / "train.jsonl", asked)
+    write(tmp_path / "validation.jsonl", asked[:2])
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "MOST_RESTARTS", 0)
+        report = finetune(
+            "question-answering",
+            replace(FAST, steps=1, task=TaskSettings(max_answer_length=9, max_question_length=10)),
+            model=model, train_data=tmp_path / "train.jsonl", validation_data=tmp_path / "validation.jsonl",
+            output=tmp_path / "run", console=Console(file=said, width=200),
+        ).report  # fmt: skip
+    assert report is not None
+    assert report["data"]["training"]["examples_cut"] == 1
+    unseen = "answers are whole in no window of 48 tokens: neither learnt nor given"
+    assert report["data"]["training"]["troubles"] == {
+        unseen: 1,
+        "answers are longer than 9 tokens: never given": 1,
+    }
+    assert report["data"]["validation"]["troubles"] == report["troubles"] == {unseen: 1}
+    assert f"* 1 {unseen}" in (tmp_path / "run" / "report.md").read_text()
+    for line in (
+        "training: 1 of 4 questions are longer than 10 tokens, and what is beyond is cut off",
+        f"training: 1 of 4 {unseen}",
+        f"validation: 1 of 2 {unseen}",
+    ):
+        assert line in said.getvalue()
+
+
+def test_where_silence_is_best_nothing_is_answered() -> None:
+    labelled = LABELLED_TASKS["question-answering"]()
+    examples = [QuestionExample(str(n), "q", "a key", (), True) for n in range(3)]
+    examples.append(QuestionExample("3", "q", "a key", (("key", 2),)))
+    predictions = [
+        Answered([Answer("a", 0, 1, 0.5, logit)], Answer("", 0, 0, 0.5, 0.0))
+        for logit in (2.1, 1.7, 0.3, 1.9)
+    ]
+    config = AlbertConfig()
+    assert labelled.tune(config, examples, predictions)
+    assert config.extra["null_score_diff_threshold"] == pytest.approx(-2.11)
+    scores = labelled.scores(examples, predictions, config)
+    assert scores["f1"] == scores["best_f1"] == 0.75
+
+
+@pytest.mark.parametrize(("threshold", "silent"), [(None, False), (0.0, False), (-1.0, True)])
+def test_what_is_reported_is_what_is_measured(threshold: float | None, silent: bool) -> None:
+    """With questions without answer a model without threshold is used at 0, in figures and in records."""
+    labelled = LABELLED_TASKS["question-answering"]()
+    examples = [
+        QuestionExample("same id", "q", "a key", (("key", 2),)),
+        QuestionExample("same id", "q", "a key", (), True),
+    ]
+    sure = Answered([Answer("key", 2, 5, 0.7, 2.0)], Answer("", 0, 0, 0.2, 1.5))
+    unsure = Answered([Answer("key", 2, 5, 0.1, 0.5)], Answer("", 0, 0, 0.6, 1.5))
+    given = AlbertConfig()
+    if threshold is not None:
+        given.extra["null_score_diff_threshold"] = threshold
+    config = labelled.config_for(given, examples)
+    assert given.extra.get("null_score_diff_threshold") == threshold
+    said = [labelled.record(*pair, config)["answer"] for pair in zip(examples, (sure, unsure), strict=True)]
+    assert said == ["" if silent else "key", ""]
+    judged = [labelled.judge(*pair, config)[0] for pair in zip(examples, (sure, unsure), strict=True)]
+    assert [one.predicted for one in judged] == said
+    scores = labelled.scores(examples, [sure, unsure], config)
+    assert scores["exact"] == sum(one.right for one in judged) / 2 == (0.5 if silent else 1.0)
+    assert (scores["total"], scores["no_answer_exact"], scores["best_exact"]) == (2, 1.0, 1.0)
+    # Where every question has an answer, and the model was not tuned for more, it always answers.
+    alone = labelled.config_for(AlbertConfig(), examples[:1])
+    assert labelled.record(examples[0], unsure, alone)["answer"] == "key"
+    assert labelled.scores(examples[:1], [unsure], alone)["exact"] == 1.0
+
+
 def _middle_of_the_gap(predictions: Path, threshold: float) -> float:
     lines = [json.loads(line) for line in predictions.read_text().splitlines()]
     above = [line["no_answer_difference"] for line in lines if line["no_answer_difference"] > threshold]
@@ -499,6 +744,16 @@ def test_choices_are_learnt(model: Path, tmp_path: Path) -> None:
     report = tune("multiple-choice", FAST, model, tmp_path, tmp_path / "run", choice_columns="choices").report
     assert report is not None
     assert report["metrics"] == {"accuracy": 1.0}
+
+
+def test_examples_of_several_chunks_stay_apart(model: Path) -> None:
+    """The first of one chunk beside the first of another: two examples, and not one of four choices."""
+    labelled = LABELLED_TASKS["multiple-choice"]()
+    tokenizer = AlbertTokenizer.from_pretrained(model)
+    task = labelled.task(tokenizer, AlbertConfig.from_pretrained(model), TaskSettings())
+    examples = [ChoiceExample(str(n), "river", None, ("key", "house"), 0) for n in range(CHUNK + 1)]
+    units, *_ = _units(labelled, task, examples)
+    assert len(task.units([*units[0], *units[CHUNK]])) == 2
 
 
 # --- Several processes ---------------------------------------------------------------------------

@@ -18,38 +18,53 @@ LEVELS = {
     "files": 0,
     "hub": 0,
     "inputs": 0,
+    "loading_options": 0,
     "published": 0,
     "recipe": 0,
     "text_files": 0,
     "config": 0,
+    "cores": 0,
     "assets": 0,
     "tokenization": 1,
     "checkpoints": 1,
     "metrics": 1,
+    "graphs": 2,
+    "keras": 2,
     "modeling": 2,
     "conversion": 3,
+    "engines": 3,
     "tasks": 3,
     "datasets": 3,
     "pretraining": 4,
     "training": 4,
     "finetuning": 4,
+    "inspection": 4,
+    "bench": 4,
     "pipelines": 4,
-    "cli": 5,
-    "__main__": 6,
+    "export": 4,
+    "serving": 5,
+    "cli": 6,
+    "__main__": 7,
 }
 # Rooms of one level that may see each other, along these edges only.
 EDGES_WITHIN_A_LEVEL = {
     ("config", "errors"),
     ("config", "files"),
     ("config", "hub"),
+    ("config", "loading_options"),
     ("config", "published"),
     ("datasets", "tasks"),
+    ("cores", "errors"),
+    ("engines", "tasks"),
+    ("export", "finetuning"),
     ("extras", "errors"),
+    ("files", "errors"),
     ("finetuning", "training"),
     ("hub", "errors"),
     ("hub", "files"),
     ("hub", "published"),
     ("inputs", "errors"),
+    ("loading_options", "errors"),
     ("pretraining", "training"),
     ("recipe", "errors"),
     ("text_files", "errors"),
@@ -132,6 +147,17 @@ EXTRAS = {
     "datasets",
     "crc32c",
     "h5py",
+    "jax",
+    "keras",
+    "tensorflow",
+    "onnx",
+    "onnxruntime",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "httptools",
+    "prometheus_client",
+    "pydantic",
     "transformers",
     "pytest",
     "hypothesis",
@@ -152,9 +178,25 @@ for module in {modules}:
 
 
 def test_every_module_imports_alone_with_base_dependencies() -> None:
-    names = list(modules())
+    names = [name for name in modules() if room(name) not in ("keras", "serving")]
     code = IMPORT_ALL.format(extras=EXTRAS, modules=names)
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_the_classes_of_keras_ask_for_it() -> None:
+    """They derive from classes of its own, so without it their modules cannot be imported."""
+    code = IMPORT_ALL.format(extras=EXTRAS, modules=["keras"])
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "MissingExtraError: albertkit.keras needs Keras 3" in result.stderr
+    assert "pip install 'albertkit[keras]'" in result.stderr
+
+
+def test_the_server_asks_for_its_libraries() -> None:
+    """Its classes derive from theirs; its settings, which the command line shows, do without."""
+    code = IMPORT_ALL.format(extras=EXTRAS, modules=["serving.settings", "cli.serving", "serving.server"])
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "the server needs libraries that are not installed (fastapi" in result.stderr
+    assert "pip install 'albertkit[serve]'" in result.stderr
 
 
 def test_all_names_are_the_public_names() -> None:
@@ -165,17 +207,29 @@ def test_all_names_are_the_public_names() -> None:
         assert getattr(albertkit, name) is not None
     with pytest.raises(AttributeError, match="AlbertModle"):
         albertkit.AlbertModle  # noqa: B018
+    # Importing everything must not need Keras.
+    assert not albertkit._KERAS_MODULES.keys() & set(albertkit.__all__)
 
 
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     seen = {alias.name: node.module for node in block.body for alias in node.names}  # type: ignore[union-attr]
-    assert seen == {name: f"albertkit.{module}" for name, module in albertkit._MODULES.items()}
+    modules = albertkit._MODULES | albertkit._KERAS_MODULES
+    assert seen == {name: f"albertkit.{module}" for name, module in modules.items()}
 
 
 def test_importing_is_light() -> None:
-    heavy = ("torch", "transformers", "pyarrow", "huggingface_hub", "matplotlib", "sklearn", "scipy")
+    heavy = (
+        "torch",
+        "transformers",
+        "pyarrow",
+        "huggingface_hub",
+        "matplotlib",
+        "sklearn",
+        "scipy",
+        "pydantic",
+    )
     code = f"import albertkit.cli.main, sys; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.strip() == "[]"

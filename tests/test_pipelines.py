@@ -115,6 +115,16 @@ class TestFillMask:
             assert [one["token_str"] for one in ours] == [one["token_str"] for one in theirs]
             assert [one["sequence"] for one in ours] == [one["sequence"] for one in theirs]
 
+    def test_takes_what_callers_of_transformers_give_the_tokenizer(self, fill, their_fill):
+        for text in ("the [MASK] word", "[MASK]"):
+            given = {"truncation": True, "padding": True}
+            assert_same_answers(fill(text, tokenizer_kwargs=given), their_fill(text, tokenizer_kwargs=given))
+        text = "the harbour word found a [MASK] of my sister"
+        (first, *_) = fill(text, tokenizer_kwargs={"max_length": 6})
+        start, end = first["window"]
+        assert "[MASK]" in text[start:end]
+        assert len(fill.tokenizer(text[start:end])["input_ids"]) == 6
+
     def test_several_masks_are_a_list_each_and_show_the_others(self, fill, their_fill):
         text = "the [MASK] harbour found [MASK] word"
         ours = fill(text, top_k=2)
@@ -343,6 +353,29 @@ class TestFeatureExtraction:
         for one, other in zip(ours, theirs([text, "my sister"]), strict=True):
             np.testing.assert_allclose(one, other, atol=1e-5)
 
+    def test_takes_what_callers_of_transformers_give_the_tokenizer(self, encode, folder, their_tokenizer):
+        model = transformers.AlbertModel.from_pretrained(folder)
+        theirs = transformers.pipeline(
+            "feature-extraction", model=model, tokenizer=their_tokenizer, device=-1
+        )
+        long = "the harbour opened the word " * 4
+        for options in (
+            {"tokenize_kwargs": {"truncation": True, "max_length": 6}},
+            {"truncation": True, "tokenize_kwargs": {"max_length": 5}},
+        ):
+            for text in ("", "a", "\U0001f600 word", long):
+                expected = theirs(text, **{**options, "tokenize_kwargs": {**options["tokenize_kwargs"]}})
+                np.testing.assert_allclose(encode(text, **options), expected, atol=1e-5)
+        assert (
+            np.shape(encode(long, truncation=True, max_length=7, tokenize_kwargs={"padding": True}))[1] == 7
+        )
+        with pytest.raises(ConfigError, match="truncation is given twice, directly and in tokenize_kwargs"):
+            encode(long, truncation=True, tokenize_kwargs={"truncation": True})
+        with pytest.raises(ConfigError, match="tokenize_kwargs has stride; expected some of truncation"):
+            encode(long, tokenize_kwargs={"stride": 3})
+        with pytest.raises(ConfigError, match="max_length is 2; expected at least 3"):
+            encode(long, truncation=True, max_length=2)
+
     def test_pooling(self, encode):
         text = "the harbour opened the word"
         vectors = encode(text, return_tensors=True)[0]
@@ -352,7 +385,7 @@ class TestFeatureExtraction:
         torch.testing.assert_close(mean, vectors.mean(dim=0), atol=1e-5, rtol=0)
         cls, _ = encode([text, text * 2], pooling="cls")
         np.testing.assert_allclose(cls, vectors[0].tolist(), atol=1e-5)
-        with pytest.raises(ConfigError, match="pooling is 'max'; expected None or one of mean, cls"):
+        with pytest.raises(ConfigError, match="pooling is 'max'; expected one of mean, cls"):
             encode(text, pooling="max")
 
     def test_text_over_the_limit_is_never_cut_unasked(self, encode):
@@ -419,7 +452,7 @@ class TestLoading:
         assert half("the [MASK]")[0]["score"] == pytest.approx(fill("the [MASK]")[0]["score"], rel=0.2)
 
     def test_unknown_task_and_names(self, folder, tmp_path):
-        with pytest.raises(ConfigError, match="the task is 'fill_mask'; expected one of fill-mask"):
+        with pytest.raises(ConfigError, match=r"the task is 'fill_mask'; did you mean 'fill-mask'\?"):
             pipeline("fill_mask", folder)
         with pytest.raises(ConfigError, match="the task is None and so is the model"):
             pipeline()

@@ -19,6 +19,7 @@ from albertkit.pretraining.run import pretrain
 from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.starting_weights import (
+    continued_model,
     start_at_frequencies,
     start_at_sinusoids,
     start_at_unit_mapping,
@@ -226,6 +227,29 @@ def test_continued_pretraining_starts_from_the_weights(data: Path, tmp_path: Pat
     assert AlbertForPreTraining.from_pretrained(tmp_path / "second").config.hidden_dropout_prob == 0.1
     run(data, tmp_path / "deeper", more)  # the same layer, applied once more
     assert AlbertForPreTraining.from_pretrained(tmp_path / "deeper").config.num_hidden_layers == 3
+
+
+def test_layers_that_shared_their_weights_part_from_the_same_function(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = AlbertConfig(
+        vocab_size=50, **SHAPE | {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2}
+    )
+    model = AlbertForPreTraining(config).eval()
+    model.save_pretrained(tmp_path)
+    grown = continued_model(str(tmp_path), {"num_hidden_groups": 4}).eval()
+    assert grown.config.num_hidden_groups == 4
+    assert len(grown.albert.encoder.albert_layer_groups) == 4
+    ids = torch.randint(5, 50, (2, 9))
+    with torch.no_grad():
+        ours, theirs = grown(ids), model(ids)
+    torch.testing.assert_close(ours.prediction_logits, theirs.prediction_logits, rtol=0, atol=1e-6)
+    torch.testing.assert_close(ours.sop_logits, theirs.sop_logits, rtol=0, atol=1e-6)
+    deeper = continued_model(str(tmp_path), {"num_hidden_layers": 8, "num_hidden_groups": 8})
+    weights = [layer.ffn.weight for layer in deeper.albert.encoder.executed_layers()[::2]]
+    assert all(torch.equal(one, weights[0]) for one in weights[:4])
+    assert not torch.equal(weights[3], weights[4])
+    with pytest.raises(ConfigError, match="has 2 groups of layers with different weights; 1 are asked for"):
+        continued_model(str(tmp_path), {"num_hidden_groups": 1})
 
 
 def test_continued_pretraining_needs_the_models_vocabulary(data: Path, tmp_path: Path) -> None:

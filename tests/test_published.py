@@ -17,6 +17,7 @@ from albertkit import (
     AutoTokenizer,
     pipeline,
 )
+from albertkit.checkpoints.vocab_lines import lines_of
 from albertkit.conversion import convert
 from albertkit.published import (
     CHECKPOINTS,
@@ -66,6 +67,9 @@ def test_what_is_known(name: str, heads: int, layers: int, hidden: int, dropout:
 def test_the_published_vocabulary_has_its_hash(shared: Path) -> None:
     content = (shared / "data" / "spiece.model").read_bytes()
     assert hashlib.sha256(content).hexdigest() == FILE_SHA256["spiece.model"]
+    # The lines that we write for Julia are those that SentencePiece wrote for Google, byte for byte.
+    lines = "".join(f"{line}\n" for line in lines_of(content))
+    assert hashlib.sha256(lines.encode()).hexdigest() == FILE_SHA256["30k-clean.vocab"]
 
 
 def test_contradictions_are_named_unless_settled() -> None:

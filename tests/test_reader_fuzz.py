@@ -1,12 +1,17 @@
 """Damaged files: every reader raises our own errors, needs no more memory than the file, and ends.
 
-Each reader sees random damage of files that were whole, and files made to lie about sizes and nesting.
+Each reader sees random damage of files that were whole, and files made to lie about sizes and nesting. Every
+case is bounded: in Python's memory, in the address space of the process (only there is seen what libraries
+take), and in CPU time.
 """
 
 import gzip
 import json
 import random
+import resource
+import signal
 import struct
+import sys
 import tarfile
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -29,6 +34,12 @@ from albertkit.errors import AlbertKitError, CheckpointError
 
 QUICK, THOROUGH = 300, 20_000
 MEGABYTE = 1 << 20
+LARGEST_GROWTH = 4 * MEGABYTE
+"""What reading one file may take of Python's memory; the files have 1 to 30 kB."""
+LARGEST_SPACE = 512 * MEGABYTE
+"""What a test may add to the address space. An error for want of memory is none of ours."""
+LONGEST = 5.0
+"""Seconds of CPU time for one file; the slowest take 0.02."""
 CONFIG = {
     "vocab_size": 40,
     "embedding_size": 8,
@@ -54,6 +65,23 @@ TENSORS = {
     "output_bias": torch.zeros(3),
     "global_step": torch.tensor(7),
 }
+WRONG = [
+    None,
+    True,
+    -1,
+    0,
+    1e308,
+    float("nan"),
+    1 << 70,
+    "",
+    "gelu",
+    "x" * 1000,
+    [],
+    [[]],
+    {},
+    {"0": {}},
+    [1, "a"],
+]
 EXTREMES = [
     b"\0",
     b"\xff",
@@ -91,14 +119,46 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
 
 
 def count_refused(read: Callable[[], Any], cases: Iterator[None]) -> int:
-    """How many of the cases raised an error of ours; any other error passes through and fails the test."""
+    """How many of the cases raised an error of ours; another error, or a broken bound, fails the test."""
     refused = 0
-    for _ in cases:
-        try:
-            read()
-        except AlbertKitError:
-            refused += 1
+    with bounded_process():
+        for _ in cases:
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST)
+            try:
+                read()
+            except AlbertKitError:
+                refused += 1
+            finally:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            assert tracemalloc.get_traced_memory()[1] - before < LARGEST_GROWTH
     return refused
+
+
+class TooSlowError(BaseException):
+    """No Exception, which a reader might take for a fault of the file."""
+
+
+@contextmanager
+def bounded_process() -> Iterator[None]:
+    """Count Python's memory, limit the address space, and let a timer raise."""
+
+    def too_slow(*_: object) -> None:
+        raise TooSlowError(f"reading one file took over {LONGEST} s of CPU time")
+
+    handler = signal.signal(signal.SIGVTALRM, too_slow)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    if sys.platform == "linux":  # elsewhere the limit is not kept, or the space is taken in advance
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + LARGEST_SPACE, limits[1]))
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        tracemalloc.stop()
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        signal.signal(signal.SIGVTALRM, handler)
 
 
 amounts = pytest.mark.parametrize(
@@ -114,6 +174,30 @@ def little_memory(limit: int = 2 * MEGABYTE) -> Iterator[None]:
         assert tracemalloc.get_traced_memory()[1] < limit
     finally:
         tracemalloc.stop()
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("read", "error"),
+    [
+        (lambda: bytearray(LARGEST_GROWTH), AssertionError),
+        pytest.param(
+            lambda: torch.empty(2 * LARGEST_SPACE, dtype=torch.uint8),
+            RuntimeError,
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="the space is limited on Linux only"),
+        ),
+        (spin, TooSlowError),
+    ],
+    ids=["memory", "space", "time"],
+)
+def test_the_bounds_are_kept(read: Callable, error: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "LONGEST", 0.05)
+    with pytest.raises(error):
+        count_refused(read, iter([None]))
 
 
 # --- random damage ------------------------------------------------------------------------------
@@ -168,6 +252,27 @@ def test_an_archive_of_holes(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(header.tobuf() + bytes(2048))
     with little_memory(), pytest.raises(CheckpointError, match="more than its size allows"):
         formats.read(tmp_path / "x.tar")
+
+
+def test_an_archive_of_a_long_index(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("m.index")
+    header.size = 65 * MEGABYTE
+    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(header.tobuf() + bytes(header.size), 1))
+    with little_memory(), pytest.raises(CheckpointError, match="more than its size allows"):
+        formats.read(tmp_path / "x.tar.gz")
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME], ids=["pax", "long name"])
+@pytest.mark.parametrize("size", [1 << 62, 1 << 70, 64 * MEGABYTE])
+def test_an_archive_of_long_headers(tmp_path: Path, kind: bytes, size: int) -> None:
+    """Zeros compress a thousandfold, and tarfile takes a header into memory whatever its size."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, size
+    content = header.tobuf(tarfile.GNU_FORMAT) + bytes(min(size, 64 * MEGABYTE))
+    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(content, 1))
+    del content
+    with little_memory(), pytest.raises(CheckpointError, match=r"it has a header of|damaged or no archive"):
+        formats.read(tmp_path / "x.tar.gz")
 
 
 @amounts
@@ -226,31 +331,19 @@ def test_safetensors_headers(tmp_path: Path, amount: int) -> None:
     def cases() -> Iterator[None]:
         for _ in range(amount):
             header = damaged(whole[8:length], rng)
+            if rng.random() < 0.3:
+                values = json.loads(whole[8:length])
+                one = values[rng.choice([name for name in values if name != "__metadata__"])]
+                one[rng.choice(list(one))] = rng.choice(
+                    [*WRONG, [1 << 62, 4], [0, 1 << 40], [1 << 63, 0], "BOOL"]
+                )
+                header = json.dumps(values).encode()
             size = struct.pack("<Q", len(header)) if rng.random() < 0.7 else damaged(whole[:8], rng)
             path.unlink(missing_ok=True)
             path.write_bytes(size + header + whole[length:])
             yield
 
     assert count_refused(lambda: read_folder(tmp_path), cases()) > amount * 0.5
-
-
-WRONG = [
-    None,
-    True,
-    -1,
-    0,
-    1e308,
-    float("nan"),
-    1 << 70,
-    "",
-    "gelu",
-    "x" * 1000,
-    [],
-    [[]],
-    {},
-    {"0": {}},
-    [1, "a"],
-]
 
 
 @amounts
@@ -353,6 +446,43 @@ def test_a_header_of_many_shards(tmp_path: Path) -> None:
 def test_absurd_snappy_blocks(content: bytes) -> None:
     with little_memory(), pytest.raises(CheckpointError):
         decompress(Cursor(Path("block"), memoryview(content)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff" * 8,
+        struct.pack("<Q", 1 << 62) + b"{}",
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 400_000) + b'{"a":' * 80_000,
+        struct.pack("<Q", 200_000) + b"[" * 200_000,
+        *(
+            struct.pack("<Q", len(header)) + header
+            for header in (
+                b'{"a":{"dtype":"F32","shape":[%d],"data_offsets":[0,4]}}' % (1 << 40),
+                b'{"a":{"dtype":"F32","shape":[%d,%d],"data_offsets":[0,4]}}' % (1 << 62, 1 << 62),
+                b'{"a":{"dtype":"F32","shape":[0,%d],"data_offsets":[0,0]}}' % (1 << 63),
+                b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[%d,%d]}}' % (1 << 60, (1 << 60) + 4),
+                b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}',
+                b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
+                b'"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
+            )
+        ),
+    ],
+    ids=[
+        *("empty", "length", "long", "list", "objects", "lists", "large", "overflow", "empty overflow"),
+        *("offset", "backwards", "shared"),
+    ],
+)
+def test_absurd_safetensors(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(content + b"\0" * 4)
+    with bounded_process():
+        before = tracemalloc.get_traced_memory()[0]
+        with pytest.raises(CheckpointError, match=r"model\.safetensors .*damaged"):
+            read_folder(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] - before < LARGEST_GROWTH
 
 
 def document(*fields: bytes) -> bytes:

@@ -72,6 +72,31 @@ def test_from_raw_text_to_a_model(tmp_path: Path, environment: dict[str, str], t
     assert "The captain of the" in printed
 
 
+def test_python_of_using_a_model(tmp_path: Path, environment: dict[str, str]) -> None:
+    page = (ROOT / "docs" / "using.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    label, same, count = run([sys.executable, "-c", block], tmp_path, environment).splitlines()
+    assert label in ("in order", "swapped")
+    assert (same, count) == ("True", "2")
+
+
+def test_every_verb_and_pipeline_has_a_row() -> None:
+    from albertkit.pipelines import _CLASSES
+
+    page = (ROOT / "docs" / "using.md").read_text()
+    rows = re.findall(r"^\|[^|]+\| `([a-z-]+) [^|]+\| `([a-z-]+)` \|$", page, flags=re.MULTILINE)
+    assert {verb for verb, _ in rows} == {
+        "fill-mask",
+        "embed",
+        "order",
+        "classify",
+        "tag",
+        "answer",
+        "choose",
+    }
+    assert sorted(task for _, task in rows) == sorted(one.task for one in _CLASSES)
+
+
 def test_the_demo_is_three_masks() -> None:
     (recipe,) = re.findall(r"^demo:.*?\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert recipe.count("[MASK]") == 3

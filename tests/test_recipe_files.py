@@ -50,7 +50,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_v
 
 
 def test_the_recipes_are_there() -> None:
-    others = {"smoke", "mini", "bundled", "base-1gpu"}
+    others = {"smoke", "mini", "bundled", "bundled-grown", "base-1gpu", "small-1gpu", "small-1gpu-start"}
     assert {*RECIPES} == {*PAPER} | {f"recipes/{name}.toml" for name in others}
 
 
@@ -62,7 +62,8 @@ def test_takes_two_steps(recipe: str, data: Path, tmp_path: Path, monkeypatch: p
     if model["hidden_size"] > 768:  # all else as it is, the depth too
         model |= {"hidden_size": 2 * model["num_attention_heads"], "intermediate_size": 64}
     one_row = {"batch_size": 1} if settings.batch_size else {"batch_tokens": settings.examples.max_seq_length}
-    training = replace(settings.training, steps=2, warmup_steps=1, decay_steps=0, log_every=1)
+    in_steps = {"tokens": None, "warmup_tokens": 0, "decay_tokens": 0, "steps": 2, "warmup_steps": 1}
+    training = replace(settings.training, **in_steps, decay_steps=0, log_every=1)
     small = replace(settings, **one_row, model=model, training=training)
     result = pretrain(small, data / "shards", data / "tokenizer", tmp_path)
     assert result.finished

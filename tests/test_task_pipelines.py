@@ -6,12 +6,14 @@ import types
 import warnings
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 import transformers
+from hypothesis import strategies as st
 
 from albertkit.config import AlbertConfig
-from albertkit.errors import CheckpointError, ConfigError, DataError
+from albertkit.errors import CheckpointError, ConfigError, DataError, TokenizerError
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -21,7 +23,7 @@ from albertkit.modeling.task_heads import (
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
-from albertkit.pipelines import pipeline
+from albertkit.pipelines import interface, pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 LIMIT = 96
@@ -197,6 +199,51 @@ class TestTextClassification:
         with pytest.raises(ConfigError, match=f"max_length is 100; expected at most {LIMIT}"):
             classify(TEXT, max_length=100)
 
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"padding": True, "truncation": True, "max_length": 6},
+            {"padding": "max_length", "truncation": "longest_first", "max_length": 6, "top_k": None},
+            {"truncation": "only_first", "max_length": 7, "batch_size": 2},
+            {"truncation": "do_not_truncate", "padding": "do_not_pad"},
+        ],
+    )
+    def test_takes_what_callers_of_transformers_give_the_tokenizer(self, classes, options):
+        their = theirs("text-classification", "AlbertForSequenceClassification", classes)
+        texts = ["", "a", "\U0001f600 word", TEXT, "the word " * 10]
+        classify = pipeline("text-classification", classes)
+        plain_options = {name: value for name, value in options.items() if name != "batch_size"}
+        expected = [their([text], **plain_options)[0] for text in texts]
+        given = {
+            name: value for name, value in options.items() if name in ("padding", "truncation", "max_length")
+        }
+        for answers in (
+            classify(texts, **options),
+            pipeline("text-classification", classes, **given)(
+                texts, **{name: value for name, value in options.items() if name not in given}
+            ),
+        ):
+            for one in (one for some in answers for one in (some if isinstance(some, list) else [some])):
+                one.pop("cut", None)
+            assert_close(answers, expected)
+
+    def test_either_text_of_a_pair_can_be_cut(self, classes):
+        classify = pipeline("text-classification", classes, max_length=9)
+        long, short = "word " * 20, "word"
+        for strategy, pair, cut in (
+            ("only_first", (long, short), ("word " * 5, short)),
+            ("only_second", (short, long), (short, "word " * 5)),
+        ):
+            found = classify(pair, truncation=strategy)
+            assert found.pop("cut") == 15
+            assert_close(found, classify(cut))
+        with pytest.raises(DataError, match="24 tokens"):
+            classify((long, short), truncation="do_not_truncate")
+        with pytest.raises(TokenizerError, match="truncation='first': expected True, False or one of"):
+            classify(long, truncation="first")
+        with pytest.raises(TokenizerError, match="padding='left'"):
+            classify(TEXT, padding="left")
+
     def test_generator_and_files(self, classes, tmp_path):
         classify = pipeline("text-classification", classes)
         expected = classify([TEXT, "word"])
@@ -240,6 +287,15 @@ class TestTextClassification:
 
 
 class TestTokenClassification:
+    def test_the_stride_is_the_calls_or_the_pipelines(self, tags):
+        text = " ".join(random_texts(1, words=(90, 90)))
+        tag = pipeline("ner", tags, ignore_labels=[])
+        given = tag(text, stride=3)
+        assert_close(given, pipeline("ner", tags, ignore_labels=[], stride=3)(text))
+        assert [one["word"] for one in given] == [one["word"] for one in tag(text)]
+        scores = [[one["score"] for one in answers] for answers in (given, tag(text))]
+        assert scores[0] != pytest.approx(scores[1], abs=1e-5)  # other windows, other context
+
     @pytest.mark.parametrize("strategy", ["none", "simple", "first", "max", "average"])
     def test_equals_transformers(self, tags, strategy):
         """On texts without punctuation, and pieces that are more than the mark of a word's beginning."""
@@ -540,6 +596,94 @@ class TestSentenceOrder:
         assert 0.5 <= answer["score"] <= 1
 
 
+TASKS = (
+    "text-classification",
+    "token-classification",
+    "question-answering",
+    "multiple-choice",
+    "sentence-order",
+    "feature-extraction",
+    "fill-mask",
+)
+
+
+@pytest.fixture(scope="module")
+def made(classes, tags, questions, choices, order):
+    """For each task the pipeline on each of the two engines."""
+    folders = dict(zip(TASKS, (classes, tags, questions, choices, order, order, order), strict=True))
+    options = {
+        "text-classification": {"top_k": None},
+        "feature-extraction": {"pooling": "mean"},
+        "multiple-choice": {"truncation": True},
+    }
+    return {
+        task: {
+            engine: pipeline(task, folder, engine=engine, **options.get(task, {}))
+            for engine in ("auto", "plain")
+        }
+        for task, folder in folders.items()
+    }
+
+
+class TestAnyBatch:
+    """Whatever the lengths, the batch and the way in: the answers of the plain model to each input alone."""
+
+    @staticmethod
+    def example(task: str, length: int, rng: random.Random):
+        """An input with a text of so many words."""
+        first, second, *others = (" ".join(rng.choices(WORDS, k=n)) for n in (length, 1 + length // 3, 1, 2))
+        return {
+            "question-answering": {"question": second, "context": first},
+            "multiple-choice": {"context": first, "question": second, "choices": others},
+            "sentence-order": (first, second),
+            "fill-mask": f"{first} [MASK] {second}",
+        }.get(task, first)
+
+    @pytest.mark.parametrize("task", TASKS)
+    @hypothesis.given(
+        lengths=st.lists(st.integers(1, 20), min_size=1, max_size=7),
+        batch_size=st.none() | st.integers(1, 5),
+        batch_tokens=st.none() | st.integers(1, 200),
+        ahead=st.integers(1, 8),
+        way=st.sampled_from(["list", "generator", "file"]),
+        engine=st.sampled_from(["auto", "plain"]),
+        seed=st.integers(0, 2**16),
+    )
+    @hypothesis.settings(
+        max_examples=30,
+        derandomize=True,  # two words of one probability to 1e-5 may change places
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+    )
+    def test_answers_and_their_order(
+        self, task, made, tmp_path, lengths, batch_size, batch_tokens, ahead, way, engine, seed
+    ):
+        rng = random.Random(seed)
+        inputs = [self.example(task, length, rng) for length in lengths]
+        asked = made[task][engine]
+        # one-element lists: of a single text some tasks answer in another shape
+        alone = [made[task]["plain"]([one], batch_size=1)[0] for one in inputs]
+        asked.batch_tokens = batch_tokens
+        given = inputs
+        if way == "generator":
+            given = iter(inputs)
+        elif way == "file":
+            given = tmp_path / "inputs.jsonl"
+            names = ("text", "text_pair")
+            rows = [dict(zip(names, one, strict=True)) if isinstance(one, tuple) else one for one in inputs]
+            given.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        with pytest.MonkeyPatch.context() as patch:  # so few inputs are several blocks all the same
+            patch.setattr(interface, "_INPUTS_AHEAD", ahead)
+            patch.setattr(interface, "_BATCHES_AHEAD", 1 + ahead // 4)
+            found = asked(given, batch_size=batch_size)
+            assert isinstance(found, list) == (way == "list")
+            assert_close(list(found), alone)
+
+    def test_a_file_that_is_not_there(self, classes, tmp_path):
+        with pytest.raises(DataError, match=r"none\.txt: no such file"):
+            pipeline("text-classification", classes)(tmp_path / "none.txt")
+
+
 class TestLoading:
     @pytest.mark.parametrize(
         ("task", "name"),
@@ -564,8 +708,10 @@ class TestLoading:
             assert pipeline(model=folder).task == task
 
     def test_head_of_another_task(self, classes, tags, tokenizer, tmp_path):
-        with pytest.raises(CheckpointError, match=r"not trained for text-classification.*pooler"):
+        with pytest.raises(CheckpointError, match=r"trained for token-classification .*, not for text-class"):
             pipeline("text-classification", tags)
+        with pytest.raises(CheckpointError, match=r"trained for text-classification .*, not for multiple-ch"):
+            pipeline("multiple-choice", classes)  # whose head has one output: its sizes would differ as well
         with pytest.raises(CheckpointError, match=r"trained for text-classification .*, not for token-class"):
             pipeline("ner", classes)
         AlbertModel.from_pretrained(classes).save_pretrained(tmp_path)

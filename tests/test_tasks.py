@@ -21,7 +21,7 @@ from albertkit.modeling.task_heads import (
     AlbertForTokenClassification,
 )
 from albertkit.tasks.entities import Entities
-from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
+from albertkit.tasks.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import QuestionAnswering, whole_words
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
@@ -174,6 +174,63 @@ class TestSequenceClassification:
             SequenceClassification(tokenizer, max_length=10, labels=["a"], problem_type="multi")
         with pytest.raises(ConfigError, match="max_length is 3"):
             SequenceClassification(tokenizer, max_length=3, labels=["a"])
+
+
+class TestTrainingBatches:
+    """They are padded to a multiple of eight tokens, and nothing is learnt from padding."""
+
+    def rows_of(self, name, tokenizer):
+        if name == "texts":
+            task = SequenceClassification(tokenizer, max_length=30, labels=["a", "b"])
+            return task, task.features([TextExample("word", label="a"), TextExample("word " * 9, label="b")])
+        if name == "words":
+            task = TokenClassification(tokenizer, max_length=30, labels=["O", "B-X"])
+            return task, task.features(
+                [WordsExample(("word",), ("O",)), WordsExample(("word",) * 9, ("B-X",) * 9)]
+            )
+        task = MultipleChoice(tokenizer, max_length=30)
+        return task, task.features([ChoiceExample("c", "word", None, ("word", "word " * 8), 1)])
+
+    @pytest.mark.parametrize(
+        ("name", "model_class"),
+        [
+            ("texts", AlbertForSequenceClassification),
+            ("words", AlbertForTokenClassification),
+            ("choices", AlbertForMultipleChoice),
+        ],
+    )
+    def test_wider_batches_teach_the_same(self, tokenizer, make, name, model_class, monkeypatch):
+        task, rows = self.rows_of(name, tokenizer)
+        longest = max(len(row.input_ids) for row in rows)
+        found = {}
+        for multiple in (1, 8):
+            monkeypatch.setattr(type(task), "training_multiple", multiple)
+            inputs = task.training_inputs(rows, CPU)
+            width = -(-longest // multiple) * multiple
+            assert inputs["input_ids"].shape[-1] == inputs["attention_mask"].shape[-1] == width
+            model = make(model_class)
+            loss = task.loss(model, rows)
+            loss.backward()
+            gradients = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+            found[multiple] = loss.item(), gradients
+        assert longest % 8
+        assert found[8][0] == pytest.approx(found[1][0], abs=1e-6)
+        assert found[8][1].keys() == found[1][1].keys()
+        for name, one in found[1][1].items():
+            torch.testing.assert_close(found[8][1][name], one, atol=1e-6, rtol=1e-5)
+
+    def test_never_wider_than_the_limit(self, tokenizer):
+        task = SequenceClassification(tokenizer, max_length=13, labels=["a"])
+        (row,) = task.features([TextExample("word " * 7, label="a")])
+        assert task.padded_length([row]) == 13
+        assert task.batch([row], CPU)["input_ids"].shape == (1, 13)
+
+    def test_questions_are_not_widened(self, tokenizer):
+        """The loss of that head counts padding as a place to answer."""
+        task = QuestionAnswering(tokenizer, max_length=48)
+        for count in (3, 4):
+            (row,) = task.features([QuestionExample("q", "who", "word " * count, is_impossible=True)])
+            assert task.padded_length([row]) == len(row.input_ids)
 
 
 class TestSentenceOrder:
@@ -483,6 +540,21 @@ class TestQuestionAnswering:
         (row,) = task.features([QuestionExample("q", "who", "harbour master", (("harbour", 0),))])
         assert row.labels == (row.context.start, row.context.start)
 
+    def test_an_answer_that_no_window_shows_whole_is_no_label(self, tokenizer):
+        task = QuestionAnswering(tokenizer, max_length=24, doc_stride=4)
+        text = "word " * 40
+        shown, long = text[:20].strip(), text[: 5 * 30].strip()
+        rows = task.features(
+            [
+                QuestionExample("q", "who", text, ((long, 0),)),
+                QuestionExample("r", "who", text, ((shown, 0),)),
+            ]
+        )
+        assert {row.labels for row in rows if row.example == 0} == {None}
+        labels = [row.labels for row in rows if row.example == 1]
+        assert labels[0] == (rows[0].context.start, rows[0].context.start + 3)
+        assert set(labels[1:]) == {(0, 0)}
+
     def test_unlabelled_and_impossible(self, tokenizer):
         task = QuestionAnswering(tokenizer, max_length=48)
         rows = task.features(
@@ -562,17 +634,19 @@ class TestQuestionAnswering:
 
 
 class TestSentenceEmbedding:
-    EXAMPLES = (TextExample("the harbour", "my sister"), TextExample("a word", "the letters in the morning"))
+    EXAMPLES = (PairExample("the harbour", "my sister"), PairExample("a word", "the letters in the morning"))
+
+    def expected_vectors(self, model, tokenizer, texts):
+        outputs = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0] for text in texts]
+        return torch.stack([output.mean(dim=0) for output in outputs]).detach()
 
     def test_similarity_and_loss(self, tokenizer, make):
-        task = SentenceEmbedding(tokenizer, max_length=32, temperature=0.1)
+        task = SentenceEmbedding(tokenizer, max_length=32)
         model = make(AlbertModel)
         rows = task.features(self.EXAMPLES)
         assert [row.example for row in rows] == [0, 0, 1, 1]
-        texts = [text for one in self.EXAMPLES for text in (one.text, one.text_pair)]
-        vectors = torch.stack(
-            [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0) for text in texts]
-        ).detach()
+        texts = [text for one in self.EXAMPLES for text in (one.text, one.pair)]
+        vectors = self.expected_vectors(model, tokenizer, texts)
         found = task.predictions(self.EXAMPLES, rows, task.run(model, rows))
         for number, one in enumerate(found):
             torch.testing.assert_close(torch.stack(one.vectors), vectors[2 * number :][:2], atol=1e-5, rtol=0)
@@ -580,14 +654,27 @@ class TestSentenceEmbedding:
             assert one.similarity == pytest.approx(expected, abs=1e-5)
         cosines = F.cosine_similarity(vectors[::2, None], vectors[None, 1::2], dim=-1)
         expected = F.cross_entropy(cosines / 0.1, torch.tensor([0, 1])).item()
-        assert task.loss(model, rows).item() == pytest.approx(expected, abs=1e-4)
+        assert task.loss(model, rows, temperature=0.1).item() == pytest.approx(expected, abs=1e-4)
+        with pytest.raises(DataError, match="a batch has 1 examples, of 2 texts"):
+            task.loss(model, task.features(self.EXAMPLES[:1]))
+
+    def test_vectors_of_length_one_and_of_cls(self, tokenizer, make):
+        model = make(AlbertModel)
+        task = SentenceEmbedding(tokenizer, max_length=32, pooling="cls", normalize=True)
+        rows = task.features(self.EXAMPLES)
+        (vector, *_) = task.run(model, rows)
+        expected = model(**tokenizer("the harbour", return_tensors="pt")).last_hidden_state[0, 0].detach()
+        torch.testing.assert_close(vector, expected / expected.norm(), atol=1e-5, rtol=0)
 
     def test_single_texts(self, tokenizer, make):
+        """A text alone is its own second text: without dropout the loss is that of copies."""
         task = SentenceEmbedding(tokenizer, max_length=32)
-        rows = task.features([TextExample("word"), TextExample("sister")])
-        (one, _) = task.predictions([TextExample("word")] * 2, rows, task.run(make(AlbertModel), rows))
+        model = make(AlbertModel)
+        rows = task.features([PairExample("word"), PairExample("sister")])
+        (one, _) = task.predictions([PairExample("word")] * 2, rows, task.run(model, rows))
         assert one.similarity is None
-        with pytest.raises(DataError, match="example 0 has no second text"):
-            task.loss(make(AlbertModel), rows)
-        with pytest.raises(DataError, match="a batch has 1 pair"):
-            task.loss(make(AlbertModel), task.features(self.EXAMPLES[:1]))
+        assert [len(unit) for unit in task.units(rows)] == [2, 2]
+        vectors = self.expected_vectors(model, tokenizer, ["word", "sister"])
+        cosines = F.cosine_similarity(vectors[:, None], vectors[None], dim=-1)
+        expected = F.cross_entropy(cosines / 0.05, torch.tensor([0, 1])).item()
+        assert task.loss(model, rows).item() == pytest.approx(expected, abs=1e-4)

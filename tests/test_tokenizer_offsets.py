@@ -91,6 +91,23 @@ def test_the_fast_path_of_ids_is_the_rule(encoders, batch: list[str], rules: Nor
     assert [encoder.ids(text) for text in batch] == plain
 
 
+@settings(max_examples=300, deadline=None)
+@given(text=st.text(st.characters(max_codepoint=127), max_size=30), rules=st.sampled_from(RULES))
+def test_the_fast_path_of_ascii_is_the_rule(text: str, rules: Normalization) -> None:
+    for one in (text, f"{text}  {text}\t", f"``{text}''"):
+        assert rules(one) == rules.plain(one)
+
+
+def test_parts_of_a_batch_come_back_in_order(encoders) -> None:
+    encoder, _ = encoders[RULES[0]]
+    batch = [f" Text {number:,} of {number % 7}  d\u00e9j\u00e0 vu" for number in range(1_300)]
+    expected = [encoder.ids(text) for text in batch]
+    assert encoder.ids_batch(batch, num_threads=2) == expected
+    assert encoder.ids_batch(batch, num_threads=1) == expected
+    with pytest.raises(TokenizerError, match="text 1290 holds a lone surrogate"):
+        encoder.ids_batch([*batch[:1_290], "\ud800", *batch], num_threads=2)
+
+
 @settings(max_examples=200, deadline=None)
 @given(text=texts, rules=st.sampled_from(RULES))
 def test_the_normaliser_of_sentencepiece_in_python(encoders, text: str, rules: Normalization) -> None:

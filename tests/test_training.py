@@ -3,6 +3,7 @@
 import errno
 import json
 import math
+import os
 import shutil
 import signal
 import subprocess
@@ -409,6 +410,18 @@ def test_tensorboard_has_the_figures(tmp_path: Path) -> None:
     lines = {line["step"]: line["train/loss"] for line in read_metrics(tmp_path) if "train/loss" in line}
     assert shown == pytest.approx(lines, abs=1e-5)
     assert {"tokens_per_second", "memory_gb", "minutes_left", "learning_rate"} <= set(board.Tags()["scalars"])
+
+
+def test_figures_are_written_without_tensorflow(tmp_path: Path) -> None:
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
+    program = (
+        "from albertkit.training.progress import tensorboard\n"
+        f"tensorboard.SummaryWriter({str(tmp_path)!r}).close()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")

@@ -1,0 +1,175 @@
+"""Checkpoints as other programs write them, of any model, for tests of what reads them."""
+
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+
+from albertkit.checkpoints.cursor import encode_varint
+from albertkit.checkpoints.object_graph import GRAPH
+from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
+from albertkit.checkpoints.tensor_bundle import Bundle, write_bundle
+from albertkit.conversion import convert
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+
+Tensors = dict[str, torch.Tensor]
+
+# --- TensorFlow 2 -------------------------------------------------------------------------------
+
+
+def message(field: int, content: bytes) -> bytes:
+    return encode_varint(field << 3 | 2) + encode_varint(len(content)) + content
+
+
+def number(field: int, value: int) -> bytes:
+    return encode_varint(field << 3) + encode_varint(value)
+
+
+def graph_of(names: dict[str, str]) -> bytes:
+    """The graph of objects with one node per variable: key -> name."""
+    attributes = (
+        message(1, b"VARIABLE_VALUE") + message(2, name.encode()) + message(3, key.encode())
+        for key, name in names.items()
+    )
+    root = message(1, message(1, number(1, 1) + message(2, b"model")))
+    return root + b"".join(message(1, message(2, attribute)) for attribute in attributes)
+
+
+def write_objects(prefix: Path, tensors: dict[str, torch.Tensor], graph: bytes) -> None:
+    """Write tensors by their keys, and a graph as the string that TensorFlow stores it as."""
+    index, data = write_bundle(prefix, tensors)
+    length, offset = encode_varint(len(graph)), data.stat().st_size
+    plain_length = len(graph).to_bytes(4, "little")
+    length_checksum = masked_checksum(plain_length).to_bytes(4, "little")
+    content = length + length_checksum + graph
+    with data.open("ab") as file:
+        file.write(content)
+    entries = {key: bytes(value.data) for key, value in read_table(index)}
+    entries[GRAPH.encode()] = (
+        number(1, 7)  # a string
+        + message(2, b"")
+        + number(4, offset)
+        + number(5, len(content))
+        + encode_varint(6 << 3 | 5)
+        + masked_checksum(plain_length, length_checksum, graph).to_bytes(4, "little")
+    )
+    index.unlink()
+    write_table(index, dict(sorted(entries.items())))
+
+
+# --- Keras --------------------------------------------------------------------------------------
+
+
+def keras_tensors(model: torch.nn.Module) -> Tensors:
+    """The weights by the names of the TensorFlow classes of `transformers`, matrices as inputs x outputs."""
+    tensors = {}
+    for ours, tensor in model.state_dict().items():
+        if ours == "predictions.decoder.weight":
+            continue
+        *levels, end = ours.split(".")
+        is_norm = "norm" in levels[-1].lower()
+        if end == "weight":
+            kinds = {"word_embeddings": "weight"}
+            kinds |= dict.fromkeys(("position_embeddings", "token_type_embeddings"), "embeddings")
+            end = kinds.get(levels[-1], "gamma" if is_norm else "kernel")
+        elif is_norm:
+            end = "beta"
+        if model.base_model is model:
+            levels = ["albert", *levels]
+        path = "/".join(levels).replace("groups/", "groups_._").replace("layers/", "layers_._")
+        tensors[f"tf_model/{path}/{end}:0"] = tensor.T.contiguous() if end == "kernel" else tensor
+    return tensors
+
+
+def write_h5(path: Path, model: torch.nn.Module) -> None:
+    """The file that those classes wrote, by Keras 2's rules: a long list of names is in parts."""
+    groups: dict[str, Tensors] = {}
+    for name, tensor in keras_tensors(model).items():
+        groups.setdefault(name.split("/")[1], {})[name] = tensor
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = [group.encode() for group in groups] + [b"dropout"]
+        file.create_group("dropout").attrs["weight_names"] = np.array([], dtype="S1")
+        for group, tensors in groups.items():
+            made = file.create_group(group)
+            names = [name.encode() for name in tensors]
+            made.attrs["weight_names0"], made.attrs["weight_names1"] = names[:2], names[2:]
+            for name, tensor in tensors.items():
+                made[name] = tensor.numpy()
+
+
+# --- every format -------------------------------------------------------------------------------
+
+
+def pytorch_bin(folder: Path, model: AlbertPreTrainedModel, *, sharded: bool = False) -> Path:
+    """Names of the first years, gamma and beta, in one file or two."""
+    model.config.replace(architectures=[type(model).__name__]).save_pretrained(folder)
+    state = {
+        name.replace("orm.weight", "orm.gamma").replace("orm.bias", "orm.beta"): tensor
+        for name, tensor in model.state_dict().items()
+    }
+    if not sharded:
+        torch.save(state, folder / "pytorch_model.bin")
+        return folder
+    files = {name: f"pytorch_model-0000{at % 2 + 1}-of-00002.bin" for at, name in enumerate(state)}
+    for file in set(files.values()):
+        torch.save({name: state[name] for name in state if files[name] == file}, folder / file)
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
+    return folder
+
+
+def keras_h5(folder: Path, model: AlbertPreTrainedModel) -> Path:
+    model.config.replace(architectures=[type(model).__name__]).save_pretrained(folder)
+    write_h5(folder / "tf_model.h5", model)
+    return folder
+
+
+def keras_weights(folder: Path, model: AlbertPreTrainedModel) -> Path:
+    """What `model.save_weights("weights")` wrote."""
+    model.config.replace(architectures=[type(model).__name__]).save_pretrained(folder)
+    tensors = keras_tensors(model)
+    keys = {f"variables/{at}/.ATTRIBUTES/VARIABLE_VALUE": name for at, name in enumerate(tensors)}
+    graph = graph_of({key: name.removesuffix(":0") for key, name in keys.items()})
+    write_objects(folder / "weights", {key: tensors[name] for key, name in keys.items()}, graph)
+    return folder
+
+
+def google_scoped(folder: Path, model: AlbertPreTrainedModel) -> Path:
+    """A module of TensorFlow Hub, with a scope before the encoder's names, in an archive."""
+    model.save_pretrained(folder / "ours")
+    convert(folder / "ours", folder / "tf1", to="tf1")
+    bundle = Bundle(folder / "tf1" / "model.ckpt-best")
+    scoped = {f"module/{name}" if "/" in name else name: bundle.read(name) for name in bundle.entries}
+    (folder / "module" / "variables").mkdir(parents=True)
+    write_bundle(folder / "module" / "variables" / "variables", scoped)
+    shutil.copy(folder / "tf1" / "albert_config.json", folder / "module")
+    with tarfile.open(folder / "module.tar.gz", "w:gz") as tar:
+        tar.add(folder / "module", "module")
+    return folder / "module.tar.gz"
+
+
+def converted(name: str, to: str, **options: int) -> Callable[[Path, AlbertPreTrainedModel], Path]:
+    def make(folder: Path, model: AlbertPreTrainedModel) -> Path:
+        model.save_pretrained(folder / "ours")
+        convert(folder / "ours", folder / name, to=to, **options)  # type: ignore[arg-type]
+        return folder / name
+
+    return make
+
+
+SOURCES: dict[str, Callable[[Path, AlbertPreTrainedModel], Path]] = {
+    "safetensors": converted("hf", "hf"),
+    "safetensors in shards": converted("shards", "hf", max_shard_size=1000),
+    "pytorch_model.bin": pytorch_bin,
+    "pytorch_model.bin in shards": lambda folder, model: pytorch_bin(folder, model, sharded=True),
+    "tf_model.h5": keras_h5,
+    "weights of Keras": keras_weights,
+    "TensorFlow 1": converted("tf1", "tf1"),
+    "TensorFlow Hub": google_scoped,
+    "Julia": converted("model.tfbson", "julia"),
+}
+"""Every format that is read -> what writes a model so."""

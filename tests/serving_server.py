@@ -1,0 +1,173 @@
+"""A server in a thread of the test's process, reached over loopback; shared by the tests of the server."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albertkit.config import AlbertConfig
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.task_heads import AlbertForQuestionAnswering
+from albertkit.serving.models import ServedModel
+from albertkit.serving.server import listen, make_server
+from albertkit.serving.service import Service
+from albertkit.serving.settings import ServingSettings
+from albertkit.tasks.engine import Engine, PlainEngine
+from albertkit.tasks.rows import Row
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+
+def save_random_models(
+    heads: Mapping[str, type[AlbertPreTrainedModel]], vocabulary: Path, root: Path, *, seed: int
+) -> dict[str, str]:
+    """Save a small model for every head, with weights so large that answers differ; return the folders."""
+    tokenizer = AlbertTokenizer(vocabulary)
+    torch.manual_seed(seed)
+    for name, head in heads.items():
+        config = AlbertConfig(
+            vocab_size=len(tokenizer),
+            embedding_size=16,
+            hidden_size=32,
+            num_attention_heads=4,
+            intermediate_size=64,
+            num_hidden_layers=3,
+            max_position_embeddings=64,
+            initializer_range=0.3,
+            num_labels=2 if head is AlbertForQuestionAnswering else 3,
+        )
+        head(config).save_pretrained(root / name)
+        tokenizer.save_pretrained(root / name)
+    return {name: str(root / name) for name in heads}
+
+
+@dataclass
+class Reply:
+    """What came back."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    content: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+    @property
+    def kind(self) -> str:
+        """The kind of an error, whose shape is checked."""
+        error = self.json["error"]
+        assert set(error) == {"message", "type", "param"}
+        assert error["message"]
+        return error["type"]
+
+
+@dataclass
+class Running:
+    """A server that answers."""
+
+    service: Service
+    port: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of every request."""
+
+    def ask(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        method: str | None = None,
+    ) -> Reply:
+        """Send a request on a connection of its own; a body that is no bytes goes as JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        given = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            method = method or ("GET" if body is None else "POST")
+            connection.request(method, path, content, given | dict(headers or self.headers))
+            response = connection.getresponse()
+            return Reply(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def results(self, path: str, body: Any) -> Any:
+        reply = self.ask(path, body)
+        assert reply.status == 200, reply.content
+        return reply.json["results"]
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    def figure(self, name: str) -> float:
+        """Return a figure of /metrics, 0 where it is not there."""
+        lines = self.ask("/metrics").content.decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+@contextmanager
+def running(
+    settings: ServingSettings, models: Mapping[str, ServedModel] | None = None, *, key: str | None = None
+) -> Iterator[Running]:
+    """Serve until the end of the block."""
+    service = Service(settings, models)
+    server = make_server(service, key=key)
+    listening = listen(settings)
+    listening.listen(128)
+    port = listening.getsockname()[1]
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        wait_for(lambda: server.started)
+        yield Running(service, port)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        service.close()
+        assert not thread.is_alive()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "this took too long"
+        time.sleep(0.01)
+
+
+class WatchedEngine(Engine):
+    """Computes as the model does, when it may, and remembers its batches.
+
+    A row with the token `poison` has scores that are no numbers, one with `bomb` raises.
+    """
+
+    def __init__(self, model: Any, *, poison: int = -1, bomb: int = -1) -> None:
+        self.model = model
+        self.may_go = threading.Event()
+        self.may_go.set()
+        self.entered = threading.Event()
+        self.batches_seen: list[list[int]] = []
+        self.poison, self.bomb = poison, bomb
+
+    def batches(
+        self, rows: Sequence[Row], **options: Any
+    ) -> Iterator[tuple[Sequence[int], Sequence[Tensor]]]:
+        self.batches_seen.append([len(row.input_ids) for row in rows])
+        self.entered.set()
+        assert self.may_go.wait(60)
+        if any(self.bomb in row.input_ids for row in rows):
+            raise RuntimeError("this row cannot be computed")
+        for numbers, scores in PlainEngine(self.model).batches(rows, **options):
+            found = [one.clone() for one in scores]
+            for number, one in zip(numbers, found, strict=True):
+                if self.poison in rows[number].input_ids:
+                    one[0, 0] = torch.nan
+            yield numbers, found

@@ -1,0 +1,272 @@
+"""The bench: operations counted by hand, sides that say the same, and reports with a line for each figure."""
+
+import itertools
+import json
+
+import pytest
+import torch
+from command_line import Run, assert_one_line_error
+from modeling_twins import make
+
+from albertkit.bench import ceiling
+from albertkit.bench import sides as sides_module
+from albertkit.bench.ceiling import largest_product
+from albertkit.bench.measuring import Report, Timing, _random_rows
+from albertkit.bench.measuring import run as measure
+from albertkit.bench.sides import other_sides, own_sides
+from albertkit.bench.summary import figures
+from albertkit.bench.timing import in_turn
+from albertkit.errors import ConfigError, MissingExtraError
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def small_products(monkeypatch):
+    """Those of the real machine take a second."""
+    monkeypatch.setattr(ceiling, "PRODUCTS", [(64, 64, 64), (256, 256, 256)])
+
+
+class Clock:
+    """A clock that is read twice for each work, and says that each took so many seconds."""
+
+    def __init__(self, *seconds: float) -> None:
+        self.seconds, self.now, self.reads = itertools.cycle(seconds), 0.0, 0
+
+    def __call__(self) -> float:
+        self.reads += 1
+        self.now += next(self.seconds)
+        return self.now
+
+
+class TestTheCeiling:
+    def test_operations_are_counted_by_hand(self):
+        """A product of 3x4 by 4x5 is 60 multiplications and 60 additions; each takes 2 s here."""
+        found = largest_product(CPU, products=[(3, 4, 5)], clock=Clock(2.0))
+        assert found == 2 * 3 * 4 * 5 / 2.0
+
+    def test_the_best_run_of_the_best_product_counts(self):
+        """Each product is 1 s of every second reading apart; the larger one does more in it."""
+        found = largest_product(CPU, products=[(3, 4, 5), (30, 40, 50)], clock=Clock(1.0))
+        assert found == 2 * 30 * 40 * 50
+
+    def test_time_ends_it_after_one_product(self):
+        clock = Clock(1.0)
+        assert largest_product(CPU, products=[(3, 4, 5)] * 100, seconds=0, clock=clock) == 120
+        assert clock.reads < 10
+
+    def test_a_real_machine_computes(self):
+        found = largest_product(CPU)
+        assert 1e6 < found < 1e16
+
+
+def test_works_are_called_in_turn_and_the_median_counts():
+    calls: list[str] = []
+    times = {"one": iter([9.0, 1.0, 2.0, 30.0]), "other": iter([9.0, 5.0, 5.0, 4.0])}
+    now = 0.0
+
+    def work(name: str):
+        def call() -> None:
+            nonlocal now
+            calls.append(name)
+            now += next(times[name])
+
+        return call
+
+    found = in_turn({name: work(name) for name in times}, rounds=3, clock=lambda: now)
+    assert found == {"one": 2.0, "other": 5.0}
+    assert calls == ["one", "other"] * 4
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_vocabulary):
+    return AlbertTokenizer(str(tiny_vocabulary))
+
+
+HEADS = (
+    "AlbertForSequenceClassification",
+    "AlbertForTokenClassification",
+    "AlbertForQuestionAnswering",
+    "AlbertForMultipleChoice",
+    "AlbertForMaskedLM",
+    "AlbertModel",
+)
+
+
+class TestSides:
+    @pytest.mark.parametrize("head", HEADS)
+    def test_transformers_says_what_the_engines_say(self, head, tokenizer, tmp_path):
+        model = make(head, vocab_size=500)
+        own, _ = own_sides(model, tokenizer)
+        (theirs,) = other_sides(["transformers"], model, tokenizer, tmp_path)
+        assert own[0].name == "plain"
+        assert {"torch"} <= {side.name for side in own}
+        rows = [_random_rows(1, length, 500)[0] for length in (4, 9, 16)]
+        expected = own[0].first_scores(rows)
+        assert expected.shape[0] == 3
+        for side in (*own[1:], theirs):
+            if side.name.endswith("int8"):
+                continue  # near, and not equal
+            torch.testing.assert_close(side.first_scores(rows), expected, atol=1e-4, rtol=1e-4)
+
+    def test_the_traced_graph_takes_any_batch(self, tokenizer, tmp_path):
+        pytest.importorskip("onnxruntime")
+        model = make("AlbertForSequenceClassification", vocab_size=500)
+        own, _ = own_sides(model, tokenizer)
+        (graph,) = other_sides(["onnxruntime"], model, tokenizer, tmp_path)
+        rows = [_random_rows(1, length, 500)[0] for length in (5, 11, 20)]
+        torch.testing.assert_close(graph.first_scores(rows), own[0].first_scores(rows), atol=1e-4, rtol=1e-4)
+        assert len(graph.compute_texts(["The captain.", "An old fox opened the river."])) == 1
+
+    def test_what_is_not_installed_is_named(self, tokenizer, tmp_path, monkeypatch):
+        model = make("AlbertForSequenceClassification", vocab_size=500)
+        absent = sides_module.optional("no_such_library", extra="test")
+        monkeypatch.setattr(sides_module, "transformers", absent)
+        with pytest.raises(MissingExtraError, match=r"no_such_library is not installed.*albertkit\[test\]"):
+            other_sides(["transformers"], model, tokenizer, tmp_path)
+        with pytest.raises(ConfigError, match="did you mean 'transformers'"):
+            other_sides(["transformer"], model, tokenizer, tmp_path)
+
+
+class TestAReport:
+    def test_of_a_model(self, tokenizer, tiny_texts):
+        model = make("AlbertForSequenceClassification", vocab_size=500)
+        own, _ = own_sides(model, tokenizer)
+        texts = [text.partition(".")[0] for text in tiny_texts[:40]]
+        report = measure(
+            model,
+            tokenizer,
+            own,
+            name="tiny",
+            texts=texts,
+            minutes=9,
+            rounds=2,
+            lengths=(4, 16, 600),
+            batches=(1, 3),
+        )
+        assert {(one.side, one.length, one.batch) for one in report.grid} == {
+            (side.name, length, batch) for side in own for length in (4, 16) for batch in (1, 3)
+        }
+        assert not report.left_out
+        assert report.differences.keys() == {side.name for side in own[1:]}
+        assert all(value < (1 if "int8" in name else 1e-4) for name, value in report.differences.items())
+        # Mapping 16 x 32; three layers of four 32 x 32 and two 32 x 48; attention of 32 wide.
+        for one in report.grid:
+            per_token = 2 * (16 * 32 + 3 * (4 * 32**2 + 2 * 32 * 48)) + 3 * 4 * 32 * one.length
+            assert one.flops == one.batch * one.length * per_token
+            assert one.texts_per_second == one.batch / one.seconds > 0
+            assert 0 < report.share(one) < 10
+        assert {one.side for one in report.texts} == {side.name for side in own}
+        assert 1 <= report.texts[0].batch <= 40
+        assert 4 <= report.tokens_per_text <= 24
+
+    def test_leaves_out_what_there_is_no_time_for(self, tokenizer):
+        model = make("AlbertForSequenceClassification", vocab_size=500)
+        own, _ = own_sides(model, tokenizer)
+        report = measure(model, tokenizer, own, name="tiny", minutes=0.01, lengths=(16,), batches=(10**6,))
+        assert "would take" in report.left_out["1000000 x 16 tokens"]
+        assert not report.grid
+
+    def test_becomes_figures_with_targets_for_the_base_shape_only(self):
+        def report(hidden_size: int) -> Report:
+            about = {"hidden_size": hidden_size, "depth": 12, "dtype": "float32", "device": "cpu"}
+            grid = [
+                Timing(side, length, batch, seconds, 8e9)
+                for length, batch in ((16, 1), (512, 8))
+                for side, seconds in (("plain", 0.5), ("torch", 0.1), ("transformers", 0.4))
+            ]
+            texts = [Timing("torch", 0, 100, 10, 1e9), Timing("transformers", 0, 100, 30, 1e9)]
+            return Report("m", about, ceiling=1e11, grid=grid, texts=texts)
+
+        found = {one.name: one for one in figures(report(768), ["transformers"])}
+        speed = found["torch, 100 texts: texts per second, against transformers"]
+        assert (speed.value, speed.ratio, speed.target, speed.met) == (10, 3, ">= 2.6x", True)
+        short = found["torch, 1 x 16 tokens: seconds, against transformers"]
+        assert (short.value, short.against, short.ratio) == (0.1, 0.4, 0.25)
+        assert (short.target, short.met) == ("<= 0.385x", True)
+        share = found["torch, 8 x 512 tokens: GFLOP/s, against the largest product"]
+        assert (share.value, share.against, share.ratio, share.met) == (80, 100, 0.8, False)
+        assert found["plain, 8 x 512 tokens: GFLOP/s, against the largest product"].target == "none"
+        assert all(one.target == "none" and one.met is None for one in figures(report(256), ["transformers"]))
+
+
+@pytest.fixture(scope="module")
+def folder(tokenizer, tmp_path_factory):
+    target = tmp_path_factory.mktemp("model")
+    make("AlbertForSequenceClassification", vocab_size=500).save_pretrained(target)
+    tokenizer.save_pretrained(str(target))
+    return target
+
+
+class TestTheVerb:
+    def test_json_has_a_line_for_each_figure(self, run: Run, folder, tmp_path):
+        (tmp_path / "texts.tsv").write_text("The captain.\t1\nAn old fox.\t0\n")
+        sizes = ["--lengths", "8", "--batches", "1,2", "--minutes", "9", "--rounds", "2", "--device", "cpu"]
+        options = ["--texts", tmp_path / "texts.tsv", "--against", "transformers", "--json"]
+        result = run("bench", "--model", folder, *sizes, *options)
+        assert result.status == 0, result.errors
+        machine, ceiling, *lines = result.json
+        assert machine["class"] == "AlbertForSequenceClassification"
+        assert machine["threads"] == torch.get_num_threads()
+        assert machine["versions"]["torch"] == torch.__version__
+        assert ceiling["name"] == "largest matrix product (GFLOP/s)"
+        assert ceiling["value"] > 0
+        fields = {"name", "value", "against", "ratio", "target", "met"}
+        assert all(set(line) == fields for line in (ceiling, *lines))
+        names = {line["name"] for line in lines}
+        for engine in ("plain", "torch"):
+            for what in ("2 texts", "1 x 8 tokens", "2 x 8 tokens"):
+                assert f"{engine}, {what}: texts per second, against transformers" in names
+                assert f"{engine}, {what}: GFLOP/s, against the largest product" in names
+        for line in lines:
+            assert line["ratio"] == pytest.approx(line["value"] / line["against"], rel=0.01, abs=6e-4)
+
+    def test_a_table_and_a_picture(self, run: Run, folder, tmp_path):
+        pytest.importorskip("matplotlib")
+        picture = tmp_path / "bench.png"
+        sizes = [
+            "--lengths",
+            "8,20",
+            "--batches",
+            "1,4",
+            "--minutes",
+            "9",
+            "--rounds",
+            "2",
+            "--device",
+            "cpu",
+        ]
+        result = run("bench", "--model", folder, *sizes, "--processor-time", "--plot", picture)
+        assert result.status == 0, result.errors
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert "largest matrix product: " in result.output
+        rows = [line.split()[:2] for line in result.output.splitlines()]
+        for cell in (["1", "8"], ["4", "8"], ["1", "20"], ["4", "20"]):
+            assert rows.count(cell) == 2  # in the table of speeds and in that of shares
+
+    def test_errors(self, run: Run, folder, tmp_path):
+        assert_one_line_error(run("bench", "--lengths", "8,no"), "lengths is '8,no'", "whole numbers")
+        assert_one_line_error(run("bench", "--plot", tmp_path / "a.txt"), "expected a name that ends in .png")
+        (tmp_path / "empty.txt").write_text("\n")
+        assert_one_line_error(run("bench", "--texts", tmp_path / "empty.txt"), "there is no text in")
+        assert_one_line_error(
+            run("bench", "--model", folder, "--device", "cpu", "--against", "keras"), "nothing named 'keras'"
+        )
+        assert_one_line_error(
+            run("bench", "--model", folder, "--device", "cpu", "--minutes", "0.001", "--batches", "1000000"),
+            "nothing could be measured in 0.001 minutes (1000000 x 16 tokens would take",
+            "give more --minutes",
+        )
+
+
+def test_json_of_figures_is_what_the_benchmarks_print(capsys):
+    """Both are read by the same programs."""
+    from dataclasses import asdict
+
+    from albertkit.bench.figures import compare
+
+    line = json.dumps(asdict(compare("speed", 3.0, 2.0, at_least=1.4)))
+    assert json.loads(line) == {
+        "name": "speed", "value": 3.0, "against": 2.0, "ratio": 1.5, "target": ">= 1.4x", "met": True
+    }  # fmt: skip

@@ -1,0 +1,157 @@
+"""Shards go out in pieces, a run comes back in pieces, and goes on as if it had never been carried."""
+
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from albertkit.errors import DataError
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.shards import ShardSet
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training import loop
+from albertkit.training.curves import read_metrics
+from albertkit.training.state import checkpoint_folder
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+STEPS = 4
+RECIPE = f"""
+batch_tokens = 256
+[model]
+embedding_size = 8
+hidden_size = 16
+num_hidden_layers = 2
+num_attention_heads = 2
+intermediate_size = 32
+max_position_embeddings = 32
+[examples]
+max_seq_length = 32
+[training]
+steps = {STEPS}
+optimizer = "adamw"
+learning_rate = 1e-3
+precision = "fp32"
+log_every = 1
+"""
+
+
+@pytest.fixture
+def carry(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import carry
+
+    yield carry
+    sys.modules.pop("carry")
+
+
+def call(carry, monkeypatch: pytest.MonkeyPatch, *words: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["carry.py", *map(str, words)])
+    carry.main()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Some files, 3,000 bytes of which cannot be compressed."""
+    folder = tmp_path / "folder"
+    (folder / "inner").mkdir(parents=True)
+    noise = b"".join(hash(("seed", number)).to_bytes(8, "big", signed=True) for number in range(375))
+    (folder / "inner" / "noise").write_bytes(noise)
+    (folder / "text").write_text("the sea " * 1000)
+    return folder
+
+
+def test_there_and_back(carry, folder: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    call(carry, monkeypatch, "pack", folder, tmp_path / "pieces", "--piece-megabytes", 0.001)
+    sizes = [file.stat().st_size for file in sorted((tmp_path / "pieces").glob("pieces.*"))]
+    assert sizes[:-1] == [1000] * (len(sizes) - 1)
+    assert 3000 < sum(sizes) < 4000
+    assert f"in {len(sizes) + 1} files" in capsys.readouterr().out
+    call(carry, monkeypatch, "unpack", tmp_path / "pieces", tmp_path / "back")
+    for name in ("inner/noise", "text"):
+        assert (tmp_path / "back" / name).read_bytes() == (folder / name).read_bytes()
+    # As the shell would: cat pieces.* | tar xJ
+    joined = b"".join(file.read_bytes() for file in sorted((tmp_path / "pieces").glob("pieces.*")))
+    with tarfile.open(fileobj=io.BytesIO(joined), mode="r:xz") as archive:
+        assert archive.getnames() == ["inner/noise", "text"]
+    # Fewer pieces, in the same place: none of the old ones is left.
+    call(carry, monkeypatch, "pack", folder, tmp_path / "pieces")
+    assert sorted(file.name for file in (tmp_path / "pieces").iterdir()) == ["contents.json", "pieces.000"]
+    assert (tmp_path / "pieces" / "pieces.000").read_bytes() == joined
+
+
+def test_what_is_missing_or_damaged_is_named(carry, folder: Path, tmp_path: Path, monkeypatch) -> None:
+    pieces = tmp_path / "pieces"
+    call(carry, monkeypatch, "pack", folder, pieces, "--piece-megabytes", 0.001)
+    (pieces / "pieces.001").unlink()
+    damaged = bytearray((pieces / "pieces.002").read_bytes())
+    damaged[500] ^= 1
+    (pieces / "pieces.002").write_bytes(damaged)
+    with pytest.raises(SystemExit, match=r"pieces\.001 is missing, pieces\.002 is damaged; carry"):
+        call(carry, monkeypatch, "unpack", pieces, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+    with pytest.raises(DataError, match="holds inner/, text; delete it or unpack into another"):
+        carry.unpack(pieces, folder)
+    (pieces / "contents.json").write_text(json.dumps({"format": "other", "version": 1}))
+    with pytest.raises(DataError, match="found 'other' version 1"):
+        carry.unpack(pieces, tmp_path / "back")
+    (pieces / "contents.json").unlink()
+    with pytest.raises(DataError, match=r"no contents\.json"):
+        carry.unpack(pieces, tmp_path / "back")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SystemExit, match="no files to pack"):
+        call(carry, monkeypatch, "pack", tmp_path / "empty", pieces)
+    with pytest.raises(DataError, match="no checkpoint"):
+        carry.run_files(tmp_path / "empty")
+
+
+def test_a_run_that_was_carried_is_one_that_was_not(
+    carry, tmp_path: Path, tiny_texts: list[str], tiny_vocabulary: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(loop, "peak_flops", lambda *_: 1e12)  # a second of measuring the machine, each time
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path / "tokenizer")
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
+    prepare([corpus], tmp_path / "tokenizer", tmp_path / "shards", workers=1)
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    call(carry, monkeypatch, "pack", tmp_path / "shards", tmp_path / "carried", "--piece-megabytes", 0.01)
+    assert len(list((tmp_path / "carried").glob("pieces.*"))) > 1
+    common = ("train", "--recipe", tmp_path / "recipe.toml", "--tokenizer", tmp_path / "tokenizer")
+    common = (*common, "--shards", tmp_path / "carried", "--piece-megabytes", 0.01)
+
+    def train(machine: str, minutes: float, *more: object) -> Path:
+        """Run the command on a "machine", and return the pieces that come back from it."""
+        work, back = tmp_path / machine, tmp_path / f"back-{machine}"
+        words = ("--work", work, "--output", back, "--max-minutes", minutes, *more)
+        with pytest.raises(SystemExit) as ended:
+            call(carry, monkeypatch, *common, *words)
+        assert ended.value.code == 0
+        return back
+
+    stopped = train("first", 1e-6, "--", "--device", "cpu")  # after one step
+    ShardSet(tmp_path / "first" / "shards" / "train").check_files()
+    assert len(list(stopped.glob("pieces.*"))) > 1
+    train("second", 5, "--resume", stopped)
+    train("unbroken", 5)
+    runs = [tmp_path / machine / "run" for machine in ("second", "unbroken")]
+    assert [line["step"] for line in read_metrics(runs[0])] == [1, 2, 3, 4]
+    for name in ("model.safetensors", "training_state.safetensors"):
+        carried, unbroken = ((checkpoint_folder(run, STEPS) / name).read_bytes() for run in runs)
+        assert carried == unbroken, name
+    losses = [[line["train/masked_loss"] for line in read_metrics(run)] for run in runs]
+    assert losses[0] == losses[1]
+
+    # Without the state: a model folder, with the figures of its run.
+    weights = carry.run_files(runs[0], weights_only=True)
+    carry.pack(weights, tmp_path / "weights", megabytes=1, effort=0)
+    carry.unpack(tmp_path / "weights", tmp_path / "model")
+    assert not list((tmp_path / "model").glob("training_state*"))
+    assert len(read_metrics(tmp_path / "model")) == STEPS
+    AlbertTokenizer.from_pretrained(tmp_path / "model")
+    opened = AlbertForPreTraining.from_pretrained(tmp_path / "model").state_dict()
+    trained = AlbertForPreTraining.from_pretrained(runs[1]).state_dict()
+    assert all(torch.equal(opened[name], trained[name]) for name in trained)

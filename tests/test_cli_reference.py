@@ -1,0 +1,141 @@
+"""The help of every verb, its example, and the reference page that is made of them."""
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+
+import albertkit
+from albertkit.cli.main import app
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+COMMAND = "python scripts/cli_reference.py"
+
+
+def commands(command: Any, name: str = "albertkit") -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for verb, below in getattr(command, "commands", {}).items():
+        yield from commands(below, f"{name} {verb}")
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+def example_of(command: Any) -> str:
+    (example,) = re.findall(r"^Example: (.+)$", command.help, flags=re.MULTILINE)
+    return example
+
+
+def parse(command: Any, arguments: list[str], name: str) -> Any:
+    """Read arguments as the command line does and run nothing; return the context of the verb."""
+    context = command.make_context(name, arguments)
+    if not hasattr(command, "commands"):
+        return context
+    verb, below, rest = command.resolve_command(context, context._protected_args + context.args)
+    return parse(below, rest, verb)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example_that_can_be_typed(name: str) -> None:
+    example = example_of(COMMANDS[name])
+    program, *arguments = shlex.split(example)
+    assert program == "albertkit"
+    context = parse(COMMANDS["albertkit"], arguments, program)
+    if not hasattr(COMMANDS[name], "commands"):
+        assert context.command is COMMANDS[name]
+    assert not any(option.startswith("--") for option in context.args)
+    assert all(one.help for one in COMMANDS[name].params), "an option without a word on it"
+
+
+def test_an_example_with_a_wrong_option_is_noticed() -> None:
+    with pytest.raises(Exception, match="No such option"):
+        parse(COMMANDS["albertkit"], ["fill-mask", "text", "--top"], "albertkit")
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("cli_reference", ROOT / "scripts" / "cli_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_what_the_command_line_says(reference: ModuleType) -> None:
+    assert reference.page() == PAGE, f"docs/cli.md is of another command line; run {COMMAND}"
+
+
+def test_the_check_says_what_differs(
+    reference: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["cli_reference.py", "--check"])
+    reference.main()
+    other = tmp_path / "cli.md"
+    other.write_text(PAGE.replace("* `--top-k <int>`: How many answers.", "* `--best <int>`: Answers."))
+    monkeypatch.setattr(reference, "PAGE", other)
+    with pytest.raises(SystemExit, match=f"run {COMMAND}"):
+        reference.main()
+    assert "-* `--best <int>`: Answers." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_page_has_every_option(name: str) -> None:
+    section = PAGE.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    for parameter in COMMANDS[name].params:
+        for option in (*parameter.opts, *parameter.secondary_opts):
+            wanted = (
+                f"`{option}" if parameter.param_type_name == "option" else parameter.metavar or option.upper()
+            )
+            assert wanted in section or f"/ {option}" in section, option
+    assert example_of(COMMANDS[name]) in section
+
+
+def test_the_page_has_every_variable() -> None:
+    """What the package reads of the environment, by the name or by a constant that holds it."""
+    found = set()
+    for path in Path(albertkit.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for quoted, constant in re.findall(r"environ(?:\.\w+\(|\[|)\s*(?:\"(\w+)\"|([A-Z_]+))", text):
+            if quoted:
+                found.add(quoted)
+                continue
+            name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+            found.add(getattr(importlib.import_module(name), constant))
+    assert {"ALBERTKIT_THREADS", "ALBERTKIT_SERVING_KEY", "WORLD_SIZE", "OMP_NUM_THREADS"} <= found
+    listed = set(re.findall(r"`(\w+)`", PAGE.partition("## Environment")[2]))
+    assert found <= listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["inspect", "base-v2"], 0),
+        (["fill-mask", "x", "--model", "./nowhere"], 1),
+        (["fill-mask", "--wrong"], 2),
+    ],
+)
+def test_statuses(arguments: list[str], status: int, run: Any) -> None:
+    assert run(*arguments).status == status
+    assert f"| {status} | " in PAGE
+
+
+def test_help_is_quick() -> None:
+    """Without torch and NumPy, which take a second where all is well and many on a cold disk."""
+    code = (
+        "import sys; from typer.testing import CliRunner; from albertkit.cli.main import app\n"
+        "for verb in ([], ['finetune'], ['serve']):\n"
+        "    assert CliRunner().invoke(app, [*verb, '--help']).exit_code == 0\n"
+        "sys.exit(', '.join({'torch', 'numpy', 'transformers'} & set(sys.modules)) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

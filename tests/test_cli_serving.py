@@ -1,0 +1,117 @@
+"""The verb serve: a process of its own, its signals, several processes, its errors."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from command_line import assert_one_line_error
+
+pytest.importorskip("fastapi", reason="needs the server's libraries: pip install 'albertkit[serve]'")
+
+from serving_server import Running, wait_for
+
+ORDER = {"input": {"text": "He came in.", "text_pair": "He sat down."}}
+
+
+@contextmanager
+def started(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], Running]]:
+    """Run the command until the end of the block; it must then end well within seconds of SIGTERM."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "albertkit", "serve", "--port", "0", "--device", "cpu", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"ALBERTKIT_THREADS": "1"} | environment,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.fullmatch(r"serving bundled \(.*\) on http://127.0.0.1:(\d+)\n", line)
+        assert found, line + (process.stderr.read() if process.stderr and process.poll() is not None else "")
+        yield process, Running(None, int(found[1]))  # type: ignore[arg-type]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_signals_reload_and_drain_and_the_key_of_the_environment() -> None:
+    options = ("--max-characters", "2000000")
+    with (
+        started(*options, ALBERTKIT_SERVING_KEY="secret") as (process, server),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert server.ask("/v1/order", ORDER).status == 401
+        server.headers = {"Authorization": "Bearer secret"}
+        before = server.ask("/v1/order", ORDER)
+        assert before.status == 200
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: server.figure('albertkit_reloads_total{model="bundled",outcome="done"}') == 1)
+        assert server.ask("/v1/order", ORDER).json == before.json
+        assert server.ask("/readyz").status == 200
+        # What was taken before SIGTERM is answered.
+        large = pool.submit(server.ask, "/v1/embeddings", {"input": ["She opened the door. " * 20] * 250})
+        wait_for(lambda: server.figure("albertkit_requests_in_work ") == 1)
+        process.send_signal(signal.SIGTERM)
+        reply = large.result()
+        assert (reply.status, len(reply.json["data"])) == (200, 250)
+        assert process.wait(30) == 0
+        with pytest.raises(ConnectionRefusedError):
+            server.ask("/healthz")
+
+
+@pytest.mark.slow
+def test_several_processes_share_a_socket_and_are_replaced() -> None:
+    with started("--workers", "2") as (process, server):
+        wait_for(lambda: server.figure("albertkit_requests_total") > 0)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        if not children.is_file():
+            pytest.skip("needs Linux")
+
+        def serving() -> set[int]:
+            found = map(int, children.read_text().split())
+            return {one for one in found if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()}
+
+        first = serving()
+        assert len(first) == 2
+        answers = {json.dumps(server.ask("/v1/order", ORDER).json) for _ in range(20)}
+        assert len(answers) == 1
+        # One figure of all processes, whichever is asked.
+        name = 'albertkit_requests_total{route="/v1/order",status="200"}'
+        wait_for(lambda: all(server.figure(name) == 20 for _ in range(5)))
+        time.sleep(6)  # a process that ends at its start would end all
+        os.kill(min(first), signal.SIGKILL)
+        wait_for(lambda: len(serving()) == 2 and serving() != first)
+        wait_for(lambda: server.ask("/v1/order", ORDER).status == 200)
+
+
+def test_errors_are_one_line(run, tmp_path: Path) -> None:
+    assert_one_line_error(run("serve", "--model", "a=bundled", "--model", "a=bundled"), "the name 'a'")
+    assert_one_line_error(run("serve", "--model", "=bundled"), "--model is '=bundled'")
+    assert_one_line_error(
+        run("serve", "--model", "bundled", "--model", "b=bundled", "--task", "fill-mask"), "NAME=TASK"
+    )
+    assert_one_line_error(run("serve", "--key-file", tmp_path / "none"), "the file of the key")
+    (tmp_path / "key").write_text("two words\n")
+    assert_one_line_error(run("serve", "--key-file", tmp_path / "key"), "holds 2 words")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert_one_line_error(run("serve", "--port", port), f"cannot listen on 127.0.0.1:{port}")
+    assert_one_line_error(run("serve", "--port", "0", "--model", tmp_path / "none"), "none")
+
+
+def test_a_wide_address_without_a_key_is_warned_of(run, tmp_path: Path) -> None:
+    result = run("serve", "--host", "0.0.0.0", "--port", "0", "--model", tmp_path / "none")
+    assert result.status == 1
+    assert "warning: 0.0.0.0 can be reached from other machines, and no key is asked for" in result.errors

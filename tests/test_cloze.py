@@ -1,0 +1,127 @@
+"""The cloze questions have the form they claim, and the script scores by value and keeps its table."""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from albertkit.config import AlbertConfig
+from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+@pytest.fixture
+def cloze(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import cloze
+
+    yield cloze
+    sys.modules.pop("cloze")
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> AlbertTokenizer:
+    return AlbertTokenizer.from_pretrained("bundled")
+
+
+@pytest.fixture
+def says_the(tokenizer: AlbertTokenizer, tmp_path: Path) -> Path:
+    """A model whose five best answers are the same everywhere: the, of, and, to, rome."""
+    config = AlbertConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=64,
+    )
+    model = AlbertForMaskedLM(config)
+    with torch.no_grad():
+        model.predictions.decoder.weight.zero_()
+        for place, word in enumerate(("the", "of", "and", "to", "rome")):
+            model.predictions.bias[tokenizer.convert_tokens_to_ids(f"▁{word}")] = 10.0 - place
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_two_hundred_fair_questions(cloze, tokenizer: AlbertTokenizer) -> None:
+    questions = cloze.read_questions()
+    assert len(questions) == len({question.text for question in questions}) == 200
+    assert Counter(question.category for question in questions) == {"facts": 67, "grammar": 67, "sense": 66}
+    # No answer is asked for so often that saying it always would pay.
+    assert max(Counter(answer for one in questions for answer in one.answers).values()) <= 8
+    for question in questions:
+        assert question.text.count("[MASK]") == 1, question
+        assert question.text[-1] in ".?", question
+        assert len(set(question.answers)) == len(question.answers) > 0, question
+        for answer in question.answers:
+            assert tokenizer.tokenize(answer) == [f"▁{answer}"], question
+        assert len(cloze.answer_ids(question, tokenizer)) == len(question.answers)
+
+
+def test_scores_by_hand(cloze, tokenizer: AlbertTokenizer) -> None:
+    rows = [
+        ("facts", ("paris",)),
+        ("facts", ("rome", "london")),
+        ("sense", ("bread",)),
+        ("sense", ("thames",)),
+    ]
+    questions = [cloze.Question(category=one, text="[MASK]", answers=answers) for one, answers in rows]
+    said = ["paris the of and to", "the of and to london", "the of and to a bread", "the of and to a"]
+    guesses = [[tokenizer.convert_tokens_to_ids(f"▁{word}") for word in words.split()] for words in said]
+    found = cloze.scores(questions, guesses, tokenizer)
+    assert {name: (one.questions, one.top_1, one.top_5) for name, one in found.items()} == {
+        "facts": (2, 1, 2),
+        "sense": (2, 0, 0),  # bread is the sixth guess; thames is several pieces: it cannot be said
+        "all": (4, 1, 2),
+    }
+    assert str(found["facts"]) == "0.500 / 1.000"
+    assert cloze.answer_ids(questions[3], tokenizer) == set()
+
+
+def test_the_most_frequent_words_are_those(cloze, tokenizer: AlbertTokenizer) -> None:
+    folder = Path(tokenizer.vocab_file).parent
+    pieces = tokenizer.convert_ids_to_tokens(cloze.frequent_ids(folder))
+    assert pieces[0] == "▁the"
+    assert {*pieces[1:]} == {"▁of", "▁and", "▁to", "▁a"}
+
+
+def test_writes_one_row_for_each_model(
+    cloze, says_the: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    questions = tmp_path / "cloze.jsonl"
+    rows = [
+        {"category": "facts", "text": "He marched on [MASK].", "answers": ["rome"]},
+        {"category": "grammar", "text": "It was on [MASK] first of May.", "answers": ["the"]},
+        {"category": "sense", "text": "He ate some [MASK].", "answers": ["bread", "meat"]},
+    ]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{cloze.BEGIN}\n{cloze.END}\nafter\n")
+    monkeypatch.setattr(cloze, "PAGE", page)
+    monkeypatch.setattr(cloze.read_questions, "__defaults__", (questions,))
+    for flags in (["--write-page"], ["--write-page", "--json"]):
+        monkeypatch.setattr(sys, "argv", ["cloze.py", "--model", str(says_the), *flags])
+        cloze.main()
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert printed["scores"]["all"] == {"questions": 3, "top_1": 1, "top_5": 2}
+    assert printed["answers"][0] == ["the", "of", "and", "to", "rome"]
+    assert printed["unanswerable"] == 0
+    text = page.read_text()
+    assert text.startswith(f"before\n{cloze.BEGIN}\n| date | model | weights | facts | grammar |")
+    assert text.endswith(f"{cloze.END}\nafter\n")
+    table = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    assert len(table) == 3  # written twice, and no row twice
+    assert cloze.FREQUENT in table[1]
+    assert table[2][1] == "16 x 1, 8,192 pieces"
+    assert table[2][3:] == ["0.000 / 1.000", "1.000 / 1.000", "0.000 / 0.000", "0.333 / 0.667 |"]
+    assert table[2][2] == printed["weights"]
+    other = [*cloze.rows_with(text.splitlines()[4:6], ["d", "m", "abc"], key="abc")]
+    assert len(other) == 3

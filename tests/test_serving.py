@@ -1,0 +1,636 @@
+"""The server, really started, over loopback: answers of the pipelines, limits, and clients of every kind."""
+
+import base64
+import json
+import math
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("fastapi", reason="needs the server's libraries: pip install 'albertkit[serve]'")
+
+from serving_server import Running, WatchedEngine, running, save_random_models, wait_for
+
+from albertkit.errors import CheckpointError, ConfigError
+from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.task_heads import (
+    AlbertForMultipleChoice,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
+)
+from albertkit.pipelines import pipeline
+from albertkit.serving.models import ServedModel, load_model
+from albertkit.serving.settings import ServingSettings
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+HEADS = {
+    "pretrained": AlbertForPreTraining,
+    "classifier": AlbertForSequenceClassification,
+    "tagger": AlbertForTokenClassification,
+    "reader": AlbertForQuestionAnswering,
+    "chooser": AlbertForMultipleChoice,
+    "encoder": AlbertModel,
+}
+CONTEXT = "The captain opened a silver key in the morning. My sister followed the river before dinner. " * 3
+
+
+@pytest.fixture(scope="module")
+def folders(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A random model for every head."""
+    return save_random_models(HEADS, tiny_vocabulary, tmp_path_factory.mktemp("served"), seed=0)
+
+
+def settings_for(folders: dict[str, str], **changes: Any) -> ServingSettings:
+    return ServingSettings(**({"models": folders, "port": 0, "device": "cpu"} | changes))
+
+
+@pytest.fixture(scope="module")
+def server(folders: dict[str, str]) -> Iterator[Running]:
+    limits = {"client_seconds": 1.0, "max_items": 8, "max_tokens": 2000}
+    with running(settings_for(folders, playground=True, **limits)) as started:
+        yield started
+
+
+@pytest.fixture
+def watched(folders: dict[str, str]) -> ServedModel:
+    """The pretrained model, with an engine that stops when told."""
+    model = load_model("pretrained", folders["pretrained"], device="cpu")
+    word = model.any_pipeline.tokenizer.convert_tokens_to_ids
+    engine = WatchedEngine(model.any_pipeline.model, poison=word("▁harbour"), bomb=word("▁morning"))
+    for one in model.pipelines.values():
+        one.engine = engine
+    return model
+
+
+def engine_of(model: ServedModel) -> WatchedEngine:
+    assert isinstance(model.engine, WatchedEngine)
+    return model.engine
+
+
+MASKED = ["the captain opened [MASK] in the [MASK]", "[MASK] followed the river", CONTEXT + "[MASK]"]
+PAIRS = [
+    {"text": "my sister", "text_pair": "lost a well-kept secret"},
+    {"text": "a fox", "text_pair": "sold"},
+]
+QUESTIONS = [{"question": "who followed?", "context": CONTEXT}, {"question": "what?", "context": "the river"}]
+CHOICES = [{"context": "the child", "question": "a _ key", "choices": ["silver", "gold", "empty house"]}]
+# Route, request, model, task of the pipeline, its arguments.
+CASES: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
+    ("fill-mask", {"input": MASKED, "top_k": 3}, "pretrained", "fill-mask", {"top_k": 3}),
+    (
+        *("fill-mask", {"input": MASKED[1:2], "targets": ["harbour", "word"]}, "pretrained"),
+        *("fill-mask", {"targets": ["harbour", "word"]}),
+    ),
+    ("order", {"input": PAIRS}, "pretrained", "sentence-order", {}),
+    ("classify", {"input": ["a fox", PAIRS[0]]}, "classifier", "text-classification", {"top_k": 1}),
+    (
+        *("classify", {"input": ["a fox", CONTEXT], "top_k": None, "truncate": True}, "classifier"),
+        *("text-classification", {"top_k": None, "truncation": True}),
+    ),
+    ("tag", {"input": ["Queen Anne painted (again)", CONTEXT]}, "tagger", "token-classification", {}),
+    (
+        *("tag", {"input": [CONTEXT], "aggregation_strategy": "first"}, "tagger"),
+        *("token-classification", {"aggregation_strategy": "first"}),
+    ),
+    ("answer", {"input": QUESTIONS, "top_k": 2}, "reader", "question-answering", {"top_k": 2}),
+    ("choose", {"input": CHOICES}, "chooser", "multiple-choice", {}),
+]
+
+
+def close_to(found: Any, expected: Any) -> bool:
+    """Compare answers; batches are of other rows, so numbers may differ in their last digits."""
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(
+            close_to(found[key], expected[key]) for key in expected
+        )
+    if isinstance(expected, list | tuple):
+        return len(found) == len(expected) and all(map(close_to, found, expected))
+    if isinstance(expected, float):
+        return math.isclose(found, expected, rel_tol=1e-4, abs_tol=1e-6)
+    return found == expected
+
+
+class TestAnswers:
+    @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{len(case[4])}")
+    def test_are_those_of_the_pipeline(self, server: Running, folders: dict[str, str], case: Any) -> None:
+        route, request, model, task, options = case
+        own = pipeline(task, folders[model], device="cpu", engine="plain")
+        expected = own(request["input"], **options)
+        if route == "fill-mask":  # always a list for each mask
+            expected = [one if isinstance(one[0], list) else [one] for one in expected]
+        expected = json.loads(json.dumps(expected))
+        reply = server.ask(f"/v1/{route}", request)
+        assert reply.status == 200, reply.content
+        assert reply.json["model"] == model
+        assert close_to(reply.json["results"], expected)
+        # One input alone has the answer that it has among others.
+        assert close_to(
+            server.results(f"/v1/{route}", request | {"input": request["input"][0]}), expected[:1]
+        )
+
+    def test_embeddings_are_openai_s_and_the_pipeline_s(
+        self, server: Running, folders: dict[str, str]
+    ) -> None:
+        texts = ["a silver key", "my sister followed the river"]
+        expected = pipeline("feature-extraction", folders["encoder"], device="cpu", pooling="mean")(
+            texts, normalize=True
+        )
+        body = {"model": "encoder", "input": texts}
+        found = server.ask("/v1/embeddings", body).json
+        assert (found["object"], found["model"]) == ("list", "encoder")
+        tokens = sum(map(len, AlbertTokenizer.from_pretrained(folders["encoder"])(texts)["input_ids"]))
+        assert found["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
+        assert [(one["object"], one["index"]) for one in found["data"]] == [
+            ("embedding", 0),
+            ("embedding", 1),
+        ]
+        assert close_to([one["embedding"] for one in found["data"]], expected)
+        coded = server.ask("/v1/embeddings", body | {"encoding_format": "base64"}).json["data"]
+        vectors = [np.frombuffer(base64.b64decode(one["embedding"]), "<f4") for one in coded]
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+        assert server.ask("/v1/embeddings", body | {"dimensions": 16}).status == 422
+        assert server.ask("/v1/embeddings", body | {"dimensions": 32}).status == 200
+        # Ids of another vocabulary would be other words.
+        assert server.ask("/v1/embeddings", body | {"input": [[5, 6, 7]]}).kind == "invalid"
+
+    def test_tokenize(self, server: Running, folders: dict[str, str]) -> None:
+        tokenizer = AlbertTokenizer.from_pretrained(folders["pretrained"], parse_special_tokens=False)
+        text = "The café [SEP] in 1847, [MASK]"
+        (found,) = server.results("/v1/tokenize", {"input": text})
+        expected = tokenizer(text, return_offsets_mapping=True)
+        assert found["input_ids"] == expected["input_ids"]
+        assert found["tokens"] == tokenizer.convert_ids_to_tokens(expected["input_ids"])
+        assert found["offsets"] == [list(place) for place in expected["offset_mapping"]]
+        (pair,) = server.results("/v1/tokenize", {"input": {"text": "a", "text_pair": "b"}})
+        assert pair["token_type_ids"] == tokenizer("a", "b")["token_type_ids"]
+
+    def test_special_tokens_are_text_except_masks_to_be_filled(
+        self, server: Running, folders: dict[str, str]
+    ) -> None:
+        plain = AlbertTokenizer.from_pretrained(folders["pretrained"], parse_special_tokens=False)
+        ids = server.results("/v1/tokenize", {"input": "a [SEP] <pad> [MASK]"})[0]["input_ids"]
+        assert (ids.count(plain.sep_token_id), ids.count(plain.mask_token_id)) == (1, 0)
+        body = {"input": "a [SEP] [MASK]", "top_k": 1}
+        reply = server.ask("/v1/fill-mask", body).json
+        assert reply["usage"]["total_tokens"] == len(plain("a [SEP] [MASK]", parse_special_tokens="mask")[0])
+        assert reply["usage"]["total_tokens"] > 5
+        before = server.results("/v1/classify", {"input": "a fox"})
+        assert server.results("/v1/classify", {"input": "a fox [SEP]"}) != before
+
+    def test_models_are_listed_and_found_by_name_or_task(self, server: Running) -> None:
+        listed = {one["id"]: one["tasks"] for one in server.ask("/v1/models").json["data"]}
+        assert listed.keys() == HEADS.keys()
+        assert listed["pretrained"] == ["sentence-order", "fill-mask", "feature-extraction"]
+        assert listed["reader"] == ["question-answering", "feature-extraction"]
+        assert server.ask("/v1/classify", {"input": "a"}).json["model"] == "classifier"
+        assert server.ask("/v1/classify", {"input": "a", "model": "nobody"}).kind == "unknown_model"
+        wrong = server.ask("/v1/classify", {"input": "a", "model": "reader"})
+        assert (wrong.status, wrong.kind) == (404, "wrong_task")
+        assert "classifier" in wrong.json["error"]["message"]
+
+    def test_health_and_figures(self, server: Running) -> None:
+        assert server.ask("/healthz").json == {"status": "alive"}
+        ready = server.ask("/readyz")
+        assert (ready.status, ready.json["models"]) == (200, dict.fromkeys(HEADS, True))
+        before = server.figure('albertkit_requests_total{route="/v1/order",status="200"}')
+        server.results("/v1/order", {"input": PAIRS})
+        wait_for(
+            lambda: server.figure('albertkit_requests_total{route="/v1/order",status="200"}') == before + 1
+        )
+        for stage in ("tokenize", "queue", "compute", "total"):
+            assert server.figure(f'albertkit_stage_seconds_sum{{model="pretrained",stage="{stage}"') > 0
+        assert server.figure("albertkit_batch_tokens_sum") > server.figure("albertkit_batch_rows_sum") > 0
+        wait_for(lambda: server.figure("albertkit_requests_in_work ") == 0)
+
+
+def mixed_requests(count: int, seed: int) -> list[tuple[str, Any, int]]:
+    """Right and wrong requests, each with the status that it must have."""
+    rng = random.Random(seed)
+    words = CONTEXT.split()
+    found = []
+    for _ in range(count):
+        text = " ".join(rng.choices(words, k=rng.randint(1, 7)))
+        other = " ".join(rng.choices(words, k=rng.randint(1, 7)))
+        found.append(
+            rng.choice(
+                [
+                    ("/v1/fill-mask", {"input": f"{text} [MASK] {other}", "top_k": rng.randint(1, 5)}, 200),
+                    ("/v1/order", {"input": {"text": text, "text_pair": other}}, 200),
+                    ("/v1/classify", {"input": [text, other], "top_k": None}, 200),
+                    ("/v1/tag", {"input": text + other}, 200),
+                    ("/v1/answer", {"input": {"question": text, "context": other + CONTEXT}}, 200),
+                    ("/v1/choose", {"input": {"context": text, "choices": [other, "a", "b"]}}, 200),
+                    ("/v1/embeddings", {"input": [text, other], "model": "encoder"}, 200),
+                    ("/v1/tokenize", {"input": text}, 200),
+                    ("/v1/fill-mask", {"input": text}, 422),
+                    ("/v1/classify", {"input": [text] * 9}, 413),
+                    ("/v1/classify", {"input": CONTEXT * 2}, 422),
+                    ("/v1/order", b'{"input": ', 400),
+                ]
+            )
+        )
+    return found
+
+
+def check_mixed(server: Running, requests: list[tuple[str, Any, int]]) -> None:
+    """Ask one after the other, then together: every answer must be the same."""
+    keep = ("results", "data", "error")
+
+    def ask(request: tuple[str, Any, int]) -> Any:
+        path, body, status = request
+        while (reply := server.ask(path, body)).status == 429:
+            time.sleep(0.05)
+        assert reply.status == status, reply.content
+        return {key: value for key, value in reply.json.items() if key in keep}
+
+    alone = list(map(ask, requests))
+    with ThreadPoolExecutor(16) as pool:
+        for request, found, expected in zip(requests, pool.map(ask, requests), alone, strict=True):
+            assert close_to(found, expected), request
+
+
+class TestManyClients:
+    def test_mixed_requests_have_the_answers_they_have_alone(self, server: Running) -> None:
+        batches = server.figure("albertkit_batch_rows_count")
+        rows = server.figure("albertkit_batch_rows_sum")
+        check_mixed(server, mixed_requests(120, seed=0))
+        # Rows of several requests were computed together.
+        assert server.figure("albertkit_batch_rows_count") - batches < (
+            server.figure("albertkit_batch_rows_sum") - rows
+        )
+
+    @pytest.mark.slow
+    def test_ten_thousand_mixed_requests(self, server: Running) -> None:
+        check_mixed(server, mixed_requests(5_000, seed=1))
+
+    def test_rows_of_requests_share_batches_of_about_one_length(
+        self, folders: Any, watched: ServedModel
+    ) -> None:
+        engine = engine_of(watched)
+        short, long = "the fox", "an old fox lost a child before dinner, and sold the captain again"
+        tokenizer = watched.any_pipeline.tokenizer
+        sizes = [len(tokenizer(text)["input_ids"]) for text in (short, long)]
+        watched = replace(watched, budget=2 * sizes[1])
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            engine.may_go.clear()
+            with ThreadPoolExecutor(8) as pool:
+                asked = [pool.submit(server.ask, "/v1/embeddings", {"input": short})]
+                wait_for(engine.entered.is_set)
+                waiting = 0
+                for text in (long, short, short, short, long):
+                    asked.append(pool.submit(server.ask, "/v1/embeddings", {"input": text}))
+                    waiting += sizes[text == long]
+                    wait_for(lambda expected=waiting: server.service.queue.tokens_waiting() == expected)
+                engine.may_go.set()
+                assert {one.result().status for one in asked} == {200}
+        assert engine.batches_seen == [[sizes[0]], [sizes[1]] * 2, [sizes[0]] * 3]
+
+    def test_one_large_request_does_not_keep_small_ones_waiting(
+        self, folders: Any, watched: ServedModel
+    ) -> None:
+        engine = engine_of(watched)
+        small = replace(watched, budget=8)
+        with running(
+            settings_for({"pretrained": folders["pretrained"]}, max_seconds=1000), {"pretrained": small}
+        ) as server:
+            server.ask("/v1/embeddings", {"input": "fox"})
+            engine.batches_seen.clear()
+            engine.may_go.clear()
+            server.service.queue.seconds_per_token = 1.0
+            with ThreadPoolExecutor(2) as pool:
+                large = pool.submit(server.ask, "/v1/embeddings", {"input": ["the fox the fox"] * 20})
+                wait_for(engine.entered.is_set)
+                wait_for(lambda: server.service.queue.tokens_waiting() > 50)
+                little = pool.submit(server.ask, "/v1/embeddings", {"input": "fox"})
+                wait_for(lambda: len(server.service.gate) == 2)
+                time.sleep(0.1)
+                engine.may_go.set()
+                assert little.result().status == large.result().status == 200
+        length = len(engine.batches_seen)
+        where = next(number for number, batch in enumerate(engine.batches_seen) if batch[0] < 6)
+        assert length >= 20
+        assert where <= 2
+
+
+class TestLimits:
+    def test_bodies_items_characters_and_tokens(self, server: Running) -> None:
+        most = server.service.settings
+        text = "a" * 1_000_000
+        for body, kind in [
+            ({"input": "a" * (most.max_body_bytes + 1)}, "too_many_bytes"),
+            ({"input": ["a"] * 9}, "too_many_items"),
+            ({"input": text}, "too_many_characters"),
+            ({"input": "ab " * 5_000, "model": "tagger"}, "too_many_tokens"),
+        ]:
+            path = "/v1/tag" if kind == "too_many_tokens" else "/v1/tokenize"
+            began = time.monotonic()
+            reply = server.ask(path, body)
+            assert (reply.status, reply.kind) == (413, kind)
+            assert kind == "too_many_tokens" or time.monotonic() - began < 5
+            assert "expected at most" in reply.json["error"]["message"]
+        # What is repeated counts as often.
+        choices = {"context": "a" * 50_000, "choices": ["a"] * 5}
+        assert server.ask("/v1/choose", {"input": choices}).kind == "too_many_characters"
+        masks = {"input": "[MASK]" * 500, "top_k": 100}
+        assert server.ask("/v1/fill-mask", masks).kind == "too_many_characters"
+
+    def test_a_body_in_chunks_is_counted_too(self, server: Running) -> None:
+        with server.connect() as connection:
+            connection.sendall(
+                b"POST /v1/tag HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n"
+            )
+            for _ in range(33):
+                connection.sendall(b"10000\r\n" + b"a" * 65536 + b"\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+
+    @pytest.mark.parametrize(
+        ("body", "status"),
+        [
+            (b"", 422),
+            (b'{"input"', 400),
+            (b"\xff\xfe", 400),
+            (b"[" * 100_000, 400),
+            (b'{"input": ' + b"9" * 5000 + b"}", 400),
+            (b'{"input": "\\ud800"}', 422),
+            (b'{"input": "a", "\\ud800": 1}', 422),
+            (b'{"input": "a", "top_k": NaN}', 422),
+            (b'{"input": "a", "top_k": "1"}', 422),
+            (b'{"input": "a", "unknown": 1}', 422),
+            (b'{"input": []}', 422),
+            (b'{"input": null}', 422),
+            (b"[]", 422),
+        ],
+        ids=range(13),
+    )
+    def test_malformed_bodies(self, server: Running, body: bytes, status: int) -> None:
+        reply = server.ask("/v1/classify", body)
+        assert reply.status == status, reply.content
+        assert reply.kind == ("malformed" if status == 400 else "invalid")
+
+    def test_other_methods_and_paths(self, server: Running) -> None:
+        assert server.ask("/v1/classify").status == 405
+        assert server.ask("/v1/nothing", {"input": "a"}).status == 404
+        form = server.ask(
+            "/v1/classify", b'{"input": "a"}', headers={"Content-Type": "application/x-www-form-urlencoded"}
+        )
+        assert form.status == 422
+        assert "is 'application/x-www-form-urlencoded'; expected JSON" in form.json["error"]["message"]
+
+
+class TestClients:
+    def test_that_are_slow_with_a_head(self, server: Running) -> None:
+        with server.connect() as connection:
+            began = time.monotonic()
+            connection.sendall(b"POST /v1/tag HTTP/1.1\r\n")
+            with pytest.raises(OSError):  # noqa: PT012 - it is closed at any of these
+                while time.monotonic() - began < 30:
+                    connection.sendall(b"a: b\r\n")
+                    time.sleep(0.2)
+            assert time.monotonic() - began < 15
+        assert server.ask("/healthz").status == 200
+
+    def test_with_a_head_without_end(self, server: Running) -> None:
+        with server.connect() as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 11_000)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 431")
+
+    def test_that_are_slow_with_a_body(self, server: Running) -> None:
+        with server.connect() as connection:
+            connection.sendall(b"POST /v1/tag HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+            answer = connection.recv(2000)
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert server.figure('albertkit_errors_total{kind="slow_client"}') >= 1
+
+    def test_that_disconnect_leave_the_queue(self, folders: Any, watched: ServedModel) -> None:
+        engine = engine_of(watched)
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            engine.may_go.clear()
+            head = b"POST /v1/order HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            body = json.dumps({"input": PAIRS[0]}).encode()
+            connections = [server.connect() for _ in range(3)]
+            for connection in connections:
+                connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                wait_for(engine.entered.is_set)  # the first alone is computed
+            wait_for(lambda: len(server.service.gate) == 3)
+            for connection in connections:
+                connection.shutdown(socket.SHUT_RDWR)
+                connection.close()
+            wait_for(lambda: len(server.service.gate) == 0)
+            engine.may_go.set()
+            assert server.ask("/v1/order", {"input": PAIRS[1]}).status == 200
+            assert server.figure('albertkit_errors_total{kind="client_gone"}') == 3
+        assert list(map(len, engine.batches_seen)) == [1, 1]
+
+    def test_that_set_a_deadline(self, folders: Any, watched: ServedModel) -> None:
+        engine = engine_of(watched)
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            engine.may_go.clear()
+            with ThreadPoolExecutor(1) as pool:
+                blocking = pool.submit(server.ask, "/v1/order", {"input": PAIRS[0]})
+                wait_for(engine.entered.is_set)
+                late = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "0.2"})
+                assert (late.status, late.kind) == (504, "deadline")
+                engine.may_go.set()
+                assert blocking.result().status == 200
+            wait_for(lambda: len(server.service.gate) == 0)
+            assert len(engine.batches_seen) == 1  # the late one never was computed
+            for wrong in ("soon", "0", "-1", "nan", "inf"):
+                reply = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": wrong})
+                assert (reply.status, reply.kind) == (422, "invalid")
+
+    def test_that_are_too_many(self, folders: Any, watched: ServedModel) -> None:
+        engine = engine_of(watched)
+        settings = settings_for({"pretrained": folders["pretrained"]}, max_requests=2)
+        with running(settings, {"pretrained": watched}) as server:
+            engine.may_go.clear()
+            with ThreadPoolExecutor(2) as pool:
+                inside = [pool.submit(server.ask, "/v1/order", {"input": PAIRS[0]}) for _ in range(2)]
+                wait_for(lambda: len(server.service.gate) == 2)
+                began = time.monotonic()
+                refused = server.ask("/v1/order", {"input": PAIRS[0]})
+                assert (refused.status, refused.kind) == (429, "overloaded")
+                assert int(refused.headers["Retry-After"]) >= 1
+                assert time.monotonic() - began < 5
+                assert server.ask("/healthz").status == 200
+                engine.may_go.set()
+                assert [one.result().status for one in inside] == [200, 200]
+            wait_for(lambda: len(server.service.gate) == 0)
+            assert server.ask("/v1/order", {"input": PAIRS[0]}).status == 200
+
+    def test_small_requests_do_not_tell_how_long_large_ones_take(
+        self, folders: Any, watched: ServedModel
+    ) -> None:
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            queue = server.service.queue
+            for _ in range(3):
+                assert server.ask("/v1/embeddings", {"input": "fox"}).status == 200
+            assert queue.seconds_per_token == 0
+            many = ["my sister followed an old fox"] * 40
+            assert server.ask("/v1/embeddings", {"input": many}).status == 200
+            wait_for(lambda: queue.seconds_per_token > 0)
+
+    def test_that_could_not_be_answered_in_time(self, folders: Any, watched: ServedModel) -> None:
+        engine = engine_of(watched)
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            engine.may_go.clear()
+            server.service.queue.seconds_per_token = 1.0
+            with ThreadPoolExecutor(1) as pool:
+                inside = pool.submit(server.ask, "/v1/order", {"input": PAIRS[0]})
+                wait_for(engine.entered.is_set)
+                refused = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "2"})
+                assert (refused.status, refused.kind) == (429, "overloaded")
+                assert int(refused.headers["Retry-After"]) > 2
+                engine.may_go.set()
+                assert inside.result().status == 200
+
+
+class TestFaults:
+    def test_scores_that_are_no_numbers_do_not_leave(self, folders: Any, watched: ServedModel) -> None:
+        engine = engine_of(watched)
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            engine.may_go.clear()
+            with ThreadPoolExecutor(4) as pool:
+                first = pool.submit(server.ask, "/v1/embeddings", {"input": "a fox"})
+                wait_for(engine.entered.is_set)
+                bad = pool.submit(server.ask, "/v1/embeddings", {"input": "the harbour"})
+                raising = pool.submit(server.ask, "/v1/embeddings", {"input": "a morning"})
+                good = pool.submit(server.ask, "/v1/embeddings", {"input": "the fox"})
+                wait_for(lambda: server.service.queue.tokens_waiting() > 9)
+                engine.may_go.set()
+                assert (bad.result().status, bad.result().kind) == (500, "not_finite")
+                assert (raising.result().status, raising.result().kind) == (500, "internal")
+                assert good.result().status == first.result().status == 200
+            assert server.figure('albertkit_errors_total{kind="not_finite"}') == 1
+            assert server.ask("/v1/embeddings", {"input": "the fox"}).json == good.result().json
+
+    def test_a_model_that_answers_wrongly_is_not_ready(self, folders: Any, watched: ServedModel) -> None:
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            assert server.ask("/readyz").status == 200
+            with torch.no_grad():
+                watched.any_pipeline.model.base_model.embeddings.word_embeddings.weight.mul_(3)
+            time.sleep(1.1)
+            reply = server.ask("/readyz")
+            assert (reply.status, reply.json["models"]) == (503, {"pretrained": False})
+
+    def test_a_model_with_broken_weights_is_not_loaded(self, folders: Any, tmp_path: Path) -> None:
+        model = AlbertForPreTraining.from_pretrained(folders["pretrained"])
+        with torch.no_grad():
+            model.base_model.embeddings.word_embeddings.weight.fill_(torch.nan)
+        model.save_pretrained(tmp_path)
+        AlbertTokenizer.from_pretrained(folders["pretrained"]).save_pretrained(tmp_path)
+        with pytest.raises(CheckpointError, match="it says no numbers"):
+            load_model("broken", str(tmp_path), device="cpu")
+
+
+def test_reload_takes_new_weights_and_drops_no_request(folders: Any, tmp_path: Path) -> None:
+    tokenizer = AlbertTokenizer.from_pretrained(folders["pretrained"])
+    tokenizer.save_pretrained(tmp_path)
+    model = AlbertForPreTraining.from_pretrained(folders["pretrained"])
+    model.save_pretrained(tmp_path)
+    with running(settings_for({"mine": str(tmp_path)})) as server:
+        body = {"input": "the captain [MASK]", "top_k": 1}
+        before = server.results("/v1/fill-mask", body)
+        with torch.no_grad():
+            model.base_model.embeddings.word_embeddings.weight.mul_(-1)
+        model.save_pretrained(tmp_path)
+        ending = threading.Event()
+
+        def ask() -> set[int]:
+            seen = set()
+            while not ending.is_set():
+                seen.add(server.results("/v1/fill-mask", body)[0][0][0]["token"])
+            return seen
+
+        with ThreadPoolExecutor(3) as pool:
+            asking = [pool.submit(ask) for _ in range(3)]
+            assert server.service.reload() == {"mine": "done"}
+            after = server.results("/v1/fill-mask", body)
+            ending.set()
+            seen = set().union(*(one.result() for one in asking))
+        assert after != before
+        assert seen <= {before[0][0][0]["token"], after[0][0][0]["token"]}
+        (tmp_path / "model.safetensors").write_bytes(b"damaged")
+        assert server.service.reload()["mine"] != "done"
+        assert close_to(server.results("/v1/fill-mask", body), after)
+        assert server.figure('albertkit_reloads_total{model="mine",outcome="failed"}') == 1
+
+
+def test_a_key(folders: Any) -> None:
+    models = {"classifier": folders["classifier"]}
+    with running(settings_for(models), key="secret") as server:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic secret"}):
+            reply = server.ask("/v1/classify", {"input": "a"}, headers=headers)
+            assert (reply.status, reply.kind) == (401, "unauthorized")
+            assert reply.headers["WWW-Authenticate"] == "Bearer"
+        assert server.ask("/metrics").status == 401
+        assert server.ask("/healthz").status == server.ask("/readyz").status == 200
+        right = {"Authorization": "Bearer secret"}
+        assert server.ask("/v1/classify", {"input": "a"}, headers=right).status == 200
+        described = server.ask("/openapi.json").json
+        assert described["paths"]["/v1/classify"]["post"]["security"] == [{"HTTPBearer": []}]
+
+
+def test_settings_that_make_no_sense() -> None:
+    for changes, message in [
+        ({"models": {}}, "no model"),
+        ({"tasks": {"b": "fill-mask"}}, "a task is given for b"),
+        ({"port": 70_000}, "port is 70000"),
+        ({"max_requests": 0}, "max_requests is 0"),
+        ({"max_seconds": float("nan")}, "max_seconds is nan"),
+        ({"batch_wait": -1.0}, "batch_wait"),
+        ({"batch_tokens": 0}, "batch_tokens is 0"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            ServingSettings(**({"models": {"a": "bundled"}} | changes))
+
+
+def test_schemathesis_finds_nothing_undescribed(server: Running) -> None:
+    """It asks what the OpenAPI description allows, and what it forbids."""
+    schemathesis = pytest.importorskip("schemathesis")
+    from hypothesis import HealthCheck, Phase, given, settings
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks
+
+    wanted = [
+        not_a_server_error,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_schema_conformance,
+        checks.negative_data_rejection,
+    ]  # not that all that is allowed is accepted: a text without [MASK] is not
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{server.port}/openapi.json")
+    statuses = []
+    for operation in (result.ok() for result in schema.get_all_operations()):
+        for mode in schemathesis.GenerationMode:
+
+            @settings(
+                max_examples=8,
+                database=None,
+                deadline=None,
+                derandomize=True,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case: Any) -> None:
+                response = case.call()
+                case.validate_response(response, checks=wanted)
+                statuses.append(response.status_code)
+
+            if operation.body or mode.is_positive:  # nothing to forbid without a body
+                ask()
+    assert len(statuses) > 100
+    assert {200, 422} <= set(statuses)

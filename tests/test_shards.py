@@ -1,0 +1,161 @@
+"""Weights in several files: written, read here and by transformers, replaced, and named in reports."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from albertkit.checkpoints.folder import read_folder, weight_files, write_folder
+from albertkit.checkpoints.shards import number_of_bytes, split
+from albertkit.cli.main import app
+from albertkit.config import AlbertConfig
+from albertkit.conversion import convert
+from albertkit.errors import CheckpointError, ConfigError
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+
+LIMIT = 4_000
+SIZES = {
+    "vocab_size": 40,
+    "embedding_size": 8,
+    "hidden_size": 12,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 16,
+}
+
+
+@pytest.fixture
+def model() -> AlbertForPreTraining:
+    torch.manual_seed(0)
+    return AlbertForPreTraining(AlbertConfig(**SIZES)).eval()
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def assert_equal(model: torch.nn.Module, other: torch.nn.Module) -> None:
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(other.state_dict()[name], tensor), name
+
+
+def test_shards_are_bounded_and_read_again(model: AlbertForPreTraining, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path, max_shard_size=LIMIT)
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
+    files = sorted(set(index["weight_map"].values()))
+    count = len(files)
+    assert count > 2
+    assert files == [f"model-{at:05}-of-{count:05}.safetensors" for at in range(1, count + 1)]
+    assert names_in(tmp_path) == ["config.json", *files, "model.safetensors.index.json"]
+    parts = {file: load_file(tmp_path / file) for file in files}
+    assert all(sum(one.nbytes for one in part.values()) <= LIMIT for part in parts.values())
+    assert index["metadata"]["total_size"] == sum(parameter.numel() * 4 for parameter in model.parameters())
+    assert {name: file for file, part in parts.items() for name in part} == index["weight_map"]
+    assert_equal(model, AlbertForPreTraining.from_pretrained(tmp_path))
+    assert_equal(model, transformers.AlbertForPreTraining.from_pretrained(tmp_path))
+    assert weight_files(tmp_path)[1:] == [tmp_path / file for file in files]
+
+
+def test_a_limit_that_all_fit_in_makes_one_file(model: AlbertForPreTraining, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path, max_shard_size="5GB")
+    assert names_in(tmp_path) == ["config.json", "model.safetensors"]
+
+
+def test_a_tensor_over_the_limit_is_alone() -> None:
+    tensors = {"a": torch.zeros(1), "big": torch.zeros(100), "b": torch.zeros(1), "c": torch.zeros(1)}
+    assert [list(part) for part in split(tensors, "m.x", most=8).values()] == [["a"], ["big"], ["b", "c"]]
+    assert list(split(tensors, "m.x", most=None)) == ["m.x"]
+
+
+def test_each_way_of_writing_replaces_the_other(model: AlbertForPreTraining, tmp_path: Path) -> None:
+    """What is left over of an older save would be read in place of the new one, or fill the disk."""
+    model.save_pretrained(tmp_path)
+    (tmp_path / "model-best.safetensors").touch()  # not ours
+    for limit in (LIMIT, LIMIT // 2, None, LIMIT):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(1)
+        model.save_pretrained(tmp_path, max_shard_size=limit)
+        assert_equal(model, AlbertForPreTraining.from_pretrained(tmp_path))
+        written = {path.name for path in weight_files(tmp_path)}
+        assert set(names_in(tmp_path)) == {"config.json", "model-best.safetensors", *written}
+
+
+def test_a_failed_save_leaves_the_older_model(
+    model: AlbertForPreTraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.save_pretrained(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    calls = []
+
+    def full_disk(*args: object, **options: object) -> None:
+        calls.append(args)
+        if len(calls) == 3:
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr("albertkit.checkpoints.folder.save_file", full_disk)
+    with pytest.raises(CheckpointError, match=r"No space left on device\. An older model there is unharmed"):
+        model.save_pretrained(tmp_path, max_shard_size=LIMIT)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(7, 7), ("7", 7), ("500MB", 500_000_000), ("1.5 kB", 1500), ("2GiB", 2 << 30), ("3gb", 3 * 10**9)],
+)
+def test_sizes(size: int | str, expected: int) -> None:
+    assert number_of_bytes(size) == expected
+
+
+@pytest.mark.parametrize("size", ["", "MB", "-5MB", "5 bananas", 0, True, "0.1B"])
+def test_sizes_that_are_none(size: object, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="max_shard_size is"):
+        write_folder(tmp_path / "m", {}, {}, max_shard_size=size)  # type: ignore[arg-type]
+    assert not (tmp_path / "m").exists()
+
+
+def test_conversion(model: AlbertForPreTraining, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path / "in")
+    done = CliRunner().invoke(
+        app,
+        [
+            "convert",
+            str(tmp_path / "in"),
+            str(tmp_path / "out"),
+            "--max-shard-size",
+            "4kB",
+            "--verify",
+            "--json",
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert report["largest_difference"] == 0
+    assert {Path(path).name for path in report["checksums"]} == {
+        *names_in(tmp_path / "out"),
+        "model.safetensors",
+    }
+    convert(tmp_path / "out", tmp_path / "back")
+    for one, other in zip(
+        *(read_folder(tmp_path / name)[1].values() for name in ("in", "back")), strict=True
+    ):
+        assert torch.equal(one, other)
+    with pytest.raises(CheckpointError, match=r"model.safetensors.index.json exists already"):
+        convert(tmp_path / "in", tmp_path / "out")
+    with pytest.raises(
+        ConfigError, match="max_shard_size is for the format 'hf'; a checkpoint of 'tf1' is one"
+    ):
+        convert(tmp_path / "in", tmp_path / "tf1", to="tf1", max_shard_size="4kB")
+
+
+def test_a_folder_with_other_weights_is_not_written_into(model: AlbertForPreTraining, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path / "in")
+    (tmp_path / "out").mkdir()
+    torch.save(model.state_dict(), tmp_path / "out" / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"pytorch_model.bin exists already"):
+        convert(tmp_path / "in", tmp_path / "out")

@@ -1,0 +1,122 @@
+"""The script that writes the table of the bundled model: it reads the data's layouts and fills every cell."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from albertkit.config import AlbertConfig
+from albertkit.modeling.model import AlbertModel
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import task_baselines
+    import task_figures
+
+    yield task_figures, task_baselines
+    for name in ("task_figures", "task_baselines"):
+        sys.modules.pop(name)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    texts = [("a good day", 1), ("a bad day", 0), ("good and good", 1), ("bad and bad", 0)]
+    pairs = [("a good day", "a day", "YES"), ("a bad day", "a night", "NO")]
+    question = {
+        "question": "Where did the captain sleep?",
+        "answers": [{"text": "his cabin", "answer_start": 38}],
+    }
+    context = "The sea is blue. The captain slept in his cabin."
+    articles = [
+        {"title": "t", "paragraphs": [{"context": context, "qas": [question | {"id": str(number)}]}]}
+        for number in range(4)
+    ]
+    files = {
+        **dict.fromkeys(
+            ("sst2/train.tsv", "sst2/dev.tsv"), "".join(f"{text}\t{label}\n" for text, label in texts)
+        ),
+        **dict.fromkeys(
+            [
+                f"rte/{name}.xml"
+                for name in ("rte1_dev", "rte1_test", "rte2_dev", "rte2_test", "rte3_dev", "rte3_test")
+            ],
+            "<entailment-corpus>"
+            + "".join(
+                f'<pair id="{number}" entailment="{label}"><t>{text}</t><h>{other}</h></pair>'
+                for number, (text, other, label) in enumerate(pairs)
+            )
+            + "</entailment-corpus>",
+        ),
+        **dict.fromkeys(
+            ("conll2000/train.txt", "conll2000/test.txt"), "The DT B-NP\nsea NN I-NP\nshone VB B-VP\n\n" * 4
+        ),
+        "xquad/xquad.en.json": json.dumps({"version": "1.1", "data": articles}),
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_every_cell_is_filled(
+    scripts, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    figures, _ = scripts
+    tokenizer = AlbertTokenizer.from_pretrained("bundled")
+    config = AlbertConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=512,
+    )
+    AlbertModel(config).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    for name, row in figures.TASKS.items():
+        settings = row.settings | {"epochs": 1, "batch_size": 4}
+        monkeypatch.setitem(figures.TASKS, name, replace(row, settings=settings))
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{figures.BEGIN}\nold\n{figures.END}\nafter\n")
+    monkeypatch.setattr(figures, "PAGE", page)
+    command = ["task_figures.py", "--data", str(data), "--output", str(tmp_path / "runs"), "--write-page"]
+    monkeypatch.setattr(
+        sys, "argv", [*command, "--model", str(tmp_path / "model"), "--seeds", "2", "--only", "xquad"]
+    )
+    figures.main()
+    text = page.read_text()
+    assert text.startswith(f"before\n{figures.BEGIN}\n| |")
+    assert text.endswith(f"{figures.END}\nafter\n")
+    assert "old" not in text
+    rows = [line.split("|") for line in text.splitlines() if "±" in line and line.startswith("|")]
+    assert [row[1].partition(",")[0].strip() for row in rows] == ["XQuAD in English"]
+    for name, row in zip(("xquad",), rows, strict=True):
+        for start, cell in (("random", row[3]), ("pretrained", row[4])):
+            seeds = json.loads((tmp_path / "runs" / name / start / "seeds.json").read_text())
+            for metric in figures.TASKS[name].metrics:
+                one = seeds[metric]
+                assert f"{one['mean']:.3f} ± {one['deviation']:.3f}" in cell
+                assert one["mean"] == pytest.approx(sum(one["values"]) / 2)
+
+
+def test_the_baselines_know_what_is_easy(scripts, data: Path, tmp_path: Path) -> None:
+    figures, baselines = scripts
+    found = {}
+    for name, row in figures.TASKS.items():
+        (tmp_path / name).mkdir()
+        found[name] = baselines.BASELINES[name](*row.files(data, tmp_path / name))
+    assert found == {
+        "sst2": {"TF-IDF + logistic regression": "1.000", "majority": "0.500"},
+        "rte": {"TF-IDF + logistic regression": "1.000", "majority": "0.500"},
+        "conll2000": {"linear tagger": "1.000", "majority of the word": "1.000"},
+        "xquad": {"nearest sentence": "0.000 / 0.571"},
+    }
