@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench docs clean
 
 help: ## Show these targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -22,14 +22,19 @@ help: ## Show these targets.
 	$(PIP_INSTALL) --editable '.[test]'
 	@touch $@
 
+.venv/installed-docs: .venv/installed-base
+	$(PIP_INSTALL) --editable '.[docs]'
+	@touch $@
+
 demo: .venv/installed-base ## Fill in three masked words with the bundled model, offline.
 	@HF_HUB_OFFLINE=1 $(BIN)/albertkit fill-mask \
 		"She opened the [MASK] and went into the room." \
 		"The captain of the [MASK] looked at the sea." \
 		"He was the [MASK] man I have ever known."
 
+# Two processes of one thread each: most tests are too small for two threads.
 test: .venv/installed-test ## Run the suite (under ten minutes on two cores).
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 check: .venv/installed-test ## Lint, format and types.
 	$(BIN)/ruff check .
@@ -45,6 +50,12 @@ bench: .venv/installed-test ## Measure against transformers, side by side (over 
 	$(BIN)/python benchmarks/tokenizer.py
 	$(BIN)/python benchmarks/examples.py
 	$(BIN)/python benchmarks/pretraining.py
+	$(BIN)/python benchmarks/inference.py
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/serving.py
+
+docs: .venv/installed-docs ## Build the documentation into site/; a warning is an error.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean: ## Remove the environment and what tools left behind.
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist build site
