@@ -4,14 +4,17 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from albertkit.pretraining.prepare import prepare
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
+from albertkit.training.distributed import World
 from albertkit.training.state import checkpoints
 
 RECIPE = """
@@ -94,3 +97,22 @@ def test_processes_with_one_objective(data: Path, tmp_path: Path) -> None:
     """The head of the other objective gets no gradient, which the processes must agree on."""
     said = pretrain(data, tmp_path, "--no-sentence-order", "--steps", 2, processes=2)
     assert "finished at step 2" in said
+
+
+def test_a_sum_returns_when_nobody_else_holds_its_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread of gloo that lets go of a tensor only when the interpreter ends takes the process with it."""
+    released = []
+
+    def all_reduce(values: torch.Tensor) -> None:
+        holder = [torch.ones(4, requires_grad=True) * values]  # its graph keeps `values`
+
+        def release() -> None:
+            released.append(values.tolist())
+            holder.clear()
+
+        threading.Timer(0.2, release).start()
+
+    monkeypatch.setattr("albertkit.training.distributed.dist.all_reduce", all_reduce)
+    found = World(torch.device("cpu"), rank=0, size=2).sum(torch.full((4,), 2.0))
+    assert released == [[2.0] * 4]
+    assert found.tolist() == [2.0] * 4

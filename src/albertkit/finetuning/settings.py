@@ -96,7 +96,7 @@ class FinetuningSettings:
     gradient_checkpointing: bool = False
     """Compute each layer again on the way back instead of keeping its inner values: less memory."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """bf16: matrix products in bfloat16; auto: where the hardware computes in it."""
+    """bf16: matrix products in bfloat16; auto: where that is faster."""
     seed: int = 0
     """Seed of the new layer, the order of examples and dropout."""
     task: TaskSettings = field(default_factory=TaskSettings)

@@ -6,6 +6,7 @@ few functions here.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from albertkit.modeling.loading import choose_device
+
+_RELEASED_WITHIN = 5.0  # seconds; usually it is some microseconds
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class World:
         """Return the sum of `values` over all processes."""
         if self.size > 1:
             dist.all_reduce(values)
+            _wait_until_released(values)
         return values
 
     def sum_counts(self, counts: dict[str, int]) -> dict[str, int]:
@@ -65,6 +69,7 @@ class World:
         padded[: len(values)] = values.detach()
         found = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(found, padded)
+        _wait_until_released(padded, *found)
         return [one[:count] for one, count in zip(found, counts, strict=True)]
 
     def any(self, condition: bool) -> bool:
@@ -100,3 +105,18 @@ def join_world(device: str) -> Iterator[World]:
         yield World(chosen, dist.get_rank(), size)
     finally:
         dist.destroy_process_group()
+
+
+def _wait_until_released(*tensors: Tensor) -> None:
+    """Wait until the threads of gloo have let go of the tensors of a collective.
+
+    They do so shortly after it has returned. A thread that is the last to hold a tensor needs the interpreter for
+    it, and if that is ending, the thread ends the process: "terminate called without an active exception",
+    SIGABRT (https://github.com/pytorch/pytorch/pull/179291). Destroying the group does not end its threads
+    where `DistributedDataParallel` has been.
+    """
+    deadline = time.monotonic() + _RELEASED_WITHIN
+    while any(one.device.type == "cpu" and one._use_count() > 1 for one in tensors):
+        if time.monotonic() > deadline:
+            return  # somebody else holds it
+        time.sleep(0.0005)

@@ -151,7 +151,8 @@ class _Run:
             model, settings.optimizer, learning_rate=self.learning_rate, weight_decay=settings.weight_decay
         )
         self.bf16 = settings.precision == "bf16" or (
-            settings.precision == "auto" and computes_in_bf16(world.device)
+            # All processes alike, whatever their machines are.
+            settings.precision == "auto" and not world.any(not computes_in_bf16(world.device))
         )
         # A resume elsewhere must compute alike: the precision that "auto" chose belongs to the run.
         chosen = {"precision": "bf16" if self.bf16 else "fp32"}
@@ -236,7 +237,7 @@ class _Run:
             f"a line every {settings.log_every} steps"
         )
         if self.bf16 and not computes_in_bf16(self.world.device):
-            self.say(f"warning: {self.world.device} does not compute in bf16; fp32 is several times faster")
+            self.say(f"warning: {self.world.device} gains nothing by bf16; fp32 is faster")
         if self.flops_per_token and self.world.is_main:
             self.peak_flops = peak_flops(self.world.device, torch.bfloat16 if self.bf16 else torch.float32)
 

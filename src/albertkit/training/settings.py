@@ -44,8 +44,8 @@ class TrainingSettings:
     compile: bool = False
     """Let torch.compile fuse the model's operations: slow to start, faster afterwards."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """bf16: matrix products in bfloat16 (autocast), weights and optimizer in float32; auto: bf16 where the
-    hardware computes in it."""
+    """bf16: matrix products in bfloat16 (autocast), weights and optimizer in float32; auto: bf16 where that
+    is faster, as measured at the start."""
     seed: int = 0
     """Seed of initialisation, data order, masks and dropout."""
 
