@@ -110,10 +110,10 @@ def join_world(device: str) -> Iterator[World]:
 def _wait_until_released(*tensors: Tensor) -> None:
     """Wait until the threads of gloo have let go of the tensors of a collective.
 
-    They do so shortly after it has returned. A thread that is the last to hold a tensor needs the interpreter for
-    it, and if that is ending, the thread ends the process: "terminate called without an active exception",
-    SIGABRT (https://github.com/pytorch/pytorch/pull/179291). Destroying the group does not end its threads
-    where `DistributedDataParallel` has been.
+    They do so shortly after it has returned. A thread that is the last to hold a tensor needs the
+    interpreter for it, and if that is ending, the thread ends the process: "terminate called without an
+    active exception", SIGABRT (https://github.com/pytorch/pytorch/pull/179291). Destroying the group does
+    not end its threads where `DistributedDataParallel` has been.
     """
     deadline = time.monotonic() + _RELEASED_WITHIN
     while any(one.device.type == "cpu" and one._use_count() > 1 for one in tensors):

@@ -58,7 +58,7 @@ def peak_memory(device: torch.device) -> int:
 
 @cache
 def computes_in_bf16(device: torch.device) -> bool:
-    """Tell whether matrix products gain by bfloat16; without instructions for it they lose several times over.
+    """Tell whether matrix products gain by bfloat16; without instructions for it they lose a lot.
 
     CPUs are measured (some 20 ms), as those instructions are not always the faster ones: of two servers with
     AVX512-BF16 one trains 1.7 times as fast with them and the other half as fast.
