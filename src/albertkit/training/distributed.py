@@ -116,7 +116,8 @@ def _wait_until_released(*tensors: Tensor) -> None:
     not end its threads where `DistributedDataParallel` has been.
     """
     deadline = time.monotonic() + _RELEASED_WITHIN
-    while any(one.device.type == "cpu" and one._use_count() > 1 for one in tensors):
+    held = [one for one in tensors if one.device.type == "cpu"]
+    while any(one._use_count() > 1 for one in held):  # pyright: ignore[reportAttributeAccessIssue]
         if time.monotonic() > deadline:
             return  # somebody else holds it
         time.sleep(0.0005)
