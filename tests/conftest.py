@@ -3,7 +3,7 @@
 import os
 import random
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -90,3 +90,12 @@ def tiny_vocabulary(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[s
     folder = tmp_path_factory.mktemp("vocabulary")
     train_vocabulary(tiny_texts, folder, vocab_size=500, num_threads=1)
     return folder / "spiece.model"
+
+
+@pytest.fixture
+def resident() -> Callable[[], int]:
+    """How many bytes of memory this process holds now."""
+    file = Path("/proc/self/statm")
+    if not file.exists():
+        pytest.skip("only Linux tells how much memory is resident")
+    return lambda: int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

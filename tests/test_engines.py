@@ -3,7 +3,7 @@
 import copy
 import pickle
 import random
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -358,16 +358,8 @@ class TestParts:
         assert set(seen) == {rounded(tokens) for tokens in seen}
         assert len(set(seen)) < 20
 
-    def test_memory_is_flat(self):
+    def test_memory_is_flat(self, resident: Callable[[], int]):
         """After all numbers of tokens have been seen, any rows take no more memory."""
-
-        def resident() -> int:
-            return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-        try:
-            resident()
-        except FileNotFoundError:
-            pytest.skip("only Linux tells how much memory is resident")
         rng = random.Random(0)
         engine = PaddingFreeEngine(make(CLASSIFIER))
         for tokens in sorted({rounded(tokens) for tokens in range(1, 1025)}):

@@ -4,7 +4,7 @@ import copy
 import pickle
 import random
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -226,16 +226,8 @@ class TestLongRowsAmongShortOnes:
 
 
 @pytest.mark.parametrize("kind", ["onnx", "onnx-int8"])
-def test_memory_is_flat(kind):
+def test_memory_is_flat(kind, resident: Callable[[], int]):
     """Any shapes, again and again, take no more memory."""
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-    try:
-        resident()
-    except FileNotFoundError:
-        pytest.skip("only Linux tells how much memory is resident")
     rng = random.Random(0)
     engine = make_engine(make(CLASSIFIER), kind)
 

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+from albertkit.training import throughput
 from albertkit.training.curves import read_metrics
 from albertkit.training.loop import train
 from albertkit.training.objective import StepOutput
@@ -459,3 +460,17 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"holds model\.safetensors, and no checkpoint of a run"):
         run(tmp_path, settings())
     assert (tmp_path / "model.safetensors").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("has_instructions", "bf16", "expected"), [(True, 2e11, True), (True, 8e10, False), (False, 2e11, False)]
+)
+def test_bf16_is_chosen_where_it_is_faster(
+    has_instructions: bool, bf16: float, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instructions for it are not enough: on some CPUs products in fp32 are the faster ones."""
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has_instructions)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    measured = {torch.bfloat16: bf16, torch.float32: 1.5e11}
+    monkeypatch.setattr(throughput, "measured_flops", lambda device, dtype, sizes: measured[dtype])
+    assert throughput.computes_in_bf16.__wrapped__(torch.device("cpu")) is expected
