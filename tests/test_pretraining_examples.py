@@ -2,17 +2,19 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 import sentencepiece
-from pretraining_rows import PLAIN, make_shards, segments
+from pretraining_rows import PLAIN, make_shards, one_epoch, rows_of, segments
 
-from albertkit.errors import TokenizerError
+from albertkit.errors import ConfigError, TokenizerError
 from albertkit.pretraining import masking
-from albertkit.pretraining.examples import ExampleStream
+from albertkit.pretraining.examples import ExampleStream, fixed_batches
+from albertkit.pretraining.excerpts import ALTERED, TRUE, excerpt
 from albertkit.pretraining.masking import Masking
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.sentence_order import IN_ORDER, MIN_TOKENS, SWAPPED, plan
@@ -268,6 +270,60 @@ def test_a_single_sentence_is_cut_at_a_word_or_skipped(words: WordTable, pieces:
 
 
 # Rates
+
+
+# Excerpts
+
+
+def test_an_excerpt_is_of_the_first_segment_or_altered(words: WordTable, shards: ShardSet) -> None:
+    rng = np.random.default_rng(0)
+    tokens, _ = shards.tokens(0)
+    lengths, foreign = [], {TRUE: [], ALTERED: []}
+    for _ in range(400):
+        begin = int(rng.integers(len(tokens) - 60))
+        text = tokens[begin : begin + 60]
+        pair = excerpt(text, words, rng)
+        assert pair is not None
+        first, second, label = pair
+        assert first.tolist() == text[: len(first)].tolist()
+        assert 1 <= len(second) <= len(text) - len(first)
+        lengths.append(len(second))
+        if label == TRUE:  # its words in their order
+            rest = iter(first.tolist())
+            assert all(piece in rest for piece in second.tolist())
+        foreign[label].append(np.isin(second, first, invert=True).mean())
+    assert len(foreign[ALTERED]) / 400 == pytest.approx(0.5, abs=0.08)
+    assert max(foreign[TRUE]) == 0
+    assert np.mean(foreign[ALTERED]) > 0.15
+    assert min(lengths) < 6
+    assert max(lengths) > 25
+
+
+def test_a_text_of_one_word_gives_no_excerpt(words: WordTable, pieces: list[str]) -> None:
+    word = np.array([pieces.index(piece) for piece in (WORD, "s", "s")])
+    assert excerpt(word, words, np.random.default_rng(0)) is None
+
+
+def test_a_share_of_the_pairs_are_excerpts_and_none_is_held_out(words: WordTable, shards: ShardSet) -> None:
+    def rows(settings: ExampleSettings) -> list[bytes]:
+        stream = ExampleStream(shards, words, settings, 8)
+        return [row for batch in one_epoch(stream) for row in rows_of(batch)]
+
+    plain, some = rows(PLAIN), rows(replace(PLAIN, excerpt_probability=0.25))
+    assert len(plain) == len(some)
+    changed = np.mean([one != other for one, other in zip(plain, some, strict=True)])
+    assert changed == pytest.approx(0.25, abs=0.05)
+    held_out = [
+        [row for one in fixed_batches(shards, words, settings, 8, limit=50) for row in rows_of(one)]
+        for settings in (PLAIN, replace(PLAIN, excerpt_probability=0.25))
+    ]
+    assert held_out[0] == held_out[1]
+
+
+def test_excerpts_need_the_order_head() -> None:
+    for settings in ({"sentence_order": False}, {"original_quirks": True}):
+        with pytest.raises(ConfigError, match="excerpt_probability needs sentence_order"):
+            ExampleSettings(excerpt_probability=0.1, **settings)
 
 
 def test_rates_on_real_text(shared: Path, tmp_path: Path) -> None:

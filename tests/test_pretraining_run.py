@@ -21,6 +21,7 @@ from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.starting_weights import (
     continued_model,
     start_at_frequencies,
+    start_at_matching,
     start_at_sinusoids,
     start_at_unit_mapping,
 )
@@ -192,6 +193,31 @@ def test_unit_mapping_lets_hidden_states_enter_with_variance_one() -> None:
     after = model(input_ids=ids, output_hidden_states=True).hidden_states[0].var().item()
     assert before < 64 * 0.02**2 < 0.03
     assert after == pytest.approx(1.0, rel=0.15)
+
+
+def test_a_matching_head_looks_for_the_same_piece() -> None:
+    torch.manual_seed(0)
+    shape = SHAPE | {"embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4}
+    model = AlbertForPreTraining(AlbertConfig(vocab_size=500, **shape)).eval()
+    for start in (start_at_sinusoids, start_at_unit_mapping, start_at_matching):
+        start(model)
+    ids = torch.stack([torch.randperm(500)[:40] for _ in range(8)])
+    ids[:, 30:] = ids[:, :10]  # the second segment repeats ten pieces of the first
+    types = (torch.arange(40) >= 25).long().expand(8, -1)
+    outputs = model(input_ids=ids, token_type_ids=types, output_attentions=True, output_hidden_states=True)
+    attention = outputs.attentions[0].detach()  # (B, N, T, T)
+    found = attention[:, :, torch.arange(30, 40), torch.arange(10)].mean((0, 2))  # (N,)
+    head = int(found.argmax())
+    assert found[head] > 0.2
+    assert found.sum() - found[head] < 0.1  # the others look anywhere
+    own = attention[:, head, torch.arange(10, 30), torch.arange(10, 30)]
+    assert own.mean() > 0.5  # what has no match keeps to itself
+    # A line through the states that leave the layer tells what was found in the other segment.
+    weight = model.albert.encoder.executed_layers()[0].attention.dense.weight.detach()
+    size = 256 // 4
+    along = weight[:, head * size]
+    states = outputs.hidden_states[1].detach() @ along / along.norm()
+    assert states[:, 25:30].mean() > states[:, 30:].mean() + states[:, 25:].std()
 
 
 def test_one_batch_is_learnt_or_the_check_fails(data: Path, tmp_path: Path) -> None:

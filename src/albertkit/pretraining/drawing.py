@@ -11,13 +11,14 @@ import numpy as np
 from albertkit.errors import ConfigError
 from albertkit.pretraining import masking, original_quirks, sentence_order
 from albertkit.pretraining.batches import Position, PretrainingBatch
+from albertkit.pretraining.excerpts import excerpt
 from albertkit.pretraining.masking import Masking
 from albertkit.pretraining.sentence_order import Chunk
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
-_ORDER, _PLAN, _SHUFFLE, _MASK = range(4)  # what a random stream is for
+_ORDER, _PLAN, _SHUFFLE, _MASK, _EXCERPT = range(5)  # what a random stream is for
 
 
 def masking_of(settings: ExampleSettings) -> Masking:
@@ -94,8 +95,11 @@ class Drawing:
         token_type_ids = np.zeros_like(input_ids)
         positions: list[np.ndarray] = []
         labels: list[np.ndarray] = []
+        order_labels: list[int] = []
         for index, row in enumerate(rows):
-            ids, second_begin = self._sequence(row)
+            first, second, order_label = self._segments(epoch, row)
+            order_labels.append(order_label)
+            ids, second_begin = self._sequence(first, second)
             if self.settings.masked_lm:
                 ids, hidden, originals = self._mask(epoch, row, ids)
                 positions.append(hidden + index * length)
@@ -110,7 +114,7 @@ class Drawing:
             token_type_ids=token_type_ids,
             masked_positions=np.concatenate(positions) if positions else nothing,
             masked_labels=np.concatenate(labels) if labels else nothing,
-            sentence_order_labels=np.array([row.chunk.label for row in rows], dtype=np.int64),
+            sentence_order_labels=np.array(order_labels, dtype=np.int64),
             num_tokens=int(attention_mask.sum()),
             position=position,
         )
@@ -132,18 +136,30 @@ class Drawing:
             sentence_order=settings.sentence_order,
         )
 
-    def _sequence(self, row: Example) -> tuple[np.ndarray, int]:
-        """Return [CLS] A [SEP] B [SEP] as int64, and where segment B begins."""
-        words, chunk = self.words, row.chunk
+    def _segments(self, epoch: int, row: Example) -> tuple[np.ndarray, np.ndarray | None, int]:
+        """Return the ids of segment A and, if there is one, of B, and the label of the order head."""
+        chunk = row.chunk
         tokens, _ = self.shards.tokens(row.document)
         first = tokens[slice(*chunk.first)]
         if chunk.second is None:
-            return np.concatenate(([words.cls], first, [words.sep])), len(first) + 2
+            return first, None, chunk.label
+        share = self.settings.excerpt_probability
+        if share and (rng := self._stream(_EXCERPT, epoch, row.document, row.number)).random() < share:
+            begin = min(chunk.first[0], chunk.second[0])
+            pair = excerpt(tokens[begin : begin + len(chunk)], self.words, rng)
+            if pair is not None:
+                return pair
         if chunk.second_document is not None:
             tokens, _ = self.shards.tokens(chunk.second_document)
-        second = tokens[slice(*chunk.second)]
-        ids = np.concatenate(([words.cls], first, [words.sep], second, [words.sep]))
-        return ids, len(first) + 2
+        return first, tokens[slice(*chunk.second)], chunk.label
+
+    def _sequence(self, first: np.ndarray, second: np.ndarray | None) -> tuple[np.ndarray, int]:
+        """Return [CLS] A [SEP] B [SEP] as int64, and where segment B begins."""
+        words = self.words
+        parts = [[words.cls], first, [words.sep]]
+        if second is not None:
+            parts += [second, [words.sep]]
+        return np.concatenate(parts), len(first) + 2
 
     def _mask(self, epoch: int, row: Example, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the row [T] as the model sees it, the hidden positions [P] and what was there [P]."""

@@ -122,15 +122,17 @@ def fixed_batches(
 ) -> list[PretrainingBatch]:
     """Return `limit` examples for held-out evaluation, the same ones with the same masks every time.
 
-    They are the first of epoch 0, none of them short, whatever the size of the batches; fewer where the
-    shards have fewer.
+    They are the first of epoch 0, none of them short and none an excerpt, whatever the size of the batches;
+    fewer where the shards have fewer.
 
     Raises:
         ConfigError: not exactly one of `batch_size` and `batch_tokens` is given, or it is too small.
         DataError: the vocabulary does not fit the shards, or they give no example.
     """
     batching = batching_of(batch_size, batch_tokens, max_seq_length=settings.max_seq_length, world_size=1)
-    full_length = replace(settings, short_sequence_probability=0.0, warmup_documents=0)
+    full_length = replace(
+        settings, short_sequence_probability=0.0, warmup_documents=0, excerpt_probability=0.0
+    )
     drawing = Drawing(shards, words, full_length, seed=0)
     num_blocks = max(1, len(shards) // BLOCK_DOCUMENTS)
     examples: list[Example] = []

@@ -34,6 +34,9 @@ class ExampleSettings:
     """Most consecutive whole words hidden together."""
     sentence_order: bool = True
     """Swap the two segments half of the time and predict which order they are in."""
+    excerpt_probability: float = 0.0
+    """Share of the pairs whose second segment is made of words of the first; the order head says whether some
+    of them were replaced."""
     original_quirks: bool = False
     """Draw examples by the original's rules, leaks and all; pretraining/original_quirks.py lists them."""
 
@@ -45,7 +48,7 @@ class ExampleSettings:
                 )
         if self.warmup_documents < 0:
             raise ConfigError(f"warmup_documents must be 0 or more, not {self.warmup_documents}")
-        for name in ("short_sequence_probability", "masked_lm_probability"):
+        for name in ("short_sequence_probability", "masked_lm_probability", "excerpt_probability"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
         for name in ("max_ngram", "max_predictions"):
@@ -53,6 +56,10 @@ class ExampleSettings:
                 raise ConfigError(f"{name} must be 1 or more, not {value}")
         if not (self.masked_lm or self.sentence_order):
             raise ConfigError("masked_lm and sentence_order are both off: there is nothing to learn")
+        if self.excerpt_probability and (self.original_quirks or not self.sentence_order):
+            raise ConfigError(
+                "excerpt_probability needs sentence_order, whose head answers, and no original_quirks"
+            )
         if self.original_quirks and not self.sentence_order:
             raise ConfigError("original_quirks needs sentence_order, which the original cannot do without")
 
@@ -80,6 +87,8 @@ class PretrainingSettings:
     """Start the position embeddings as sinusoids, by which neighbours are found sooner, not at random."""
     unit_mapping: bool = False
     """Start the embedding mapping so that hidden states enter the first layer as they enter all others."""
+    matching_head: bool = False
+    """Start one head of the first layer so that a piece looks for itself in the rest of the sequence."""
     overfit_one_batch: bool = False
     """A health check: train on the first batch alone, whose loss must fall to almost nothing."""
     evaluation_sequences: int = 1024
