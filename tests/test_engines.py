@@ -292,7 +292,10 @@ class TestParts:
         "activation", [None, nn.GELU(), nn.GELU(approximate="tanh"), nn.ReLU(), nn.SiLU()]
     )
     @pytest.mark.parametrize("tokens", [1, 4, 37])
-    def test_a_packed_matrix_computes_the_same(self, activation, tokens):
+    @pytest.mark.parametrize("avx512", [True, False])
+    def test_a_packed_matrix_computes_the_same(self, monkeypatch, activation, tokens, avx512):
+        monkeypatch.setattr(packing, "has_avx512", lambda: avx512)
+        monkeypatch.setattr(packing, "_MOST_PACKED", 4)
         if not can_pack(torch.float32):
             pytest.skip("torch offers no packed matrices here")
         torch.manual_seed(0)

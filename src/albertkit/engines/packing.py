@@ -2,11 +2,13 @@
 
 A matrix is put in that order once, however often its layer is shared or called, and the activation is applied
 to each block of a product while it is in the cache. Where torch does not offer these operators (they are not
-documented), or they fail a small test, the same layer computes with `F.linear`.
+documented), or they fail a small test, the same layer computes with `F.linear`. Without AVX-512 that is the
+faster one for many tokens, and the activation is faster by itself (docs/lab-notes.md has the speeds).
 
 Shapes: M tokens of a batch, Q of them that are asked for, H hidden, N heads, D head width.
 """
 
+import math
 from collections.abc import Callable
 from functools import cache
 
@@ -21,6 +23,7 @@ Attend = Callable[[Tensor, Tensor, int], Tensor]
 """Queries (Q, N*D), keys and values side by side (M, 2*N*D), head width -> contexts (Q, N*D)."""
 
 _TYPICAL_TOKENS = 256  # oneDNN chooses the order for about so many; any other number works as well
+_MOST_PACKED = 256  # tokens, without AVX-512
 _SAMPLES = 61  # numbers of each matrix that are compared to see whether it has changed
 
 
@@ -43,6 +46,12 @@ def can_pack(dtype: torch.dtype) -> bool:
         return False
 
 
+@cache
+def has_avx512() -> bool:
+    """Tell whether torch uses this CPU's AVX-512, which oneDNN is written for."""
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+
+
 def multiply(left: Tensor, right: Tensor) -> Tensor:
     """(Q, inputs) and (outputs, inputs) -> (Q, outputs): the product with a matrix used once, by oneDNN."""
     return torch.ops.mkldnn._linear_pointwise(left, right, None, "none", [], "")
@@ -53,21 +62,22 @@ class PackedLinear:
 
     def __init__(self, weight: Tensor, bias: Tensor, *, packed: bool) -> None:
         self.bias = bias
-        self.packed = packed
-        self.weight = (
-            torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _TYPICAL_TOKENS)
-            if packed
-            else weight
-        )
+        self.fuses = has_avx512() or weight.dtype != torch.float32
+        self.most_packed = 0 if not packed else math.inf if self.fuses else _MOST_PACKED
+        self.weight = weight if self.most_packed < math.inf else None
+        self.packed = None
+        if packed:
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _TYPICAL_TOKENS)
 
     def __call__(self, states: Tensor, activation: nn.Module | None = None) -> Tensor:
         """Map, then apply the activation."""
-        if not self.packed:
+        if len(states) > self.most_packed:
+            assert self.weight is not None
             mapped = F.linear(states, self.weight, self.bias)
             return mapped if activation is None else activation(mapped)
-        name, algorithm = _fused(activation)
+        name, algorithm = _fused(activation) if self.fuses else (None, "")
         mapped = torch.ops.mkldnn._linear_pointwise(
-            states, self.weight, self.bias, name or "none", [], algorithm
+            states, self.packed, self.bias, name or "none", [], algorithm
         )
         return mapped if activation is None or name else activation(mapped)
 
