@@ -43,7 +43,7 @@ and every verb without `--model` use it.
 
 | | |
 |---|---|
-| shape | hidden {hidden_size}, {num_hidden_layers} layers ({num_hidden_groups} sets of weights), \
+| shape | hidden {hidden_size}, {num_hidden_layers} layers ({sets}), \
 {num_attention_heads} heads, intermediate {intermediate_size}, embedding {embedding_size} |
 | vocabulary | {vocab_size} SentencePiece pieces, uncased, trained on the same books, held-out ones included |
 | parameters | {parameters:,}, stored in fp16 |
@@ -51,7 +51,7 @@ and every verb without `--model` use it.
 | data | 713 public-domain English books (318 MB, mostly of the 18th to early 20th century), \
 {training_tokens:,} tokens; every 40th book held out |
 | training | {after}{tokens:,} tokens ({epochs:.2f} epochs) in {steps:,} steps, \
-{hours:.1f} hours on one CPU core |
+{hours:.1f} hours on {machine} |
 
 ## Figures
 
@@ -98,6 +98,7 @@ def main() -> None:
     parser.add_argument("shards", type=Path, help="folder of the shards it was trained on")
     parser.add_argument("--recipe", type=Path, default=Path("recipes/bundled.toml"))
     parser.add_argument("--after", default="", help="the run that this one began from, for the card")
+    parser.add_argument("--machine", default="one CPU core", help="what it was trained on, for the card")
     parser.add_argument("--output", type=Path, default=Path("src/albertkit/assets/bundled"))
     arguments = parser.parse_args()
 
@@ -129,11 +130,13 @@ def main() -> None:
 
     last = read_metrics(arguments.run)[-1]
     config = exact.config
+    groups = config.num_hidden_groups
     card = CARD.format(
         **{name: getattr(config, name) for name in (
             "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "embedding_size",
-            "vocab_size", "num_hidden_groups",
+            "vocab_size",
         )},
+        sets="one set of weights" if groups == 1 else f"{groups} sets of weights",
         recipe=arguments.recipe.as_posix(),
         parameters=exact.num_parameters(),
         max_seq_length=settings.max_seq_length,
@@ -146,6 +149,7 @@ def main() -> None:
         sequences=sum(len(batch.input_ids) for batch in batches),
         unigram_loss=unigram_loss,
         unigram_accuracy=unigram_accuracy,
+        machine=arguments.machine,
         after=f"{arguments.after}; then " if arguments.after else "",
         **figures,
     )  # fmt: skip
