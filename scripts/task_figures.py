@@ -4,7 +4,8 @@
 
 `--data` has sst2/{train,dev}.tsv (text, label), rte/ (the XML files of the PASCAL challenges 1 to 3),
 conll2000/{train,test}.txt and xquad/xquad.en.json. Every run keeps its folder, so the same command goes on
-after a stop.
+after a stop. What was measured is kept in task_figures.jsonl beside this script, by task, settings, seeds and
+weights (those of a random start: the shape), and not measured again.
 
 For each task: the model from its pretrained weights, the same shape from random weights, both with several
 seeds and the settings in `TASKS`; and what one would otherwise take (`task_baselines.py`). Nothing is chosen
@@ -12,23 +13,28 @@ by the data that is scored: a run has one evaluation, at its end.
 """
 
 import argparse
+import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from task_baselines import BASELINES
 
+from albertkit.config import AlbertConfig
 from albertkit.datasets.entailment import EntailmentFile
 from albertkit.files import atomic_path
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.seeds import SEEDS_JSON
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
+from albertkit.hub import resolve
+from albertkit.pretraining.shards import file_sha256
 
+KEPT = Path(__file__).with_suffix(".jsonl")
 PAGE = Path(__file__).parents[1] / "docs" / "bundled-model.md"
 BEGIN, END = "<!-- table: scripts/task_figures.py -->", "<!-- end of table -->"
 AT_THE_END = 10**9  # steps between evaluations
@@ -148,33 +154,75 @@ def figures(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     row = TASKS[name]
     folder = arguments.output / name
     folder.mkdir(parents=True, exist_ok=True)
-    train, test = row.files(arguments.data, folder)
-    result: dict[str, Any] = {"task": name, "baselines": BASELINES[name](train, test)}
+    files = row.files(arguments.data, folder)
+    result: dict[str, Any] = {"task": name, "baselines": BASELINES[name](*files)}
     for start in ("pretrained", "random"):
-        settings = FinetuningSettings(
-            from_scratch=start == "random", evaluate_every=AT_THE_END, **(DROPOUT | row.settings)
-        )
-        output, began = folder / start, time.monotonic()
-        is_new = not output.exists()
-        finetune(
-            row.task,
-            settings,
-            model=arguments.model,
-            train_data=train,
-            validation_data=test,
-            output=output,
-            options=row.options,
-            seeds=arguments.seeds,
-            console=Console(stderr=True),
-        )
-        minutes = (time.monotonic() - began) / 60 / arguments.seeds
-        timing = output / "minutes.json"
-        if is_new:
-            timing.write_text(json.dumps(minutes))
-        summary = json.loads((output / SEEDS_JSON).read_text())
-        result[start] = {metric: summary[metric] for metric in row.metrics}
-        result[start]["minutes"] = json.loads(timing.read_text()) if timing.exists() else None
+        settings = DROPOUT | row.settings
+        what = {
+            "task": name,
+            "start": start,
+            "seeds": arguments.seeds,
+            "settings": {
+                key: asdict(value) if isinstance(value, TaskSettings) else value
+                for key, value in settings.items()
+            },
+            "model": identity(arguments.model, start),
+        }
+        measured = kept(what)
+        if measured is None:
+            measured = measure(row, files, arguments, settings, start, folder / start)
+            keep(what | measured)
+        result[start] = measured
     return result
+
+
+def identity(model: str, start: str) -> str:
+    """What a start is known by: the hash of its weights, or of its config where they are random."""
+    folder = resolve(model, patterns=("config.json", "model.safetensors"))
+    if start == "pretrained":
+        return file_sha256(folder / "model.safetensors")[:8]
+    config = AlbertConfig.from_pretrained(folder).to_dict()
+    return hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()[:8]
+
+
+def kept(what: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what was measured of this before, or None."""
+    lines = KEPT.read_text().splitlines() if KEPT.exists() else []
+    known = [one for one in map(json.loads, lines) if what.items() <= one.items()]
+    return known[-1] if known else None
+
+
+def keep(record: dict[str, Any]) -> None:
+    before = KEPT.read_text() if KEPT.exists() else ""
+    with atomic_path(KEPT) as file:
+        file.write_text(f"{before}{json.dumps(record)}\n")
+
+
+def measure(
+    row: FigureTask,
+    files: tuple[Path, Path],
+    arguments: argparse.Namespace,
+    settings: dict[str, Any],
+    start: str,
+    output: Path,
+) -> dict[str, Any]:
+    """Fine-tune with every seed; mean and deviation of each metric, and the minutes of a run."""
+    began, is_new = time.monotonic(), not output.exists()
+    finetune(
+        row.task,
+        FinetuningSettings(from_scratch=start == "random", evaluate_every=AT_THE_END, **settings),
+        model=arguments.model,
+        train_data=files[0],
+        validation_data=files[1],
+        output=output,
+        options=row.options,
+        seeds=arguments.seeds,
+        console=Console(stderr=True),
+    )
+    minutes = (time.monotonic() - began) / 60 / arguments.seeds
+    summary = json.loads((output / SEEDS_JSON).read_text())
+    # A run that went on after a stop took longer than this part of it.
+    return {metric: summary[metric] for metric in row.metrics} | {"minutes": minutes if is_new else None}
 
 
 def to_markdown(rows: list[dict[str, Any]], seeds: int) -> str:

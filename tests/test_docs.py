@@ -70,6 +70,8 @@ SMALLER: dict[str, dict[str, str]] = {
     "bundled-model.md": TINY_CORPUS
     | {
         "--recipe recipes/bundled.toml": f"--recipe recipes/bundled.toml {STEPS} --decay-steps 0",
+        "excerpts-start.toml --data": f"excerpts-start.toml {STEPS} --data",
+        "excerpts.toml --data": f"excerpts.toml {STEPS} --data",
     },
     "cli.md": {
         'of Leith." --model my-model': 'of Leith." --model tagger',

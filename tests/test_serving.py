@@ -231,7 +231,11 @@ def mixed_requests(count: int, seed: int) -> list[tuple[str, Any, int]]:
                     ("/v1/classify", {"input": [text, other], "top_k": None}, 200),
                     ("/v1/tag", {"input": text + other}, 200),
                     ("/v1/answer", {"input": {"question": text, "context": other + CONTEXT}}, 200),
-                    ("/v1/choose", {"input": {"context": text, "choices": [other, "a", "b"]}}, 200),
+                    (
+                        "/v1/choose",
+                        {"input": {"context": text, "choices": [other, f"not {other}", "b b"]}},
+                        200,
+                    ),
                     ("/v1/embeddings", {"input": [text, other], "model": "encoder"}, 200),
                     ("/v1/tokenize", {"input": text}, 200),
                     ("/v1/fill-mask", {"input": text}, 422),

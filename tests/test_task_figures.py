@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from albertkit.config import AlbertConfig
 from albertkit.modeling.model import AlbertModel
@@ -88,6 +89,7 @@ def test_every_cell_is_filled(
     page = tmp_path / "page.md"
     page.write_text(f"before\n{figures.BEGIN}\nold\n{figures.END}\nafter\n")
     monkeypatch.setattr(figures, "PAGE", page)
+    monkeypatch.setattr(figures, "KEPT", tmp_path / "kept.jsonl")
     command = ["task_figures.py", "--data", str(data), "--output", str(tmp_path / "runs"), "--write-page"]
     monkeypatch.setattr(
         sys, "argv", [*command, "--model", str(tmp_path / "model"), "--seeds", "2", "--only", "xquad"]
@@ -106,6 +108,18 @@ def test_every_cell_is_filled(
                 one = seeds[metric]
                 assert f"{one['mean']:.3f} ± {one['deviation']:.3f}" in cell
                 assert one["mean"] == pytest.approx(sum(one["values"]) / 2)
+
+    # What is kept is not measured again, unless the model or the settings are others.
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(figures, "finetune", refuse)
+    figures.main()
+    assert page.read_text() == text
+    torch.manual_seed(1)
+    AlbertModel(config).save_pretrained(tmp_path / "model")
+    with pytest.raises(AssertionError, match="measured again"):
+        figures.main()
 
 
 def test_the_baselines_know_what_is_easy(scripts, data: Path, tmp_path: Path) -> None:
