@@ -69,7 +69,7 @@ STEPS = "--steps 1 --warmup-steps 0"
 SMALLER: dict[str, dict[str, str]] = {
     "bundled-model.md": TINY_CORPUS
     | {
-        "--recipe recipes/bundled.toml": f"--recipe recipes/bundled.toml {STEPS} --decay-steps 0",
+        "--recipe recipes/bundled.toml": f"--recipe recipes/bundled.toml {STEPS} --decay-steps 0 --precision fp32",
         "excerpts-start.toml --data": f"excerpts-start.toml {STEPS} --data",
         "excerpts.toml --data": f"excerpts.toml {STEPS} --data",
     },

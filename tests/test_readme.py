@@ -17,7 +17,7 @@ SMALLER = {
     "--vocab-size 8192": "--vocab-size 500",
     "--holdout-every 40": "--holdout-every 5",
     "--recipe recipes/bundled.toml": (
-        f"--recipe {ROOT}/recipes/bundled.toml --steps 1 --warmup-steps 0 --decay-steps 0"
+        f"--recipe {ROOT}/recipes/bundled.toml --steps 1 --warmup-steps 0 --decay-steps 0 --precision fp32"
     ),
 }
 
