@@ -1,6 +1,7 @@
 """Engines say what the plain model says, for any rows; and never what a model said before."""
 
 import copy
+import math
 import pickle
 import random
 from collections.abc import Callable
@@ -301,9 +302,9 @@ class TestParts:
         torch.manual_seed(0)
         weight, bias, states = torch.randn(48, 32), torch.randn(48), torch.randn(tokens, 32)
         with torch.inference_mode():
-            packed, plain = (
-                PackedLinear(weight, bias, packed=packed)(states, activation) for packed in (True, False)
-            )
+            one, other = (PackedLinear(weight, bias, packed=packed) for packed in (True, False))
+            packed, plain = one(states, activation), other(states, activation)
+        assert (one.most_packed, one.fuses) == ((math.inf, True) if avx512 else (4, False))
         torch.testing.assert_close(packed, plain, atol=2e-5, rtol=1e-5)
 
     def test_attention_with_one_kernel_for_all_rows_is_that_of_each_row(self):

@@ -269,9 +269,6 @@ def test_a_single_sentence_is_cut_at_a_word_or_skipped(words: WordTable, pieces:
     assert plan(ids[:7], np.array([3, 7]), words, rng, max_tokens=125, short_probability=0.0) == []
 
 
-# Rates
-
-
 # Excerpts
 
 
@@ -324,6 +321,9 @@ def test_excerpts_need_the_order_head() -> None:
     for settings in ({"sentence_order": False}, {"original_quirks": True}):
         with pytest.raises(ConfigError, match="excerpt_probability needs sentence_order"):
             ExampleSettings(excerpt_probability=0.1, **settings)
+
+
+# Rates
 
 
 def test_rates_on_real_text(shared: Path, tmp_path: Path) -> None:

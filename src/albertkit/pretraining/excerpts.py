@@ -1,7 +1,7 @@
 """Pairs whose second segment is an excerpt of the first: some of its words in their order, others left out.
 
 In half of them some words are replaced by words of the text that follows, and the order head says which half
-it is. The order of sentences can be guessed without comparing words, so a small model never learns to look
+it is. The order of sentences can be guessed without comparing words, and a small model did not learn to look
 for the words of one text in the other. Here nothing else helps; questions and entailment need the same
 (docs/lab-notes.md has the figures).
 """

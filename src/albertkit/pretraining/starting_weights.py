@@ -126,7 +126,7 @@ def start_at_matching(model: AlbertForPreTraining) -> None:
     which the states of different pieces differ most beside those of one piece in different places; the score
     of a piece with itself is then about `_MATCH`. It reads the segment of what it finds and adds it along a
     random direction, which tells a piece that is in the other segment too from one that is not. A small model
-    does not find this by itself (docs/lab-notes.md); it is trained on like any other weights.
+    did not find this by itself (docs/lab-notes.md); it is trained on like any other weights.
     """
     encoder = model.albert.encoder
     attention = encoder.executed_layers()[0].attention
