@@ -73,6 +73,7 @@ SMALLER: dict[str, dict[str, str]] = {
         "--recipe recipes/bundled.toml": f"--recipe recipes/bundled.toml {STEPS} {IN_FP32}",
         "excerpts-start.toml --data": f"excerpts-start.toml {STEPS} --data",
         "excerpts.toml --data": f"excerpts.toml {STEPS} --data",
+        "further.toml --data": f"further.toml {STEPS} --data",
     },
     "cli.md": {
         'of Leith." --model my-model': 'of Leith." --model tagger',
