@@ -1,6 +1,6 @@
 """Fine-tune the bundled model on four public tasks and write the table of docs/bundled-model.md.
 
-    python scripts/task_figures.py --data ../shared/data --output runs/task-figures --seeds 3
+    python scripts/task_figures.py --data ../shared/data --output runs/task-figures
 
 `--data` has sst2/{train,dev}.tsv (text, label), rte/ (the XML files of the PASCAL challenges 1 to 3),
 conll2000/{train,test}.txt and xquad/xquad.en.json. Every run keeps its folder, so the same command goes on
@@ -15,7 +15,7 @@ by the data that is scored: a run has one evaluation, at its end.
 import argparse
 import hashlib
 import json
-import time
+import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from albertkit.datasets.entailment import EntailmentFile
 from albertkit.files import atomic_path
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.finetune import finetune
+from albertkit.finetuning.report import REPORT_JSON
 from albertkit.finetuning.seeds import SEEDS_JSON
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.hub import resolve
@@ -53,6 +54,8 @@ class FigureTask:
     """(folder of the data, folder for what is made of it) -> training and evaluation files."""
     options: DataOptions
     settings: dict[str, Any]
+    seeds: int = 3
+    """How many runs of each start; more where they differ much."""
 
 
 def sst2(data: Path, _: Path) -> tuple[Path, Path]:
@@ -98,6 +101,7 @@ TASKS = {
         files=sst2,
         options=DataOptions(header=False, text_column="0", label_column="1"),
         settings={"epochs": 5, "learning_rate": 2e-4},
+        seeds=5,
     ),
     "rte": FigureTask(
         title="RTE, accuracy",
@@ -133,7 +137,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--model", default="bundled")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, help="of every task (default: the task's own number)")
     parser.add_argument("--only", choices=list(TASKS), nargs="*", default=list(TASKS))
     parser.add_argument("--write-page", action="store_true", help=f"put the table into {PAGE.name}")
     arguments = parser.parse_args()
@@ -141,7 +145,7 @@ def main() -> None:
     for name in arguments.only:
         rows.append(figures(name, arguments))
         print(json.dumps(rows[-1]))
-    table = to_markdown(rows, arguments.seeds)
+    table = to_markdown(rows)
     print(table)
     if arguments.write_page:
         before, _, rest = PAGE.read_text().partition(BEGIN)
@@ -155,13 +159,14 @@ def figures(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     folder = arguments.output / name
     folder.mkdir(parents=True, exist_ok=True)
     files = row.files(arguments.data, folder)
-    result: dict[str, Any] = {"task": name, "baselines": BASELINES[name](*files)}
+    seeds = arguments.seeds or row.seeds
+    result: dict[str, Any] = {"task": name, "seeds": seeds, "baselines": BASELINES[name](*files)}
     for start in ("pretrained", "random"):
         settings = DROPOUT | row.settings
         what = {
             "task": name,
             "start": start,
-            "seeds": arguments.seeds,
+            "seeds": seeds,
             "settings": {
                 key: asdict(value) if isinstance(value, TaskSettings) else value
                 for key, value in settings.items()
@@ -170,7 +175,7 @@ def figures(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         }
         measured = kept(what)
         if measured is None:
-            measured = measure(row, files, arguments, settings, start, folder / start)
+            measured = measure(row, files, arguments.model, settings, start, seeds, folder / start)
             keep(what | measured)
         result[start] = measured
     return result
@@ -201,34 +206,35 @@ def keep(record: dict[str, Any]) -> None:
 def measure(
     row: FigureTask,
     files: tuple[Path, Path],
-    arguments: argparse.Namespace,
+    model: str,
     settings: dict[str, Any],
     start: str,
+    seeds: int,
     output: Path,
 ) -> dict[str, Any]:
-    """Fine-tune with every seed; mean and deviation of each metric, and the minutes of a run."""
-    began, is_new = time.monotonic(), not output.exists()
+    """Fine-tune with every seed; mean and deviation of each metric, and the mean minutes of training."""
     finetune(
         row.task,
         FinetuningSettings(from_scratch=start == "random", evaluate_every=AT_THE_END, **settings),
-        model=arguments.model,
+        model=model,
         train_data=files[0],
         validation_data=files[1],
         output=output,
         options=row.options,
-        seeds=arguments.seeds,
+        seeds=seeds,
         console=Console(stderr=True),
     )
-    minutes = (time.monotonic() - began) / 60 / arguments.seeds
     summary = json.loads((output / SEEDS_JSON).read_text())
-    # A run that went on after a stop took longer than this part of it.
-    return {metric: summary[metric] for metric in row.metrics} | {"minutes": minutes if is_new else None}
+    reports = [json.loads((output / f"seed-{seed}" / REPORT_JSON).read_text()) for seed in range(seeds)]
+    minutes = statistics.fmean(report["minutes"] for report in reports)
+    return {metric: summary[metric] for metric in row.metrics} | {"minutes": minutes}
 
 
-def to_markdown(rows: list[dict[str, Any]], seeds: int) -> str:
+def to_markdown(rows: list[dict[str, Any]]) -> str:
     """The table: mean and standard deviation over the seeds."""
     lines = [
-        "| | simple baselines | random start | pretrained start | minutes a run |\n|---|---|---|---|---|",
+        "| | simple baselines | random start | pretrained start | seeds | minutes a run |",
+        "|---|---|---|---|---|---|",
     ]
     for row in rows:
         task = TASKS[row["task"]]
@@ -240,10 +246,11 @@ def to_markdown(rows: list[dict[str, Any]], seeds: int) -> str:
             for start in ("random", "pretrained")
         ]
         baselines = "; ".join(f"{name} {value}" for name, value in row["baselines"].items())
-        minutes = row["pretrained"]["minutes"]
-        took = "" if minutes is None else f"{minutes:.1f}"
-        lines.append(f"| {task.title} | {baselines} | {cells[0]} | **{cells[1]}** | {took} |")
-    return "\n".join([*lines, "", f"Mean and standard deviation of {seeds} seeds."])
+        took = f"{row['pretrained']['minutes']:.1f}"
+        lines.append(
+            f"| {task.title} | {baselines} | {cells[0]} | **{cells[1]}** | {row['seeds']} | {took} |"
+        )
+    return "\n".join([*lines, "", "Mean and standard deviation over the seeds."])
 
 
 if __name__ == "__main__":

@@ -10,9 +10,14 @@ import torch
 from command_line import Run, assert_one_line_error
 
 from albertkit.config import AlbertConfig
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.finetune import finetune
+from albertkit.finetuning.labelled_texts import LabelledTexts
+from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.metrics.classification import accuracy
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.pipelines import pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 ROWS = [("the river was painted", "new"), ("the house was lost", "old")]
@@ -32,6 +37,22 @@ def folder(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         lines = ["kind,sentence", *(f"{label},{text}" for text, label in ROWS * repeats)]
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n,no label\n")
     return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one step on single texts."""
+    output = tmp_path_factory.mktemp("classifier")
+    finetune(
+        "text-classification",
+        FinetuningSettings(steps=1, precision="fp32"),
+        model=folder / "model",
+        train_data=folder / "train.csv",
+        validation_data=folder / "dev.csv",
+        output=output,
+        options=DataOptions(text_column="sentence", label_column="kind"),
+    )
+    return output
 
 
 def test_from_files_to_predictions(folder: Path, tmp_path: Path, run: Run) -> None:
@@ -72,6 +93,77 @@ def test_from_files_to_predictions(folder: Path, tmp_path: Path, run: Run) -> No
     assert len(answers) == 9  # rows without label too
 
 
+def test_what_is_read_is_not_overwritten(classifier: Path, tmp_path: Path, run: Run) -> None:
+    """The input of a prediction, and the report by which a model is read."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("kind,sentence\nold,the house\n")
+    before = (rows.read_bytes(), (classifier / "report.json").read_bytes())
+    about = ("--text-column", "sentence", "--device", "cpu", "--model", classifier)
+    result = run("predict", "text-classification", "--input", rows, "--output", rows, *about)
+    assert_one_line_error(result, "rows.csv is the input")
+    result = run(
+        "evaluate", "text-classification", "--data", rows, "--output", classifier, "--label-column", "kind",
+        *about,
+    )  # fmt: skip
+    assert_one_line_error(result, "holds the report of a fine-tuning run", str(classifier / "test"))
+    assert (rows.read_bytes(), (classifier / "report.json").read_bytes()) == before
+
+
+def test_a_model_of_single_texts_is_not_measured_on_pairs(classifier: Path, tmp_path: Path, run: Run) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text,more,label\nthe house,was lost,old\n")
+    about = ("--pair-column", "more", "--device", "cpu", "--model", classifier)
+    said = "fine-tuned on single texts, and these are pairs"
+    result = run("evaluate", "text-classification", "--data", rows, *about)
+    assert (result.status, result.output) == (1, "")
+    assert said in result.errors
+    answers = tmp_path / "answers.jsonl"
+    result = run("predict", "text-classification", "--input", rows, "--output", answers, *about)
+    assert_one_line_error(result, said)
+    classify = pipeline("text-classification", str(classifier))
+    with pytest.warns(UserWarning, match="fine-tuned on single texts, and this is a pair"):
+        classify({"text": "the house", "text_pair": "was lost"})
+
+
+def test_empty_texts_are_predicted_and_named(classifier: Path, tmp_path: Path, run: Run) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "the house"}\n{"text": ""}\n')
+    result = run(
+        "predict", "text-classification", "--model", classifier, "--input", rows, "--device", "cpu",
+        "--output", tmp_path / "answers.jsonl",
+    )  # fmt: skip
+    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2
+    assert "  empty: 1\n" in result.errors
+    assert "rows.jsonl, line 2: no text in 'text', and predicted all the same" in result.errors
+
+
+def test_a_label_seen_once_is_named(folder: Path, tmp_path: Path, run: Run) -> None:
+    file = tmp_path / "train.csv"
+    rows = [*ROWS * 8, ("the river", "nwe")]
+    file.write_text("label,text\n" + "".join(f"{label},{text}\n" for text, label in rows))
+    result = run(
+        "finetune", "text-classification", "--model", folder / "model", "--train", file, "--validation", file,
+        "--output", tmp_path / "run", "--steps", "1", "--device", "cpu",
+    )  # fmt: skip
+    assert "'nwe': seen once in training; is that a slip?" in result.errors
+
+
+def test_a_model_that_is_kept_from_before_training_is_named(
+    folder: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([0.9, 0.5, 0.5])
+    monkeypatch.setattr(LabelledTexts, "scores", lambda *_: {"accuracy": next(scores, 0.9)})
+    result = run(
+        "finetune", "text-classification", "--model", folder / "model", "--train", folder / "train.csv",
+        "--validation", folder / "dev.csv", "--output", tmp_path / "run", "--steps", "2", "--evaluate-every",
+        "1", "--text-column", "sentence", "--label-column", "kind", "--device", "cpu",
+    )  # fmt: skip
+    assert "warning: no evaluation was better than that before training" in result.errors
+    report = (tmp_path / "run" / "report.json").read_text()
+    assert "Infinity" not in report
+    assert json.loads(report)["step"] == 0
+
+
 def test_a_missing_extra_is_said_before_any_work(
     folder: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +193,7 @@ def test_errors_are_one_line(folder: Path, tmp_path: Path, run: Run) -> None:
     result = run("finetune", "text-classification", *files, *model)
     assert_one_line_error(result, "no column 'text'", "kind, sentence")
     result = run("finetune", "text-clasification", *files, *model)
-    assert_one_line_error(result, "did you mean 'text-classification'?")
+    assert_one_line_error(result, "expected one of text-classification, token-classification")
     result = run("evaluate", "text-classification", "--data", folder / "dev.csv", *model)
     assert result.status == 1
     assert "it was not fine-tuned for text-classification" in result.errors

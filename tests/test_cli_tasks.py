@@ -194,7 +194,9 @@ class TestOrder:
         assert result.json[0]["predictions"][0]["label"] in ("in order", "swapped")
 
     def test_errors(self, run, folders):
-        assert_one_line_error(run("order", "a", "--model", folders["order"]), "1 texts; expected two")
+        assert_one_line_error(
+            run("order", "a", "--model", folders["order"]), "texts received: 1; expected two"
+        )
 
 
 @pytest.mark.parametrize(

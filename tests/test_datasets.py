@@ -270,12 +270,20 @@ def test_a_label_that_training_does_not_have_is_named_with_its_row(write: Write)
     test = TextTable(write("test.csv", "text,label\na,positive\nb,postive\n"))
     with pytest.raises(DataError) as caught:
         load_splits({"train": train, "validation": test})
-    assert "test.csv, line 3: the label 'postive' is unknown; did you mean 'positive'?" in str(caught.value)
+    assert "test.csv, line 3: the label 'postive' is unknown (did you mean 'positive'?)" in str(caught.value)
     assert "Training has negative, positive" in str(caught.value)
     # The labels of a model are checked against likewise, in every split.
     labels = load_splits({"train": train}).labels
-    with pytest.raises(DataError, match="'postive' is unknown"):
+    with pytest.raises(DataError, match=r"'postive' is unknown.* The model has negative, positive"):
         load_splits({"test": test}, labels=labels)
+
+
+def test_rows_that_could_not_be_read_are_named_where_the_rest_is_of_no_use(write: Write) -> None:
+    file = write("train.jsonl", '{"text": "a", "label": "x"}\n{"text": "b", "la\n')
+    with pytest.raises(DataError) as caught:
+        load_splits({"train": TextTable(file)})
+    assert "every row has the label 'x'" in str(caught.value)
+    assert "train.jsonl, line 2" in str(caught.value)
 
 
 def test_labels_written_otherwise_are_the_same_class(write: Write) -> None:

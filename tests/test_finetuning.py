@@ -679,6 +679,17 @@ def test_answers_that_cannot_be_learnt_are_counted(model: Path, tmp_path: Path) 
         assert line in said.getvalue()
 
 
+def test_questions_without_answer_are_counted() -> None:
+    labelled = LABELLED_TASKS["question-answering"]()
+    examples = [QuestionExample(str(n), "q", "a key", (), is_impossible=n > 0) for n in range(3)]
+
+    def said(training: list[QuestionExample]) -> str | None:
+        return labelled.check({"training": training, "validation": []}, AlbertConfig(), FAST)
+
+    assert said(examples) == "2 of 3 training questions have no answer"
+    assert said(examples[:1]) is None
+
+
 def test_where_silence_is_best_nothing_is_answered() -> None:
     labelled = LABELLED_TASKS["question-answering"]()
     examples = [QuestionExample(str(n), "q", "a key", (), True) for n in range(3)]

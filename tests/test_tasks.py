@@ -501,6 +501,11 @@ class TestEntities:
             assert (one["entity_group"], one["start"], one["end"]) == (kind, 5, 8)
             assert one["score"] == pytest.approx(score, abs=1e-6)
 
+    def test_a_piece_without_characters_is_no_entity(self, tokenizer):
+        tagged = Tagged([], [7, 7], [0, 1], [(0, 0), (0, 2)], torch.tensor([[0.1, 0.9, 0], [0, 0.1, 0.9]]))
+        (one,) = Entities(tokenizer, ["O", "X", "Y"], aggregation="simple")(tagged, [4, 4])
+        assert (one["entity_group"], one["start"], one["end"]) == ("Y", 4, 6)
+
     def test_ignored(self, tokenizer):
         tagged = Tagged([], [7], [0], [(0, 1)], torch.tensor([[0.1, 0.9]]))
         assert (

@@ -218,6 +218,8 @@ def test_every_checkpoint_is_a_model_folder_and_the_last_ones_are_kept(tmp_path:
         ({"learning_rate": 0.02}, {}, "learning_rate: saved 0.01, now 0.02"),
         ({"steps": 20}, {}, "steps: saved 12, now 20"),
         ({}, {"data": "other"}, "data: saved 'books', now 'other'"),
+        ({}, {"task": {"length": 8, "depth": 2}}, "task.length: saved None, now 8"),
+        ({}, {"data": "0123456789abcdef" * 4}, "data: saved 'books', now '01234567'..."),
     ],
 )
 def test_resume_with_other_settings_is_refused(
@@ -337,6 +339,9 @@ def test_the_best_model_is_kept_and_a_run_that_gets_no_better_ends(tmp_path: Pat
     trained(tmp_path / "resumed", [0.9], early_stopping=3, max_minutes=1e-9)
     resumed = trained(tmp_path / "resumed", scores, early_stopping=3)
     assert (resumed.state.step, resumed.state.best, resumed.state.best_step) == (6, 0.9, 0)
+    # Of equals the first is kept, but not a model before any training.
+    equal = trained(tmp_path / "equal", [0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.3])
+    assert (equal.state.best, equal.state.best_step) == (0.7, 2)
 
 
 @pytest.mark.parametrize("changes", [{"accumulation": 3}, {"gradient_checkpointing": True}])

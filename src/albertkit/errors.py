@@ -49,6 +49,12 @@ class MissingExtraError(AlbertKitError, ImportError):
     """A library of an optional extra that is not installed."""
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return " (did you mean ...?)" with the nearest known name, or nothing where none is near."""
+    nearest = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {nearest[0]!r}?)" if nearest else ""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return the part of a message that helps with an unknown name: the nearest known one, or all of them."""
     known = list(known)

@@ -96,7 +96,7 @@ def order(
     Example: albertkit order "The ship left the harbour." "By noon it was out of sight."
     """
     if texts and len(texts) != 2:
-        raise DataError(f"received {len(texts)} texts; expected two, or a file of pairs")
+        raise DataError(f"texts received: {len(texts)}; expected two, or a file of pairs")
     given = read([tuple(texts)] if texts else None, file, format=format, fields=("text", "text_pair"))
     from albertkit.pipelines import pipeline
 

@@ -11,7 +11,7 @@ from albertkit.cli.completing import FINETUNING_TASKS, SUITES, models, one_of
 from albertkit.cli.flags import settings_flags
 from albertkit.cli.printing import print_json
 from albertkit.cli.reading import Backend, Model, Patience
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.hub import BUNDLED
@@ -208,6 +208,7 @@ def predict(
     """
     from dataclasses import asdict
 
+    from albertkit.datasets.report import ReadingReport
     from albertkit.finetuning.exits import set_patience
     from albertkit.finetuning.prediction import predict_file
     from albertkit.finetuning.prediction_engines import engine_of
@@ -226,8 +227,11 @@ def predict(
     about = {"task": task, "input": input, "patience": patience}
     about |= asdict(settings) | asdict(options)
     if (source := Path(input)).exists():
+        if output.exists() and output.samefile(source):
+            raise DataError(f"{output} is the input; choose another file for the predictions")
         about |= {"input_bytes": source.stat().st_size, "input_changed_ns": source.stat().st_mtime_ns}
     cut: list[int] = []
+    report = ReadingReport(input)
     with console.status("predicting") as status:
         count = predict_file(
             labelled,
@@ -242,7 +246,10 @@ def predict(
             engine=chosen,
             progress=lambda done: status.update(f"{done:,} examples"),
             on_cut=cut.append,
+            report=report,
         )
+    if report.problems:
+        console.print("\n".join(report.lines()), highlight=False, markup=False, soft_wrap=True)
     console.print(f"{count:,} predictions in {output}", highlight=False, soft_wrap=True)
     if cut:
         console.print(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from albertkit.errors import ConfigError, DataError, suggestion
+from albertkit.errors import ConfigError, DataError, did_you_mean
 from albertkit.metrics.spans import OUTSIDE, SCHEME_LABEL, of_scheme
 from albertkit.tasks.examples import TextExample, WordsExample
 
@@ -59,7 +59,7 @@ class LabelSet:
         whole = _whole_name(number) if number is not None else None
         if whole in self.names:
             return whole
-        raise UnknownLabel(f"the label {label!r:.60} is unknown; {suggestion(str(label), self.names)}")
+        raise UnknownLabel(f"the label {label!r:.60} is unknown{did_you_mean(str(label), self.names)}")
 
     def id2label(self) -> dict[int, str]:
         """Return the names by number, as a config writes them."""
@@ -150,7 +150,7 @@ def with_label(example: TextExample | WordsExample, labels: LabelSet) -> TextExa
         return example if example.label is None else replace(example, label=labels.read(example.label))
     for label in example.labels or ():
         if label not in labels.names:
-            raise UnknownLabel(f"the label {label!r:.60} is unknown; {suggestion(label, labels.names)}")
+            raise UnknownLabel(f"the label {label!r:.60} is unknown{did_you_mean(label, labels.names)}")
     return example
 
 

@@ -36,6 +36,12 @@ class Splits(Generic[ExampleT]):
         return counts
 
 
+_OTHERWISE = {
+    "Training": "give training examples that have it",
+    "The model": "evaluate the model of these labels",
+}
+
+
 def load_splits(
     readers: Mapping[str, Reader[ExampleT]],
     *,
@@ -62,17 +68,23 @@ def load_splits(
     first, *_ = located
     learnt_from = None if labels else first
     if labels is None:
-        labels = _labels([example for _, example in located[first]], readers[first], problem_type)
+        found = [example for _, example in located[first]]
+        labels = _labels(found, readers[first], reports[first], problem_type)
     examples: dict[str, list[ExampleT]] = {}
     for name, rows in located.items():
         if labels is None:
             examples[name] = [one for _, one in rows]
         else:
-            examples[name] = _checked(rows, labels, reports[name], is_training=name == learnt_from)
+            whose = "Training" if learnt_from else "The model"
+            examples[name] = _checked(
+                rows, labels, reports[name], is_training=name == learnt_from, whose=whose
+            )
     return Splits(examples, reports, labels)
 
 
-def _labels(examples: list[Any], reader: Reader[Any], problem_type: ProblemType | None) -> LabelSet | None:
+def _labels(
+    examples: list[Any], reader: Reader[Any], report: ReadingReport, problem_type: ProblemType | None
+) -> LabelSet | None:
     if isinstance(examples[0], WordsExample):
         return infer_word_labels(examples, names=reader.label_names())
     if isinstance(examples[0], TextExample):
@@ -82,12 +94,13 @@ def _labels(examples: list[Any], reader: Reader[Any], problem_type: ProblemType 
         try:
             return infer_labels(given, names=reader.label_names(), problem_type=problem_type)
         except DataError as error:
-            raise DataError(f"{reader.source}: {error}") from error
+            left_out = "\n".join(["", *report.lines()]) if report.problems else ""
+            raise DataError(f"{reader.source}: {error}{left_out}") from error
     return None
 
 
 def _checked(
-    rows: list[tuple[str, Any]], labels: LabelSet, report: ReadingReport, *, is_training: bool
+    rows: list[tuple[str, Any]], labels: LabelSet, report: ReadingReport, *, is_training: bool, whose: str
 ) -> list[Any]:
     """Return the examples with labels of the set; what is wrong in the training split itself is left out."""
     found = []
@@ -97,8 +110,8 @@ def _checked(
         except UnknownLabel as error:
             if not is_training and labels.problem_type != "regression":
                 raise DataError(
-                    f"{origin}: {error}. Training has {', '.join(labels.names[:20])}: correct the label, or "
-                    "give training examples that have it"
+                    f"{origin}: {error}. {whose} has {', '.join(labels.names[:20])}: correct the label, or "
+                    f"choose another column, or {_OTHERWISE[whose]}"
                 ) from error
             report.add("mislabelled", origin, str(error))
             report.examples -= 1

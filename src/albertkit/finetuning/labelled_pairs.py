@@ -68,8 +68,9 @@ class LabelledPairs(LabelledTask):
             truncation=settings.truncation,
         )
 
-    def note(self, config: AlbertConfig, settings: TaskSettings) -> None:
+    def note(self, config: AlbertConfig, settings: TaskSettings, examples: Sequence[PairExample]) -> None:
         """Put into the config how vectors are made."""
+        del examples
         config.extra[POOLING_KEY], config.extra[NORMALIZE_KEY] = _pooling(config, settings)
 
     def check(

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from albertkit.datasets.questions import QuestionColumns, QuestionTable, SquadFi
 from albertkit.datasets.reader import Reader
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_task import Judged, LabelledTask, entropy, task_room, without
-from albertkit.finetuning.settings import TaskSettings
+from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.metrics.question_answering import best_threshold, exact_match, score_questions
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.tasks.examples import QuestionExample
@@ -117,6 +117,18 @@ class LabelledQuestions(LabelledTask):
         """Return that of the model, or 0 where the data has questions without answer; None: always answer."""
         default = 0.0 if any(example.is_impossible for example in examples) else None
         return config.extra.get(THRESHOLD_KEY, default)
+
+    def check(
+        self,
+        examples: Mapping[str, Sequence[QuestionExample]],
+        config: AlbertConfig,
+        settings: FinetuningSettings,
+    ) -> str | None:
+        """Return how many questions teach that there is no answer."""
+        del config, settings
+        training = examples["training"]
+        silent = sum(example.is_impossible for example in training)
+        return f"{silent:,} of {len(training):,} training questions have no answer" if silent else None
 
     def baseline(self, examples: Sequence[QuestionExample], config: AlbertConfig) -> dict[str, float]:
         """Return the scores of answering nothing, where that may be right."""

@@ -84,9 +84,13 @@ class LabelledTask(ABC):
         """Return the arguments of `AlbertConfig` that the labels give."""
         return {} if labels is None else {"id2label": labels.id2label()}
 
-    def note(self, config: AlbertConfig, settings: TaskSettings) -> None:
-        """Put into the config, before training, with which settings the model is to be used."""
-        del config, settings
+    def note(self, config: AlbertConfig, settings: TaskSettings, examples: Sequence[Any]) -> None:
+        """Put into the config, before training, with which settings and for what the model is to be used."""
+        del config, settings, examples
+
+    def check_fit(self, examples: Sequence[Any], config: AlbertConfig) -> None:
+        """Raise a DataError for examples of another kind than those a model was fine-tuned on."""
+        del examples, config
 
     def config_for(self, config: AlbertConfig, examples: Sequence[Any]) -> AlbertConfig:
         """Return the config with what these examples say of how a model is to be used, where it does not."""

@@ -14,6 +14,7 @@ from albertkit.datasets.glue import GlueSplit
 from albertkit.datasets.labels import LabelSet
 from albertkit.datasets.reader import Reader
 from albertkit.datasets.texts import TextColumns, TextTable
+from albertkit.errors import DataError
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_task import Judged, LabelledTask, majority, task_room
 from albertkit.finetuning.settings import TaskSettings
@@ -21,7 +22,12 @@ from albertkit.metrics.classification import class_scores, multi_label_scores, n
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.tasks.examples import TextExample
 from albertkit.tasks.rows import Row
-from albertkit.tasks.sequence_classification import Classified, SequenceClassification, problem_type_of
+from albertkit.tasks.sequence_classification import (
+    PAIRS_KEY,
+    Classified,
+    SequenceClassification,
+    problem_type_of,
+)
 from albertkit.tokenization.interface import TokenizerInterface
 
 CONSTANT = 0.01  # spread of predicted numbers, relative to that of the true ones, that tells nothing
@@ -70,6 +76,25 @@ class LabelledTexts(LabelledTask):
         """Return names and meaning of the labels."""
         assert labels is not None
         return {"id2label": labels.id2label(), "problem_type": labels.problem_type}
+
+    def note(self, config: AlbertConfig, settings: TaskSettings, examples: Sequence[TextExample]) -> None:
+        """Put into the config whether the model learns pairs."""
+        del settings
+        config.extra[PAIRS_KEY] = examples[0].text_pair is not None
+
+    def check_fit(self, examples: Sequence[TextExample], config: AlbertConfig) -> None:
+        """Raise a DataError for single texts where the model learnt pairs, and the other way round."""
+        match config.extra.get(PAIRS_KEY), examples[0].text_pair is not None:
+            case True, False:
+                raise DataError(
+                    "the model was fine-tuned on pairs, and these are single texts: name the column of the "
+                    "second texts (--pair-column)"
+                )
+            case False, True:
+                raise DataError(
+                    "the model was fine-tuned on single texts, and these are pairs: leave out the column of "
+                    "the second texts (--pair-column)"
+                )
 
     def main_metric(self, config: AlbertConfig, examples: Sequence[TextExample]) -> str:
         """Return accuracy, micro F1 of several labels, or Pearson's correlation of numbers."""

@@ -8,12 +8,14 @@ from typing import Any
 import torch
 
 from albertkit.datasets.splits import load_splits
+from albertkit.errors import ConfigError
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.exits import draw_curve, early_exit_curve, set_patience
 from albertkit.finetuning.prepared import load_task
 from albertkit.finetuning.report import write_report
 from albertkit.finetuning.settings import TaskSettings
+from albertkit.finetuning.trained_settings import is_run
 
 
 def measure(
@@ -50,14 +52,22 @@ def measure(
         say: takes the lines of the report of the reading.
 
     Raises:
-        ConfigError: a patience, or a curve, of a model that was not trained with early exit.
-        DataError: data that cannot be read or has other labels, or a model without the head.
+        ConfigError: a patience, or a curve, of a model that was not trained with early exit; the folder of a
+            fine-tuning run for the report.
+        DataError: data that cannot be read, has other labels or is of another kind than what the model was
+            fine-tuned on, or a model without the head.
     """
+    if output is not None and is_run(output):
+        raise ConfigError(
+            f"{output} holds the report of a fine-tuning run, by which its model is read; choose another "
+            f"folder, such as {output / 'test'}"
+        )
     labelled, own, loaded = load_task(task, model, settings, device=device)
     set_patience(loaded, patience)
     splits = load_splits({"data": labelled.reader(data, options)}, labels=labelled.labels(loaded.config))
     for line in splits.reports["data"].lines():
         say(line)
+    labelled.check_fit(splits.examples["data"], loaded.config)
     examples = EvaluationSet(labelled, own, splits.examples["data"], batch_tokens=batch_tokens)
     for line in examples.notes():
         say(f"{data}: {line}")

@@ -18,6 +18,7 @@ import torch
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.reader import Reader
+from albertkit.datasets.report import ReadingReport
 from albertkit.errors import DataError
 from albertkit.extras import optional
 from albertkit.files import atomic_path
@@ -50,6 +51,7 @@ def predict_file(
     engine: Engine = run_local,
     progress: Callable[[int], None] = lambda _: None,
     on_cut: Callable[[int], object] = lambda _: None,
+    report: ReadingReport | None = None,
 ) -> int:
     """Write the predictions for all examples of a reader; return how many.
 
@@ -65,6 +67,7 @@ def predict_file(
         engine: who computes the parts; they are the same whoever does, so another one can go on.
         progress: is told after each part how many examples are done.
         on_cut: is told at the end of each example that was cut how many tokens were left out.
+        report: is filled with what was read, and with what is odd about it.
 
     Raises:
         DataError: another kind of output, parts of other work beside it, or a part that failed.
@@ -74,7 +77,8 @@ def predict_file(
     parts = output.with_name(f".{output.name}.parts")
     done = _begin(parts, about | {"part_size": part_size, "model_sha256": _sha256(model, config)})
     count = len(done) * part_size
-    examples = islice(iter(reader), count, None)
+    report = ReadingReport(reader.source) if report is None else report
+    examples = islice((example for _, example in reader.read(report)), count, None)
     predictor = Predictor(labelled, task, model, config, batch_tokens, backend)
     with closing(engine(enumerate(chunks(examples, part_size), start=len(done)), predictor)) as finished:
         for number, lines in finished:

@@ -32,7 +32,12 @@ class Predictor:
         return self
 
     def __call__(self, examples: list[Any]) -> str:
-        """Return a line of JSON for each example; `cut` are the tokens of it that were not read."""
+        """Return a line of JSON for each example; `cut` are the tokens of it that were not read.
+
+        Raises:
+            DataError: examples of another kind than those the model was fine-tuned on.
+        """
+        self.labelled.check_fit(examples, self.config)
         rows = self.task.features(examples)
         outputs = self.task.run(make_engine(self.model, self.backend), rows, batch_tokens=self.batch_tokens)
         predictions = self.task.predictions(examples, rows, outputs)

@@ -77,7 +77,8 @@ def prepare(
     config = AlbertConfig.from_pretrained(str(model)).replace(
         **labelled.config_changes(splits.labels), **settings.dropouts
     )
-    labelled.note(config, settings.task)
+    labelled.note(config, settings.task, splits.examples["training"])
+    labelled.check_fit(splits.examples["validation"], config)
     note_exits(labelled, config, settings)
     tokenizer = AutoTokenizer.from_pretrained(str(model))
     own = labelled.task(tokenizer, config, settings.task)
@@ -127,13 +128,16 @@ def _say_labels(splits: Splits[Any], say: Callable[[str], None]) -> None:
     shown = ", ".join(f"{name} {counts[name]:,}" for name in labels.names[:_LABELS_SHOWN])
     more = ", ..." if len(labels.names) > _LABELS_SHOWN else ""
     say(f"{len(labels.names)} labels ({labels.problem_type.replace('_', ' ')}): {shown}{more}")
+    if rare := [name for name in labels.names if counts[name] == 1]:
+        shown = ", ".join(map(repr, rare[:_RARE_SHOWN])) + (", ..." if len(rare) > _RARE_SHOWN else "")
+        say(f"{shown}: seen once in training; is that a slip?")
     if labels.problem_type == "single_label_classification":
         for mark in ";|":
             if any(mark in name for name in labels.names):
                 say(f"some labels hold a {mark!r}: if it stands between several, --label-separator {mark!r}")
 
 
-_LABELS_SHOWN = 20
+_LABELS_SHOWN, _RARE_SHOWN = 20, 5
 
 
 def starting_model(prepared: Prepared, settings: FinetuningSettings) -> AlbertPreTrainedModel:

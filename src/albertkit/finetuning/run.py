@@ -1,5 +1,6 @@
 """One fine-tuning run on prepared data, and its restarts where it collapses."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -79,6 +80,11 @@ def run_prepared(
         return run_prepared(prepared, settings, output, world=world, console=console, restarts=restarts + 1)
     report = None
     if evaluation:
+        if not result.state.best_step:
+            say(
+                "warning: no evaluation was better than that before training, so the model that is kept has "
+                "learnt nothing. Train longer, or with another learning rate"
+            )
         if reason:
             name, baseline = evaluation.main_metric, evaluation.baseline()
             beside = f" (baseline {baseline[name]:.4f})" if name in baseline else ""
@@ -91,7 +97,8 @@ def run_prepared(
             "model": prepared.start,
             "restarts": restarts,
             "collapsed": reason,
-            "settings": asdict(tried),
+            # A run without a limit says none: JSON has no word for infinity.
+            "settings": {name: value for name, value in asdict(tried).items() if value != math.inf},
             "step": result.state.best_step,
             "minutes": result.state.seconds / 60,
             "data": prepared.data,

@@ -16,7 +16,15 @@ def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
         model: folder or name.
         given: settings that hold instead.
     """
-    file = Path(model) / REPORT_JSON
-    report = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    trained = report.get("settings", {}).get("task", {})
+    trained = _report(Path(model)).get("settings", {}).get("task", {})
     return build(TaskSettings, {**trained, **given}, where="settings")
+
+
+def is_run(folder: Path) -> bool:
+    """Tell whether a folder holds the report of a fine-tuning run, and not that of an evaluation."""
+    return "settings" in _report(folder)
+
+
+def _report(folder: Path) -> dict[str, Any]:
+    file = folder / REPORT_JSON
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

@@ -1,5 +1,6 @@
 """The pipeline for classes of texts and pairs, and for numbers."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,12 @@ from albertkit.pipelines.interface import Pipeline
 from albertkit.pipelines.limits import read_limits
 from albertkit.tasks.engine import Engine
 from albertkit.tasks.examples import TextExample
-from albertkit.tasks.sequence_classification import Function, SequenceClassification, problem_type_of
+from albertkit.tasks.sequence_classification import (
+    PAIRS_KEY,
+    Function,
+    SequenceClassification,
+    problem_type_of,
+)
 from albertkit.tokenization.interface import TokenizerInterface
 
 _UNSET: Any = ""  # top_k=None means all labels, so that is not what nobody has set
@@ -115,7 +121,13 @@ class TextClassificationPipeline(Pipeline):
         return isinstance(inputs, str | Mapping) or is_pair(inputs)
 
     def _read(self, given: Any) -> TextExample:
-        return read_text_or_pair(given)
+        example = read_text_or_pair(given)
+        match self.model.config.extra.get(PAIRS_KEY), example.text_pair is not None:
+            case True, False:
+                warnings.warn("the model was fine-tuned on pairs, and this is a single text", stacklevel=2)
+            case False, True:
+                warnings.warn("the model was fine-tuned on single texts, and this is a pair", stacklevel=2)
+        return example
 
     def _expected(self) -> str:
         return "a text, a pair {text, text_pair}"

@@ -109,13 +109,15 @@ class Entities:
             first, last = group[0].pieces.start, group[-1].pieces.stop
             # A mark of a word's beginning has no characters of its own, and the space before it is no part.
             shown = [ends[piece] for piece in range(first, last) if ends[piece] > starts[piece]]
+            if not shown:
+                continue
             entities.append(
                 {
                     "entity_group": kind,
                     "score": sum(unit.score for unit in group) / len(group),
                     "word": self.tokenizer.decode(tagged.pieces[first:last]),
                     "start": starts[first],
-                    "end": max(shown, default=starts[first]),
+                    "end": max(shown),
                 }
             )
         return entities

@@ -26,6 +26,8 @@ _FUNCTIONS: dict[str, Function] = {
     "multi_label_classification": "sigmoid",
     "regression": "none",
 }
+PAIRS_KEY = "text_pairs"
+"""What a config calls whether its model was fine-tuned on pairs of texts (true) or on single ones (false)."""
 
 
 @dataclass(frozen=True, slots=True)

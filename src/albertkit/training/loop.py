@@ -429,7 +429,9 @@ class _Run:
         if self.best_metric is None:
             return
         state, value = self.state, (self.last_evaluation or {})[self.best_metric]
-        if state.best is not None and value <= state.best:
+        # Of equals the first is kept, unless that was before any training.
+        is_best = state.best is None or value > state.best or (value == state.best and not state.best_step)
+        if not is_best:
             state.stale_evaluations += 1
             return
         state.best, state.best_step, state.stale_evaluations = value, state.step, 0

@@ -143,9 +143,9 @@ def load_checkpoint(
 
 def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
     # Through JSON, so that a tuple and the list it was saved as are the same thing.
-    current = json.loads(json.dumps(current))
+    saved, current = _flat(saved), _flat(json.loads(json.dumps(current)))
     differing = [
-        f"{key}: saved {saved.get(key)!r}, now {current.get(key)!r}"
+        f"{key}: saved {_short(saved.get(key))}, now {_short(current.get(key))}"
         for key in sorted(saved.keys() | current.keys())
         if saved.get(key) != current.get(key)
     ]
@@ -154,6 +154,19 @@ def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, An
             f"{folder} cannot be resumed with these settings ({'; '.join(differing)}). Use the saved ones, "
             "or another output folder to start a new run."
         )
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return settings with those of inner groups as "group.name": a message names just what differs."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
+
+
+def _short(value: Any) -> str:
+    """Return a value for a message; of a hash its beginning."""
+    return f"{value[:8]!r}..." if isinstance(value, str) and len(value) == 64 else repr(value)
 
 
 def _is_tied(model: nn.Module, name: str) -> bool:
