@@ -280,19 +280,21 @@ class TestTheVerbs:
         assert points[0]["metric"] == found.json[0]["accuracy"]
         assert picture.read_bytes().startswith(b"\x89PNG")
 
-        (tmp_path / "texts.jsonl").write_text(json.dumps({"text": "river 7"}) + "\n")
+        texts = [f"{word} {number}" for word in ("river", "house", "key") for number in range(4)]
+        (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
         target = tmp_path / "answers.jsonl"
         predict = ["--model", output, "--input", tmp_path / "texts.jsonl", "--output", target]
         result = run("predict", "text-classification", *predict, "--device", "cpu", "--patience", "1")
         assert result.status == 0, result.errors
-        record = json.loads(target.read_text())
+        records = [json.loads(line) for line in target.read_text().splitlines()]
         classify = pipeline("text-classification", output, device="cpu")
-        whole = classify("river 7", top_k=1)[0]
+        whole = classify(texts)
         classify.set_patience(1)
-        early = classify("river 7", top_k=1)[0]
-        assert whole["score"] != early["score"]
-        assert record["label"] == early["label"]
-        assert record["score"] == pytest.approx(early["score"], abs=1e-5)
+        early = classify(texts)
+        assert [one["score"] for one in whole] != [one["score"] for one in early]
+        assert [one["label"] for one in records] == [one["label"] for one in early]
+        scores = [[one["score"] for one in answers] for answers in (records, early)]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
     def test_errors(self, run: Run, start, data, tmp_path):
         files = ["--train", data, "--validation", data, "--output", tmp_path / "run", "--model", start]

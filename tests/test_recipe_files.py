@@ -64,7 +64,8 @@ def test_takes_two_steps(recipe: str, data: Path, tmp_path: Path, monkeypatch: p
         model |= {"hidden_size": 2 * model["num_attention_heads"], "intermediate_size": 64}
     one_row = {"batch_size": 1} if settings.batch_size else {"batch_tokens": settings.examples.max_seq_length}
     in_steps = {"tokens": None, "warmup_tokens": 0, "decay_tokens": 0, "steps": 2, "warmup_steps": 1}
-    training = replace(settings.training, **in_steps, decay_steps=0, log_every=1)
+    # bf16 takes minutes on CPUs without it.
+    training = replace(settings.training, **in_steps, decay_steps=0, log_every=1, precision="fp32")
     small = replace(settings, **one_row, model=model, training=training)
     result = pretrain(small, data / "shards", data / "tokenizer", tmp_path)
     assert result.finished
