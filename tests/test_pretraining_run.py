@@ -149,7 +149,7 @@ def test_learning_lowers_the_held_out_loss(data: Path, tmp_path: Path) -> None:
         ),
         ({"model": SHAPE | {"hidden_sise": 32}}, ConfigError, "hidden_size"),
         ({"batch_size": 4}, TrainingError, "batch_size: saved 8, now 4"),
-        ({"model": SHAPE}, TrainingError, "model.hidden_dropout_prob: saved 0.1, now None"),
+        ({"model": SHAPE}, TrainingError, "model.hidden_dropout_prob: saved 0.1, now nothing"),
     ],
 )
 def test_refusals(data: Path, tmp_path: Path, changed: dict, error: type[Exception], message: str) -> None:

@@ -218,16 +218,19 @@ def test_every_checkpoint_is_a_model_folder_and_the_last_ones_are_kept(tmp_path:
         ({"learning_rate": 0.02}, {}, "learning_rate: saved 0.01, now 0.02"),
         ({"steps": 20}, {}, "steps: saved 12, now 20"),
         ({}, {"data": "other"}, "data: saved 'books', now 'other'"),
-        ({}, {"task": {"length": 8, "depth": 2}}, "task.length: saved None, now 8"),
+        ({}, {"task": {"length": 9, "depth": 2}}, r"\(task.length: saved 8, now 9\)"),
+        ({}, {"task": {"length": 8, "depth": 2, "width": None}}, "task.width: saved nothing, now None"),
+        ({}, {"task": {}}, "task.depth: saved 2, now nothing; task.length: saved 8, now nothing"),
         ({}, {"data": "0123456789abcdef" * 4}, "data: saved 'books', now '01234567'..."),
     ],
 )
 def test_resume_with_other_settings_is_refused(
     tmp_path: Path, changes: dict[str, Any], fingerprint: dict[str, Any], named: str
 ) -> None:
-    run(tmp_path, settings(max_minutes=1e-9), {"data": "books"})
+    same = {"data": "books", "task": {"length": 8, "depth": 2}}
+    run(tmp_path, settings(max_minutes=1e-9), same)
     with pytest.raises(TrainingError, match=named):
-        run(tmp_path, settings(**changes), {"data": "books"} | fingerprint)
+        run(tmp_path, settings(**changes), same | fingerprint)
 
 
 def test_trapezoid_takes_more_steps_until_its_decay_begins(tmp_path: Path) -> None:

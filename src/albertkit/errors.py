@@ -51,12 +51,16 @@ class MissingExtraError(AlbertKitError, ImportError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return " (did you mean ...?)" with the nearest known name, or nothing where none is near."""
-    nearest = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {nearest[0]!r}?)" if nearest else ""
+    nearest = _nearest(name, known)
+    return f" (did you mean {nearest!r}?)" if nearest else ""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return the part of a message that helps with an unknown name: the nearest known one, or all of them."""
     known = list(known)
-    nearest = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
+    nearest = _nearest(name, known)
+    return f"did you mean {nearest!r}?" if nearest else f"known are {', '.join(known)}"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)

@@ -143,11 +143,12 @@ def load_checkpoint(
 
 def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
     # Through JSON, so that a tuple and the list it was saved as are the same thing.
-    saved, current = _flat(saved), _flat(json.loads(json.dumps(current)))
+    current = json.loads(json.dumps(current))
     differing = [
-        f"{key}: saved {_short(saved.get(key))}, now {_short(current.get(key))}"
+        line
         for key in sorted(saved.keys() | current.keys())
         if saved.get(key) != current.get(key)
+        for line in _differences(key, saved.get(key), current.get(key))
     ]
     if differing:
         raise TrainingError(
@@ -156,12 +157,19 @@ def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, An
         )
 
 
-def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return settings with those of inner groups as "group.name": a message names just what differs."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return flat
+def _differences(name: str, saved: Any, current: Any) -> list[str]:
+    """Return "name: saved ..., now ..." for two values that differ; of groups for what differs in them."""
+    if not (isinstance(saved, dict) and isinstance(current, dict)):
+        return [f"{name}: saved {_short(saved)}, now {_short(current)}"]
+    lines = []
+    for key in sorted(saved.keys() | current.keys()):
+        if key not in current:
+            lines.append(f"{name}.{key}: saved {_short(saved[key])}, now nothing")
+        elif key not in saved:
+            lines.append(f"{name}.{key}: saved nothing, now {_short(current[key])}")
+        elif saved[key] != current[key]:
+            lines += _differences(f"{name}.{key}", saved[key], current[key])
+    return lines
 
 
 def _short(value: Any) -> str:
