@@ -31,7 +31,7 @@ from albertkit.finetuning.evaluation import CHUNK
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.objective import balanced_weights
 from albertkit.finetuning.prediction import predict_file
-from albertkit.finetuning.prepared import _units, load_task
+from albertkit.finetuning.prepared import _units, load_task, prepare
 from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.run import FinetuningResult
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
@@ -574,6 +574,26 @@ def test_texts_over_the_limit_are_counted(model: Path, data: Path, tmp_path: Pat
     found = report["data"]["training"]
     assert (found["rows"], found["examples"], found["examples_cut"]) == (22, 20, 1)
     assert {name: one["count"] for name, one in found["problems"].items()} == {"empty": 1, "unlabelled": 1}
+
+
+def test_rows_shorter_than_asked_for_are_announced(model: Path, data: Path) -> None:
+    for length, expected in (
+        (64, ["max_length is 64, and the model reads at most 48 tokens: 48 it is"]),
+        (48, []),
+        (None, []),
+    ):
+        said: list[str] = []
+        prepared = prepare(
+            "text-classification",
+            replace(FAST, task=TaskSettings(max_length=length)),
+            model=model,
+            train_data=data / "train.jsonl",
+            validation_data=data / "validation.jsonl",
+            options=DataOptions(),
+            say=said.append,
+        )
+        assert prepared.task.max_length == 48
+        assert [line for line in said if line.startswith("max_length")] == expected
 
 
 def test_numbers_are_learnt(model: Path, tmp_path: Path) -> None:

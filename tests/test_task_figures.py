@@ -85,15 +85,13 @@ def test_every_cell_is_filled(
     tokenizer.save_pretrained(tmp_path / "model")
     for name, row in figures.TASKS.items():
         settings = row.settings | {"epochs": 1, "batch_size": 4}
-        monkeypatch.setitem(figures.TASKS, name, replace(row, settings=settings))
+        monkeypatch.setitem(figures.TASKS, name, replace(row, settings=settings, seeds=2))
     page = tmp_path / "page.md"
     page.write_text(f"before\n{figures.BEGIN}\nold\n{figures.END}\nafter\n")
     monkeypatch.setattr(figures, "PAGE", page)
     monkeypatch.setattr(figures, "KEPT", tmp_path / "kept.jsonl")
     command = ["task_figures.py", "--data", str(data), "--output", str(tmp_path / "runs"), "--write-page"]
-    monkeypatch.setattr(
-        sys, "argv", [*command, "--model", str(tmp_path / "model"), "--seeds", "2", "--only", "xquad"]
-    )
+    monkeypatch.setattr(sys, "argv", [*command, "--model", str(tmp_path / "model"), "--only", "xquad"])
     figures.main()
     text = page.read_text()
     assert text.startswith(f"before\n{figures.BEGIN}\n| |")

@@ -196,6 +196,14 @@ def task_room(config: AlbertConfig, settings: TaskSettings) -> int:
     return limit if settings.max_length is None else min(settings.max_length, limit)
 
 
+def room_note(config: AlbertConfig, settings: TaskSettings) -> str | None:
+    """Return what is to be said where rows are shorter than they were to be."""
+    limit = config.max_position_embeddings
+    if settings.max_length is None or settings.max_length <= limit:
+        return None
+    return f"max_length is {settings.max_length}, and the model reads at most {limit} tokens: {limit} it is"
+
+
 def without(row: Any, *fields: str) -> Any:
     """Return a row with these lists empty."""
     return replace(row, **{name: [] for name in fields})

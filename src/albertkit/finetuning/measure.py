@@ -12,6 +12,7 @@ from albertkit.errors import ConfigError
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.exits import draw_curve, early_exit_curve, set_patience
+from albertkit.finetuning.labelled_task import room_note
 from albertkit.finetuning.prepared import load_task
 from albertkit.finetuning.report import write_report
 from albertkit.finetuning.settings import TaskSettings
@@ -63,6 +64,8 @@ def measure(
             f"folder, such as {output / 'test'}"
         )
     labelled, own, loaded = load_task(task, model, settings, device=device)
+    if line := room_note(loaded.config, settings):
+        say(line)
     set_patience(loaded, patience)
     splits = load_splits({"data": labelled.reader(data, options)}, labels=labelled.labels(loaded.config))
     for line in splits.reports["data"].lines():

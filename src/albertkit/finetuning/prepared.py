@@ -16,7 +16,7 @@ from albertkit.finetuning.batches import Unit
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet, chunks
 from albertkit.finetuning.exits import note_exits
-from albertkit.finetuning.labelled_task import LabelledTask
+from albertkit.finetuning.labelled_task import LabelledTask, room_note
 from albertkit.finetuning.registry import labelled_task
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -82,6 +82,8 @@ def prepare(
     note_exits(labelled, config, settings)
     tokenizer = AutoTokenizer.from_pretrained(str(model))
     own = labelled.task(tokenizer, config, settings.task)
+    if line := room_note(config, settings.task):
+        say(line)
     if line := labelled.check(splits.examples, config, settings):
         say(line)
     training = splits.examples["training"]
