@@ -9,7 +9,7 @@ weights (those of a random start: the shape), and not measured again.
 
 For each task: the model from its pretrained weights, the same shape from random weights, both with several
 seeds and the settings in `TASKS`; and what one would otherwise take (`task_baselines.py`). Nothing is chosen
-by the data that is scored: a run has one evaluation, at its end.
+by the data that is scored but whether the untrained model is better: a run is evaluated before and at its end.
 """
 
 import argparse
