@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,7 @@ EDGES_WITHIN_A_LEVEL = {
 }
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Return every module below `albertkit` by its name without that prefix."""
     found = {}
@@ -83,6 +85,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Return the albertkit modules a file imports, inside functions too, without the prefix."""
     names = set()
