@@ -9,7 +9,8 @@ weights (those of a random start: the shape), and not measured again.
 
 For each task: the model from its pretrained weights, the same shape from random weights, both with several
 seeds and the settings in `TASKS`; and what one would otherwise take (`task_baselines.py`). Nothing is chosen
-by the data that is scored but whether the untrained model is better: a run is evaluated before and at its end.
+by the data that is scored but whether the untrained model is better: a run is evaluated before its beginning
+and at its end.
 """
 
 import argparse
@@ -41,7 +42,7 @@ BEGIN, END = "<!-- table: scripts/task_figures.py -->", "<!-- end of table -->"
 AT_THE_END = 10**9  # steps between evaluations
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "classifier_dropout": 0.2}  # on SST-2 worth two points
 LESS_DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1, "classifier_dropout": 0.1}
-NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "classifier_dropout": 0.0}  # with it words are not compared
+NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "classifier_dropout": 0.0}  # with any no words are compared
 
 
 @dataclass(frozen=True, kw_only=True)
