@@ -1,17 +1,21 @@
 """From raw text to a model, through the command line."""
 
 import json
-import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from warm_commands import warm_commands
 
 from albertkit import AlbertForMaskedLM, AlbertTokenizer
 from albertkit.training.curves import read_metrics
 
+Albertkit = Callable[..., CompletedProcess[str]]
 SMALL_RUN = """
 batch_size = 8
 evaluation_sequences = 16
@@ -33,12 +37,19 @@ warmup_steps = 1
 """
 
 
-def albertkit(*arguments: object, status: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from albertkit.cli.main import run; run()", *map(str, arguments)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
-    assert result.returncode == status, result.stderr
-    return result
+@pytest.fixture(scope="module")
+def albertkit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Albertkit]:
+    """The command, which must end with `status`."""
+    with warm_commands(tmp_path_factory.mktemp("warm")) as environment:
+
+        def run(*arguments: object, status: int = 0) -> CompletedProcess[str]:
+            command = [shutil.which("albertkit", path=environment["PATH"]), *map(str, arguments)]
+            wide = environment | {"COLUMNS": "200"}
+            result = subprocess.run(command, capture_output=True, text=True, env=wide, timeout=120)
+            assert result.returncode == status, result.stderr
+            return result
+
+        yield run
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +61,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str]) -> P
 
 
 @pytest.fixture(scope="module")
-def run_folder(corpus: Path) -> Path:
+def run_folder(albertkit: Albertkit, corpus: Path) -> Path:
     """Train a tokenizer, prepare shards and pretrain for four steps."""
     work = corpus.parent
     report = albertkit(
@@ -82,14 +93,14 @@ def test_the_run_is_a_model_with_curves(run_folder: Path) -> None:
     assert 0.2 < evaluation["eval/order_accuracy"] < 0.8
 
 
-def test_the_model_answers(run_folder: Path) -> None:
+def test_the_model_answers(albertkit: Albertkit, run_folder: Path) -> None:
     result = albertkit(
         "fill-mask", "--model", run_folder, "--json", "--top-k", 3, "The captain opened [MASK]."
     )
     assert result.stdout.count("token_str") == 3
 
 
-def test_flags_override_the_recipe_and_a_finished_run_stays(run_folder: Path) -> None:
+def test_flags_override_the_recipe_and_a_finished_run_stays(albertkit: Albertkit, run_folder: Path) -> None:
     work = run_folder.parent
     common = ("--recipe", work / "small.toml", "--data", work / "shards", "--tokenizer", work / "tokenizer")
     albertkit("pretrain", *common, "--output", work / "two", "--steps", 2, "--optimizer", "adamw")
@@ -110,7 +121,9 @@ def test_flags_override_the_recipe_and_a_finished_run_stays(run_folder: Path) ->
         (("--steps", 1), "received batch_size=None, batch_tokens=None"),
     ],
 )
-def test_mistakes_are_one_line(tmp_path: Path, arguments: tuple[object, ...], message: str) -> None:
+def test_mistakes_are_one_line(
+    albertkit: Albertkit, tmp_path: Path, arguments: tuple[object, ...], message: str
+) -> None:
     places = ("--data", tmp_path, "--tokenizer", tmp_path, "--output", tmp_path / "run")
     result = albertkit("pretrain", *places, *arguments, status=1)
     assert message in result.stderr
@@ -118,7 +131,9 @@ def test_mistakes_are_one_line(tmp_path: Path, arguments: tuple[object, ...], me
     assert not (tmp_path / "run").exists()
 
 
-def test_another_tokenizer_than_the_shards_is_refused(run_folder: Path, corpus: Path) -> None:
+def test_another_tokenizer_than_the_shards_is_refused(
+    albertkit: Albertkit, run_folder: Path, corpus: Path
+) -> None:
     work = run_folder.parent
     albertkit("train-tokenizer", corpus, "--vocab-size", 400, "--output", work / "other")
     result = albertkit(
@@ -128,7 +143,7 @@ def test_another_tokenizer_than_the_shards_is_refused(run_folder: Path, corpus: 
     assert "made with another vocabulary" in result.stderr
 
 
-def test_cased_tokenizers_stay_cased(corpus: Path, tmp_path: Path) -> None:
+def test_cased_tokenizers_stay_cased(albertkit: Albertkit, corpus: Path, tmp_path: Path) -> None:
     albertkit(
         "train-tokenizer", corpus, "--vocab-size", 500, "--cased", "--keep-accents", "--output", tmp_path
     )
@@ -146,7 +161,7 @@ def test_cased_tokenizers_stay_cased(corpus: Path, tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_nothing_that_is_there_is_overwritten(run_folder: Path, corpus: Path) -> None:
+def test_nothing_that_is_there_is_overwritten(albertkit: Albertkit, run_folder: Path, corpus: Path) -> None:
     work = run_folder.parent
     again = ("--vocab-size", 400, "--output", work / "tokenizer")
     assert "a tokenizer is here" in albertkit("train-tokenizer", corpus, *again, status=1).stderr
@@ -156,7 +171,9 @@ def test_nothing_that_is_there_is_overwritten(run_folder: Path, corpus: Path) ->
     assert not (corpus / "config.json").exists()
 
 
-def test_missing_places_and_devices_are_one_line(run_folder: Path, tmp_path: Path) -> None:
+def test_missing_places_and_devices_are_one_line(
+    albertkit: Albertkit, run_folder: Path, tmp_path: Path
+) -> None:
     work = run_folder.parent
     common = ("--recipe", work / "small.toml", "--output", tmp_path / "run")
     shards, tokenizer = ("--data", work / "shards"), ("--tokenizer", work / "tokenizer")
@@ -186,7 +203,9 @@ def test_a_signal_shows_in_the_exit_status(run_folder: Path, tmp_path: Path) -> 
     assert "stopped (the same command goes on) at step" in rest
 
 
-def test_holding_out_everything_is_explained(corpus: Path, run_folder: Path, tmp_path: Path) -> None:
+def test_holding_out_everything_is_explained(
+    albertkit: Albertkit, corpus: Path, run_folder: Path, tmp_path: Path
+) -> None:
     one = next(corpus.glob("*.txt"))
     tokenizer = ("--tokenizer", run_folder.parent / "tokenizer")
     result = albertkit("prepare", one, *tokenizer, "--holdout-every", 40, "--output", tmp_path, status=1)
