@@ -125,6 +125,21 @@ def test_a_model_of_single_texts_is_not_measured_on_pairs(classifier: Path, tmp_
         classify({"text": "the house", "text_pair": "was lost"})
 
 
+def test_rows_shorter_than_asked_for_are_announced(
+    folder: Path, classifier: Path, tmp_path: Path, run: Run
+) -> None:
+    about = ("--text-column", "sentence", "--device", "cpu", "--model", classifier)
+    data = ("--data", folder / "dev.csv", "--label-column", "kind")
+    files = ("--input", folder / "dev.csv", "--output", tmp_path / "answers.jsonl")
+    said = "max_length is 513, and the model reads at most 512 tokens: 512 it is\n"
+    for verb, places in (("evaluate", data), ("predict", files)):
+        for length, announced in ((513, True), (512, False)):
+            result = run(verb, "text-classification", *places, *about, "--max-length", str(length))
+            assert result.status == 0, result.errors
+            assert (said in result.errors) is announced
+            (tmp_path / "answers.jsonl").unlink(missing_ok=True)
+
+
 def test_empty_texts_are_predicted_and_named(classifier: Path, tmp_path: Path, run: Run) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"text": "the house"}\n{"text": ""}\n')

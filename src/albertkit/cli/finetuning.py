@@ -210,6 +210,7 @@ def predict(
 
     from albertkit.datasets.report import ReadingReport
     from albertkit.finetuning.exits import set_patience
+    from albertkit.finetuning.labelled_task import room_note
     from albertkit.finetuning.prediction import predict_file
     from albertkit.finetuning.prediction_engines import engine_of
     from albertkit.finetuning.prepared import load_task
@@ -223,6 +224,8 @@ def predict(
     # With Ray only its workers compute.
     own_device = choose_device("cpu" if engine == "ray" else device)
     labelled, own, loaded = load_task(task, model, settings, device=own_device)
+    if note := room_note(loaded.config, settings):
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
     set_patience(loaded, patience)
     about = {"task": task, "input": input, "patience": patience}
     about |= asdict(settings) | asdict(options)
