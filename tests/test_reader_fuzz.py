@@ -8,8 +8,6 @@ take), and in CPU time.
 import gzip
 import json
 import random
-import resource
-import signal
 import struct
 import sys
 import tarfile
@@ -17,11 +15,23 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+import structural_fuzz
 import torch
 from safetensors.torch import save
+from structural_fuzz import (
+    CASES,
+    LARGEST_GROWTH,
+    LARGEST_SPACE,
+    MEGABYTE,
+    WRONG,
+    TooSlowError,
+    bounded_process,
+    count_refused,
+    damaged,
+    damaged_json_files,
+)
 
 from albertkit.checkpoints import formats, julia
 from albertkit.checkpoints.cursor import Cursor, encode_varint
@@ -32,14 +42,6 @@ from albertkit.checkpoints.tensor_bundle import read_index, write_bundle
 from albertkit.config import AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError
 
-QUICK, THOROUGH = 300, 20_000
-MEGABYTE = 1 << 20
-LARGEST_GROWTH = 4 * MEGABYTE
-"""What reading one file may take of Python's memory; the files have 1 to 30 kB."""
-LARGEST_SPACE = 512 * MEGABYTE
-"""What a test may add to the address space. An error for want of memory is none of ours."""
-LONGEST = 5.0
-"""Seconds of CPU time for one file; the slowest take 0.02."""
 CONFIG = {
     "vocab_size": 40,
     "embedding_size": 8,
@@ -65,105 +67,6 @@ TENSORS = {
     "output_bias": torch.zeros(3),
     "global_step": torch.tensor(7),
 }
-WRONG = [
-    None,
-    True,
-    -1,
-    0,
-    1e308,
-    float("nan"),
-    1 << 70,
-    "",
-    "gelu",
-    "x" * 1000,
-    [],
-    [[]],
-    {},
-    {"0": {}},
-    [1, "a"],
-]
-EXTREMES = [
-    b"\0",
-    b"\xff",
-    b"\x7f",
-    b"\x80",
-    b"\xff\xff\xff\xff",
-    b"\xff\xff\xff\x7f",
-    b"\0" * 8,
-    b"\xff" * 10,
-]
-
-
-def damaged(content: bytes, rng: random.Random) -> bytes:
-    """A copy with a few faults of any kind: cut, flipped, overwritten, inserted, repeated, taken out."""
-    data = bytearray(content)
-    for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        at, end = sorted((rng.randint(0, len(data)), rng.randint(0, len(data))))
-        match rng.randrange(7):
-            case 0:
-                del data[at:]
-            case 1 if data:
-                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-            case 2:
-                extreme = rng.choice(EXTREMES)
-                data[at : at + len(extreme)] = extreme
-            case 3:
-                data[at:at] = rng.randbytes(rng.randint(1, 8))
-            case 4:
-                data[at:at] = data[at : min(end, at + 64)] * rng.randint(1, 3)
-            case 5:
-                del data[at : min(end, at + 64)]
-            case _:
-                data[at : at + 4] = rng.randbytes(4)
-    return bytes(data)
-
-
-def count_refused(read: Callable[[], Any], cases: Iterator[None]) -> int:
-    """How many of the cases raised an error of ours; another error, or a broken bound, fails the test."""
-    refused = 0
-    with bounded_process():
-        for _ in cases:
-            before = tracemalloc.get_traced_memory()[0]
-            tracemalloc.reset_peak()
-            signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST)
-            try:
-                read()
-            except AlbertKitError:
-                refused += 1
-            finally:
-                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            assert tracemalloc.get_traced_memory()[1] - before < LARGEST_GROWTH
-    return refused
-
-
-class TooSlowError(BaseException):
-    """No Exception, which a reader might take for a fault of the file."""
-
-
-@contextmanager
-def bounded_process() -> Iterator[None]:
-    """Count Python's memory, limit the address space, and let a timer raise."""
-
-    def too_slow(*_: object) -> None:
-        raise TooSlowError(f"reading one file took over {LONGEST} s of CPU time")
-
-    handler = signal.signal(signal.SIGVTALRM, too_slow)
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    if sys.platform == "linux":  # elsewhere the limit is not kept, or the space is taken in advance
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + LARGEST_SPACE, limits[1]))
-    tracemalloc.start()
-    try:
-        yield
-    finally:
-        tracemalloc.stop()
-        resource.setrlimit(resource.RLIMIT_AS, limits)
-        signal.signal(signal.SIGVTALRM, handler)
-
-
-amounts = pytest.mark.parametrize(
-    "amount", [QUICK, pytest.param(THOROUGH, marks=pytest.mark.slow)], ids=["quick", "thorough"]
-)
 
 
 @contextmanager
@@ -195,7 +98,7 @@ def spin() -> None:
     ids=["memory", "space", "time"],
 )
 def test_the_bounds_are_kept(read: Callable, error: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "LONGEST", 0.05)
+    monkeypatch.setattr(structural_fuzz, "LONGEST", 0.05)
     with pytest.raises(error):
         count_refused(read, iter([None]))
 
@@ -210,25 +113,23 @@ def bundle(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@amounts
-def test_tensorflow_files(bundle: Path, amount: int) -> None:
+def test_tensorflow_files(bundle: Path) -> None:
     rng = random.Random(0)
     paths = [path for path in bundle.iterdir() if path.name.startswith("model.ckpt")]
     whole = {path: path.read_bytes() for path in paths}
 
     def cases() -> Iterator[None]:
-        for _ in range(amount):
+        for _ in range(CASES):
             path = rng.choice(paths)
             path.write_bytes(damaged(whole[path], rng))
             yield
             path.write_bytes(whole[path])
 
     # Data that only an optimizer had is not read, so some damage goes unseen.
-    assert count_refused(lambda: formats.read(bundle), cases()) > amount * 0.8
+    assert count_refused(lambda: formats.read(bundle), cases()) > CASES * 0.8
 
 
-@amounts
-def test_archives(bundle: Path, amount: int) -> None:
+def test_archives(bundle: Path) -> None:
     rng = random.Random(5)
     path = bundle.parent / f"{bundle.name}.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
@@ -237,13 +138,13 @@ def test_archives(bundle: Path, amount: int) -> None:
     plain = gzip.decompress(whole)
 
     def cases() -> Iterator[None]:
-        for _ in range(amount):
+        for _ in range(CASES):
             # Half of the damage is inside, where gzip's checksum would hide it.
             inside = rng.random() < 0.5
             path.write_bytes(gzip.compress(damaged(plain, rng), 1) if inside else damaged(whole, rng))
             yield
 
-    assert count_refused(lambda: formats.read(path), cases()) > amount * 0.4
+    assert count_refused(lambda: formats.read(path), cases()) > CASES * 0.4
 
 
 def test_an_archive_of_holes(tmp_path: Path) -> None:
@@ -275,15 +176,14 @@ def test_an_archive_of_long_headers(tmp_path: Path, kind: bytes, size: int) -> N
         formats.read(tmp_path / "x.tar.gz")
 
 
-@amounts
-def test_tensorflow_index_with_right_checksums(bundle: Path, amount: int) -> None:
+def test_tensorflow_index_with_right_checksums(bundle: Path) -> None:
     """Checksums hide the inside of the index from random damage, so here they are made to fit it."""
     rng = random.Random(1)
     path = bundle / "model.ckpt.index"
     whole = {key: bytes(value.data) for key, value in read_table(path)}
 
     def cases() -> Iterator[None]:
-        for _ in range(amount):
+        for _ in range(CASES):
             entries = dict(whole)
             key = rng.choice(list(entries))
             if rng.random() < 0.2:
@@ -293,11 +193,10 @@ def test_tensorflow_index_with_right_checksums(bundle: Path, amount: int) -> Non
             write_table(path, entries)
             yield
 
-    assert count_refused(lambda: formats.read(bundle), cases()) > amount * 0.5
+    assert count_refused(lambda: formats.read(bundle), cases()) > CASES * 0.5
 
 
-@amounts
-def test_julia_files(tmp_path: Path, amount: int) -> None:
+def test_julia_files(tmp_path: Path) -> None:
     rng = random.Random(2)
     path = tmp_path / "model.tfbson"
     numbers = {name: tensor for name, tensor in TENSORS.items() if tensor.dtype != torch.bfloat16}
@@ -312,16 +211,15 @@ def test_julia_files(tmp_path: Path, amount: int) -> None:
     whole = path.read_bytes()
 
     def cases() -> Iterator[None]:
-        for _ in range(amount):
+        for _ in range(CASES):
             path.unlink()  # the arrays of an earlier case may still be mapped
             path.write_bytes(damaged(whole, rng))
             yield
 
-    assert count_refused(lambda: formats.read(path), cases()) > amount * 0.5
+    assert count_refused(lambda: formats.read(path), cases()) > CASES * 0.5
 
 
-@amounts
-def test_safetensors_headers(tmp_path: Path, amount: int) -> None:
+def test_safetensors_headers(tmp_path: Path) -> None:
     rng = random.Random(3)
     path = tmp_path / "model.safetensors"
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "model_type": "albert"}))
@@ -329,7 +227,7 @@ def test_safetensors_headers(tmp_path: Path, amount: int) -> None:
     length = 8 + int.from_bytes(whole[:8], "little")
 
     def cases() -> Iterator[None]:
-        for _ in range(amount):
+        for _ in range(CASES):
             header = damaged(whole[8:length], rng)
             if rng.random() < 0.3:
                 values = json.loads(whole[8:length])
@@ -343,38 +241,20 @@ def test_safetensors_headers(tmp_path: Path, amount: int) -> None:
             path.write_bytes(size + header + whole[length:])
             yield
 
-    assert count_refused(lambda: read_folder(tmp_path), cases()) > amount * 0.5
+    assert count_refused(lambda: read_folder(tmp_path), cases()) > CASES * 0.5
 
 
-@amounts
-def test_configs(tmp_path: Path, amount: int) -> None:
-    rng = random.Random(4)
-    paths = [tmp_path / "config.json", tmp_path / "albert_config.json"]
-    keys = [
-        *CONFIG,
-        "model_type",
-        "num_labels",
-        "problem_type",
-        "torch_dtype",
-        "return_dict",
-        "layer_norm_eps",
-    ]
-    chosen = paths[0]
+@pytest.mark.parametrize("name", ["config.json", "albert_config.json"])
+def test_configs(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    settings = {"problem_type": "regression", "torch_dtype": "float16", "return_dict": True}
+    path.write_text(json.dumps({**AlbertConfig().to_dict(), **CONFIG, **settings, "use_cache": False}))
 
-    def cases() -> Iterator[None]:
-        nonlocal chosen
-        for _ in range(amount):
-            chosen = rng.choice(paths)
-            values: dict[str, Any] = {**CONFIG, "model_type": "albert"}
-            if rng.random() < 0.5:
-                for key in rng.sample(keys, rng.randint(1, 3)):
-                    values[key] = rng.choice(WRONG)
-                chosen.write_text(json.dumps(values))
-            else:
-                chosen.write_bytes(damaged(json.dumps(values).encode(), rng))
-            yield
+    def read() -> None:
+        config = AlbertConfig.from_pretrained(path)
+        AlbertConfig.from_dict(json.loads(config.to_json_string()))
 
-    assert count_refused(lambda: AlbertConfig.from_json_file(chosen).to_dict(), cases()) > amount * 0.4
+    assert count_refused(read, damaged_json_files(path, seed=4)) > CASES * 0.4
 
 
 # --- files that lie -----------------------------------------------------------------------------
