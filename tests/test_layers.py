@@ -31,6 +31,7 @@ LEVELS = {
     "metrics": 1,
     "graphs": 2,
     "keras": 2,
+    "reference": 2,
     "modeling": 2,
     "conversion": 3,
     "engines": 3,

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from albertkit.config import AlbertConfig
+
 BASE_PREFIX = "albert."
 
 Part = Literal[
@@ -272,6 +274,16 @@ def why_no_weight(name: str, *, base_prefix: str = BASE_PREFIX) -> str | None:
     if _AVERAGE.fullmatch(name):
         return _AVERAGE_REASON
     return NOT_WEIGHTS.get(canonical(name).removeprefix(base_prefix))
+
+
+def executed_layers(config: AlbertConfig, prefix: str) -> list[str]:
+    """Return the layers' names in the order in which they are applied; shared layers occur several times."""
+    return [
+        f"{prefix}encoder.albert_layer_groups.{group}.albert_layers.{inner}"
+        for group in range(config.num_hidden_groups)
+        for _ in range(config.num_hidden_layers // config.num_hidden_groups)
+        for inner in range(config.inner_group_num)
+    ]
 
 
 def _prefix(row: Row) -> str:

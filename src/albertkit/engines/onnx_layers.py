@@ -20,6 +20,7 @@ from albertkit.extras import optional
 from albertkit.graphs.graph import onnx
 from albertkit.graphs.layers import UNSEEN
 from albertkit.graphs.packed import build_layers
+from albertkit.modeling.arrays import to_numpy
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 onnxruntime = optional("onnxruntime", extra="onnx")
@@ -46,7 +47,7 @@ class OnnxLayers:
 
     def __init__(self, model: AlbertPreTrainedModel, *, int8: bool) -> None:
         weights = {
-            name: tensor.detach().float()
+            name: to_numpy(tensor.float())
             for name, tensor in encoder_of(model).state_dict().items()
             if ".albert_layers." in name
         }

@@ -126,7 +126,7 @@ def export_onnx(
             (model_class.__name__, config, weights),
             metadata,
             opset=opset,
-            compute=DTYPES[compute],
+            compute=compute,
             int8=int8,
             optional_inputs=optional_inputs,
         )

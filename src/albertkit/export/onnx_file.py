@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from albertkit import __version__
@@ -17,6 +18,7 @@ from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path
 from albertkit.graphs.graph import onnx
 from albertkit.graphs.network import build
+from albertkit.modeling.arrays import to_arrays
 from albertkit.tokenization.folder import MODEL_FILE, RUST_FILE, WORD_LIST_FILE
 from albertkit.tokenization.interface import TokenizerInterface
 
@@ -50,13 +52,20 @@ def write_file(
     metadata: Mapping[str, str],
     *,
     opset: int,
-    compute: torch.dtype,
+    compute: str,
     int8: bool = False,
     optional_inputs: bool,
 ) -> dict[str, Any]:
     """Write the file; return the parts of the report that tell what is in it."""
+    architecture, config, weights = network
     model, weight_bytes = build(
-        *network, opset=opset, compute=compute, int8=int8, optional_inputs=optional_inputs
+        architecture,
+        config,
+        to_arrays(weights),
+        opset=opset,
+        compute=np.dtype(compute),
+        int8=int8,
+        optional_inputs=optional_inputs,
     )
     if weight_bytes > _MOST_BYTES:
         raise CheckpointError(

@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
-import torch
 
 from albertkit.checkpoints.onnx_file import SCALE
 from albertkit.errors import CheckpointError
@@ -33,7 +33,11 @@ _RUNTIME = "com.microsoft"
 _ZERO_POINT = 128  # what stands for 0 in a rounded activation, as bytes there have no sign
 _TINY = 1e-30
 
-STORED_TYPES = {torch.float32: "FLOAT", torch.float16: "FLOAT16", torch.bfloat16: "BFLOAT16"}
+STORED_TYPES = {
+    np.dtype(np.float32): "FLOAT",
+    np.dtype(np.float16): "FLOAT16",
+    np.dtype(ml_dtypes.bfloat16): "BFLOAT16",
+}
 """Types of weights -> ONNX's names for them."""
 
 
@@ -45,7 +49,7 @@ class Graph:
     """
 
     def __init__(
-        self, weights: Mapping[str, torch.Tensor], *, opset: int, compute: torch.dtype, int8: bool = False
+        self, weights: Mapping[str, np.ndarray], *, opset: int, compute: np.dtype, int8: bool = False
     ) -> None:
         self.weights = weights
         self.int8 = int8
@@ -85,8 +89,7 @@ class Graph:
 
     def number(self, value: float) -> str:
         """Return a constant scalar of the type that is computed in."""
-        kind = np.float16 if self.compute == torch.float16 else np.float32
-        return self._constant(f"constants/float_{value:.9g}", np.array(value, kind))
+        return self._constant(f"constants/float_{value:.9g}", np.array(value, self.compute))
 
     def weight(self, name: str, *, transposed: bool = False) -> str:
         """Return a tensor of the model, stored under its own name, transposed or not.
@@ -97,8 +100,8 @@ class Graph:
         if name not in self._cast and self.int8 and is_stored(name):
             self._cast[name] = self._restore(*self._round(name, STORED_LARGEST, transposed=transposed))
         if name not in self._cast:
-            tensor = self._tensor(name).detach()
-            self._store(name, tensor.t() if transposed else tensor)
+            tensor = self._tensor(name)
+            self._store(name, tensor.T if transposed else tensor)
             if tensor.dtype != self.compute:
                 self._cast[name] = f"{name}/computed"
                 self.node("Cast", name, output=self._cast[name], to=self.compute_type)
@@ -106,7 +109,7 @@ class Graph:
                 self._cast[name] = name
         return self._cast[name]
 
-    def _tensor(self, name: str) -> torch.Tensor:
+    def _tensor(self, name: str) -> np.ndarray:
         if name not in self.weights:
             raise CheckpointError(
                 f"The model has no tensor {name}, which this architecture needs: name another one."
@@ -133,20 +136,14 @@ class Graph:
             self._stored[name] = onnx.numpy_helper.from_array(value, name)
         return name
 
-    def _store(self, name: str, tensor: torch.Tensor) -> None:
+    def _store(self, name: str, tensor: np.ndarray) -> None:
         if tensor.dtype not in STORED_TYPES:
-            raise CheckpointError(
-                f"{name} is in {str(tensor.dtype).removeprefix('torch.')}: choose the dtype 'float32'."
-            )
-        plain = tensor.contiguous()
+            raise CheckpointError(f"{name} is in {tensor.dtype}: choose the dtype 'float32'.")
         self._stored[name] = onnx.TensorProto(
             name=name,
-            dims=plain.shape,
-            data_type=getattr(onnx.TensorProto, STORED_TYPES[plain.dtype]),
-            raw_data=plain.reshape(-1)
-            .view(torch.uint8)
-            .numpy()
-            .tobytes(),  # bytes, since NumPy has no bfloat16
+            dims=tensor.shape,
+            data_type=getattr(onnx.TensorProto, STORED_TYPES[tensor.dtype]),
+            raw_data=tensor.tobytes(),
         )
 
     # --- inputs and outputs ---------------------------------------------------------------------

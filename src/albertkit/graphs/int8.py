@@ -10,8 +10,6 @@ have values far above all others', and what is said of a text does not depend on
 """
 
 import numpy as np
-import torch
-from torch import Tensor
 
 COMPUTED_LARGEST = 63
 """Of a matrix that is multiplied in whole numbers."""
@@ -22,7 +20,7 @@ OLDEST_OPSET = 18
 """The first that reduces as later ones do."""
 
 
-def is_computed(name: str, tensor: Tensor) -> bool:
+def is_computed(name: str, tensor: np.ndarray) -> bool:
     """Tell whether a tensor is a matrix that is multiplied in whole numbers: those of the layers."""
     return ".albert_layers." in name and tensor.ndim == 2
 
@@ -32,7 +30,7 @@ def is_stored(name: str) -> bool:
     return name.endswith(("word_embeddings.weight", "pooler.weight"))
 
 
-def quantize(matrix: Tensor, *, largest: int) -> tuple[np.ndarray, np.ndarray]:
+def quantize(matrix: np.ndarray, *, largest: int) -> tuple[np.ndarray, np.ndarray]:
     """Round a matrix to whole numbers, each row with a scale of its own.
 
     Args:
@@ -42,7 +40,7 @@ def quantize(matrix: Tensor, *, largest: int) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         int8 of the same shape, and float32 scales (outputs, 1).
     """
-    values = matrix.detach().float()
-    scales = values.abs().amax(dim=1, keepdim=True) / largest
+    values = matrix.astype(np.float32)
+    scales = np.abs(values).max(axis=1, keepdims=True) / np.float32(largest)
     scales[scales == 0] = 1.0
-    return (values / scales).round().to(torch.int8).numpy(), scales.numpy()
+    return np.rint(values / scales).astype(np.int8), scales

@@ -16,16 +16,6 @@ Attend = Callable[[str, str, str], str]
 """Queries (..., N*D), keys and values (..., N*D) of what is looked at -> contexts, shaped as the queries."""
 
 
-def layer_names(config: AlbertConfig, prefix: str) -> list[str]:
-    """Return the layers' names in the order in which they are applied; shared ones occur several times."""
-    return [
-        f"{prefix}encoder.albert_layer_groups.{group}.albert_layers.{inner}"
-        for group in range(config.num_hidden_groups)
-        for _ in range(config.num_hidden_layers // config.num_hidden_groups)
-        for inner in range(config.inner_group_num)
-    ]
-
-
 def write_layer(
     graph: Graph, config: AlbertConfig, name: str, asking: str, states: str, attend: Attend
 ) -> str:

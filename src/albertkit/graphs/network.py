@@ -9,14 +9,14 @@ Shapes: B batch, C choices, T tokens, E embedding, H hidden, V vocabulary, K lab
 from collections.abc import Mapping
 from typing import Any
 
-import torch
+import numpy as np
 
 from albertkit import __version__
-from albertkit.checkpoints.names import BASE_PREFIX
+from albertkit.checkpoints.names import BASE_PREFIX, executed_layers
 from albertkit.checkpoints.onnx_file import PRODUCER
 from albertkit.config import AlbertConfig
 from albertkit.graphs.graph import Graph, onnx
-from albertkit.graphs.layers import UNSEEN, attend_rows, layer_names, write_layer
+from albertkit.graphs.layers import UNSEEN, attend_rows, write_layer
 
 MULTIPLE_CHOICE = "AlbertForMultipleChoice"
 _READ_FIRST = ("AlbertForSequenceClassification", MULTIPLE_CHOICE)
@@ -25,10 +25,10 @@ _READ_FIRST = ("AlbertForSequenceClassification", MULTIPLE_CHOICE)
 def build(
     architecture: str,
     config: AlbertConfig,
-    weights: Mapping[str, torch.Tensor],
+    weights: Mapping[str, np.ndarray],
     *,
     opset: int,
-    compute: torch.dtype,
+    compute: np.dtype,
     int8: bool,
     optional_inputs: bool,
 ) -> tuple[Any, int]:
@@ -40,8 +40,8 @@ def build(
         weights: its tensors by the names of its state dict; without a pooler `AlbertModel` has no
             `pooler_output`.
         opset: version of the ONNX operators.
-        compute: torch.float32 or torch.float16.
-        int8: multiply in whole numbers; needs torch.float32.
+        compute: float32 or float16.
+        int8: multiply in whole numbers; needs float32.
         optional_inputs: whether `attention_mask` and `token_type_ids` may be left out.
 
     Returns:
@@ -86,7 +86,7 @@ class _Network:
         states = graph.linear(
             self._embed(input_ids, token_type_ids), f"{self.prefix}encoder.embedding_hidden_mapping_in"
         )
-        layers = layer_names(config, self.prefix)
+        layers = executed_layers(config, self.prefix)
         width = config.hidden_size // config.num_attention_heads
 
         def attend(query: str, key: str, value: str) -> str:

@@ -12,19 +12,20 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import torch
+import numpy as np
 
 from albertkit import __version__
+from albertkit.checkpoints.names import executed_layers
 from albertkit.checkpoints.onnx_file import PRODUCER
 from albertkit.config import AlbertConfig
 from albertkit.graphs.graph import Graph
-from albertkit.graphs.layers import attend_rows, layer_names, write_layer
+from albertkit.graphs.layers import attend_rows, write_layer
 
 OPSET = 20
 """The first with Gelu."""
 
 
-def build_layers(config: AlbertConfig, weights: Mapping[str, torch.Tensor], *, int8: bool) -> Any:
+def build_layers(config: AlbertConfig, weights: Mapping[str, np.ndarray], *, int8: bool) -> Any:
     """Return the `ModelProto` of all layers.
 
     Its inputs are `states` (M, H); `row_tokens` (B, T), which token stands at each place of the rows; `bias`
@@ -37,7 +38,7 @@ def build_layers(config: AlbertConfig, weights: Mapping[str, torch.Tensor], *, i
         weights: float32, under the names of the encoder's state dict.
         int8: multiply in whole numbers.
     """
-    graph = Graph(weights, opset=OPSET, compute=torch.float32, int8=int8)
+    graph = Graph(weights, opset=OPSET, compute=np.dtype(np.float32), int8=int8)
     states = graph.float_input("states", ["tokens", config.hidden_size])
     bias = graph.float_input("bias", ["rows", 1, 1, "longest"])
     row_tokens = graph.input("row_tokens", ["rows", "longest"])
@@ -57,7 +58,7 @@ def build_layers(config: AlbertConfig, weights: Mapping[str, torch.Tensor], *, i
         flat = graph.node("Reshape", found, graph.whole(-1, hidden))  # (B, R, N*D) -> (B * R, N*D)
         return graph.node("Gather", flat, places)
 
-    layers = layer_names(config, "")
+    layers = executed_layers(config, "")
     for index, layer in enumerate(layers):
         graph.scope = f"layer_{index}/"
         last = index == len(layers) - 1

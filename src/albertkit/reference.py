@@ -1,0 +1,220 @@
+"""The forward pass of any ALBERT in plain NumPy, which the other networks are tested against.
+
+It reads the config and the tensors of a checkpoint under their names in `model.safetensors`. It fuses nothing
+and skips nothing, so that each line can be compared with Lan et al. 2019 (arXiv:1909.11942).
+
+Shapes: B batch, C choices, T tokens, E embedding, H hidden, N heads, D head width, V vocabulary, K labels.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from albertkit.checkpoints.names import executed_layers
+from albertkit.config import AlbertConfig
+from albertkit.errors import CheckpointError
+
+Array = NDArray[np.floating]
+Weights = Mapping[str, NDArray]
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])  # NumPy has none
+
+
+def forward(
+    architecture: str,
+    config: AlbertConfig,
+    weights: Weights,
+    input_ids: NDArray,
+    attention_mask: NDArray | None = None,
+    token_type_ids: NDArray | None = None,
+    *,
+    dtype: type = np.float32,
+) -> dict[str, Array]:
+    """Compute all outputs of a model, without dropout.
+
+    Args:
+        architecture: the name of a model class, such as "AlbertForMaskedLM".
+        config: the model's config; `hidden_act` must be a name.
+        weights: its tensors, of any floating type, under the names of the class's state dict.
+        input_ids: token ids, (B, T), or (B, C, T) for multiple choice.
+        attention_mask: 1 for tokens and 0 for padding, of the same shape; None for no padding.
+        token_type_ids: 0 for the first segment and 1 for the second, of the same shape; None for zeros.
+        dtype: the type to compute in; `np.float64` bounds the rounding errors of float32.
+
+    Returns:
+        The outputs under the names that the class gives them ("logits", "start_logits", ...), together with
+        "hidden_states" (L + 1, B, T, H), the mapped embeddings and the output of each layer, and "attentions"
+        (L, B, N, T, T). With pruned heads the layers' N may differ: "attentions" is then left out.
+
+    Raises:
+        CheckpointError: a tensor is missing.
+        IndexError: an id is outside its table.
+    """
+    ids = input_ids.reshape(-1, input_ids.shape[-1])  # (B, C, T) -> (B * C, T)
+    mask = np.ones_like(ids) if attention_mask is None else attention_mask.reshape(ids.shape)
+    segments = np.zeros_like(ids) if token_type_ids is None else token_type_ids.reshape(ids.shape)
+    network = _Network(config, weights, "" if architecture == "AlbertModel" else "albert.", dtype)
+    states, attentions = network.encode(ids, mask, segments)
+    outputs = _HEADS[architecture](network, states[-1])
+    if architecture == "AlbertForMultipleChoice":
+        outputs = {"logits": outputs["logits"].reshape(input_ids.shape[:2])}  # (B * C, 1) -> (B, C)
+    outputs["hidden_states"] = np.stack(states)
+    if len({one.shape for one in attentions}) == 1:
+        outputs["attentions"] = np.stack(attentions)
+    return outputs
+
+
+class _Network:
+    """The tensors of one model, and the functions that its heads share."""
+
+    def __init__(self, config: AlbertConfig, weights: Weights, prefix: str, dtype: type) -> None:
+        self.config = config
+        self.weights = weights
+        self.prefix = prefix
+        self.dtype = dtype
+
+    def weight(self, name: str) -> Array:
+        if name not in self.weights:
+            raise CheckpointError(f"The checkpoint has no tensor {name}, which this model needs.")
+        return np.asarray(self.weights[name]).astype(self.dtype)
+
+    def linear(self, values: Array, name: str) -> Array:
+        """(..., inputs) -> (..., outputs)."""
+        return values @ self.weight(f"{name}.weight").T + self.weight(f"{name}.bias")
+
+    def layer_norm(self, values: Array, name: str) -> Array:
+        """Normalize the last dimension."""
+        centered = values - values.mean(-1, keepdims=True)
+        variance = np.square(centered).mean(-1, keepdims=True)
+        normal = centered / np.sqrt(variance + self.dtype(self.config.layer_norm_eps))
+        return normal * self.weight(f"{name}.weight") + self.weight(f"{name}.bias")
+
+    def activate(self, values: Array) -> Array:
+        return _ACTIVATIONS[str(self.config.hidden_act)](values)
+
+    def encode(self, ids: NDArray, mask: NDArray, segments: NDArray) -> tuple[list[Array], list[Array]]:
+        """(B, T) each -> the mapped embeddings and the layers' outputs (B, T, H); attentions (B, N, T, T)."""
+        config, table = self.config, f"{self.prefix}embeddings"
+        embedded = (
+            self.weight(f"{table}.word_embeddings.weight")[ids]
+            + self.weight(f"{table}.token_type_embeddings.weight")[segments]
+            + self.weight(f"{table}.position_embeddings.weight")[np.arange(ids.shape[1])]
+        )  # (B, T, E)
+        normal = self.layer_norm(embedded, f"{table}.LayerNorm")
+        states = [self.linear(normal, f"{self.prefix}encoder.embedding_hidden_mapping_in")]
+        seen = mask != 0
+        seen |= ~seen.any(-1, keepdims=True)  # a row that may see nothing sees everything
+        attentions = []
+        for name in executed_layers(config, self.prefix):
+            state, probabilities = self._layer(states[-1], seen[:, None, None], name)
+            states.append(state)
+            attentions.append(probabilities)
+        return states, attentions
+
+    def _layer(self, states: Array, seen: NDArray, name: str) -> tuple[Array, Array]:
+        """(B, T, H) -> (B, T, H): attention and feed-forward network, each with residual and LayerNorm."""
+        width = self.config.hidden_size // self.config.num_attention_heads
+
+        def split(part: str) -> Array:
+            projected = self.linear(states, f"{name}.attention.{part}")
+            return projected.reshape(*states.shape[:2], -1, width).swapaxes(
+                1, 2
+            )  # (B, T, N*D) -> (B, N, T, D)
+
+        scores = split("query") @ split("key").swapaxes(2, 3) / self.dtype(math.sqrt(width))
+        probabilities = softmax(np.where(seen, scores, -np.inf))
+        context = (probabilities @ split("value")).swapaxes(1, 2).reshape(*states.shape[:2], -1)
+        attended = self.layer_norm(
+            states + self.linear(context, f"{name}.attention.dense"), f"{name}.attention.LayerNorm"
+        )
+        expanded = self.activate(self.linear(attended, f"{name}.ffn"))
+        output = self.linear(expanded, f"{name}.ffn_output")
+        return self.layer_norm(attended + output, f"{name}.full_layer_layer_norm"), probabilities
+
+    def pool(self, states: Array) -> Array:
+        """(B, T, H) -> (B, H)."""
+        return np.tanh(self.linear(states[:, 0], f"{self.prefix}pooler"))
+
+    def score_words(self, states: Array) -> Array:
+        """(B, T, H) -> (B, T, V)."""
+        narrow = self.layer_norm(
+            self.activate(self.linear(states, "predictions.dense")), "predictions.LayerNorm"
+        )
+        if not self.config.tie_word_embeddings:
+            return self.linear(narrow, "predictions.decoder")
+        words = self.weight(f"{self.prefix}embeddings.word_embeddings.weight")
+        return narrow @ words.T + self.weight("predictions.bias")
+
+
+# --- heads --------------------------------------------------------------------------------------
+
+
+def _encoder(network: _Network, states: Array) -> dict[str, Array]:
+    has_pooler = "pooler.weight" in network.weights
+    return {"last_hidden_state": states} | ({"pooler_output": network.pool(states)} if has_pooler else {})
+
+
+def _pretraining(network: _Network, states: Array) -> dict[str, Array]:
+    order = network.linear(network.pool(states), "sop_classifier.classifier")
+    return {"prediction_logits": network.score_words(states), "sop_logits": order}
+
+
+def _masked_lm(network: _Network, states: Array) -> dict[str, Array]:
+    return {"logits": network.score_words(states)}
+
+
+def _sequence(network: _Network, states: Array) -> dict[str, Array]:
+    return {"logits": network.linear(network.pool(states), "classifier")}
+
+
+def _tokens(network: _Network, states: Array) -> dict[str, Array]:
+    return {"logits": network.linear(states, "classifier")}
+
+
+def _answers(network: _Network, states: Array) -> dict[str, Array]:
+    start, end = np.moveaxis(network.linear(states, "qa_outputs"), -1, 0)  # (B, T, 2) -> (2, B, T)
+    return {"start_logits": start, "end_logits": end}
+
+
+_HEADS: dict[str, Callable[[_Network, Array], dict[str, Array]]] = {
+    "AlbertModel": _encoder,
+    "AlbertForPreTraining": _pretraining,
+    "AlbertForMaskedLM": _masked_lm,
+    "AlbertForSequenceClassification": _sequence,
+    "AlbertForTokenClassification": _tokens,
+    "AlbertForQuestionAnswering": _answers,
+    "AlbertForMultipleChoice": _sequence,
+}
+
+
+# --- functions ----------------------------------------------------------------------------------
+
+
+def softmax(scores: Array) -> Array:
+    """Normalize the exponentials of the last dimension to a sum of 1."""
+    exponentials = np.exp(scores - scores.max(-1, keepdims=True))
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def _gelu(values: Array) -> Array:
+    return values * (1 + _erf(values * math.sqrt(0.5)).astype(values.dtype)) / 2
+
+
+def _gelu_tanh(values: Array) -> Array:
+    return values * (1 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3))) / 2
+
+
+def _silu(values: Array) -> Array:
+    return values / (1 + np.exp(-values))
+
+
+_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "gelu": _gelu,
+    "gelu_new": _gelu_tanh,
+    "gelu_pytorch_tanh": _gelu_tanh,
+    "relu": lambda values: np.maximum(values, 0),
+    "silu": _silu,
+    "swish": _silu,
+}

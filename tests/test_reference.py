@@ -1,0 +1,70 @@
+"""The NumPy forward pass against PyTorch, and against the original implementation."""
+
+import numpy as np
+import pytest
+import torch
+from modeling_twins import HEADS, batch, make
+
+from albertkit import reference
+from albertkit.config import ACTIVATION_NAMES
+from albertkit.errors import CheckpointError
+
+
+def compare(model, inputs, *, attentions=True):
+    """Compare every output; padding included, as both compute it alike."""
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    found = reference.forward(
+        type(model).__name__, model.config, weights, **{name: one.numpy() for name, one in inputs.items()}
+    )
+    with torch.no_grad():
+        expected = model(**inputs, output_hidden_states=True, output_attentions=True)
+    for name, values in found.items():
+        wanted = expected[name]
+        wanted = torch.stack(wanted) if isinstance(wanted, tuple) else wanted
+        np.testing.assert_allclose(values, wanted.numpy(), atol=2e-5, rtol=1e-4, err_msg=name)
+    given = {name for name, value in vars(expected).items() if value is not None}
+    assert given - set(found) == (set() if attentions else {"attentions"})
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("groups", [(1, 1), (3, 2)], ids=["shared", "groups"])
+def test_equals_torch_for_every_head(head, groups):
+    model = make(head, num_hidden_groups=groups[0], inner_group_num=groups[1])
+    compare(model, batch(head, mask=True, segments=True))
+    compare(model, batch(head))
+
+
+@pytest.mark.parametrize("name", ACTIVATION_NAMES)
+def test_equals_torch_for_every_activation(name):
+    compare(make("AlbertForMaskedLM", hidden_act=name), batch())
+
+
+def test_equals_torch_with_pruned_heads_untied_words_and_empty_rows():
+    model = make("AlbertForMaskedLM", num_hidden_groups=3, tie_word_embeddings=False)
+    model.prune_heads({1: [0, 2]})
+    inputs = batch(mask=True)
+    inputs["attention_mask"][0] = 0
+    compare(model, inputs, attentions=False)
+
+
+def test_equals_the_original_implementation(shared):
+    from albertkit import AlbertForPreTraining
+
+    folder = shared / "fixtures" / "google-tf1-small"
+    golden = np.load(folder / "golden.npz")
+    model = AlbertForPreTraining.from_pretrained(folder / "model.ckpt-best")
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    inputs = {name: golden[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
+    found = reference.forward("AlbertForPreTraining", model.config, weights, **inputs, dtype=np.float64)
+    seen = golden["attention_mask"] != 0
+    np.testing.assert_allclose(
+        found["hidden_states"][-1][seen], golden["sequence_output"][seen], atol=1e-5, rtol=1e-5
+    )
+    np.testing.assert_allclose(found["sop_logits"], golden["sop_logits"], atol=1e-5, rtol=1e-5)
+
+
+def test_a_missing_tensor_is_named():
+    model = make("AlbertModel")
+    weights = {name: one.numpy() for name, one in model.state_dict().items() if "LayerNorm" not in name}
+    with pytest.raises(CheckpointError, match=r"no tensor embeddings\.LayerNorm\.weight"):
+        reference.forward("AlbertModel", model.config, weights, batch()["input_ids"].numpy())
