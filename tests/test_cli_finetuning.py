@@ -226,6 +226,8 @@ def test_what_labels_look_like_is_said(folder: Path, tmp_path: Path, run: Run) -
         "marks": [("old;lost", "a"), ("new", "b")],
         "numbers": [("0.5", "a"), ("1.5", "b")],
         "many": [(f"kind{number:02d}", "a") for number in [0, *range(21)]],
+        "ratings": [(str(number), "a") for number in [*range(11), 3]],
+        "stars": [(str(number), "a") for number in [*range(10), 3]],
     }
     said = {}
     for name, rows in lines.items():
@@ -238,6 +240,8 @@ def test_what_labels_look_like_is_said(folder: Path, tmp_path: Path, run: Run) -
     assert "2 labels (single label classification): new 1, old;lost 1\n" in said["marks"]
     assert "some labels hold a ';': if it stands between several, --label-separator ';'" in said["marks"]
     assert "labels are numbers (regression): 0.5 to 1.5" in said["numbers"]
+    assert "the labels are 11 whole numbers, read as classes; if they are amounts" in said["ratings"]
+    assert "--problem-type" not in said["stars"]
     assert "kind19 1, ...\n" in said["many"]
     assert "kind20" not in said["many"]
 

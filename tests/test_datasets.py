@@ -128,6 +128,14 @@ def test_pairs_that_belong_together_need_no_label() -> None:
     [
         ("a.csv", "sentence,label\nx,1\n", "no column 'text'; it has sentence, label"),
         ("a.jsonl", '{"body": "x", "label": 1}\n', "no column 'text'; it has body, label"),
+        ("a.csv", "sentence,label\nx,1\n", "no column 'text'.* --text-column"),
+        ("a.csv", "text,lable\nx,1\n", "no column 'label'.* --label-column"),
+        ("a.csv", "text;label\nx;1\n", r"one cell that holds ';'; if that separates cells: --delimiter ';'"),
+        ("a.csv", "text\tlabel\nx\t1\n", r"--delimiter '\\t'"),
+        ("a.tsv", "text,label\nx,1\n", r"--delimiter ','"),
+        ("a.csv", "text,text,label\nx,y,1\n", "2 columns are called 'text'; rename all but one"),
+        ("a.jsonl", '[{"text": "x"}]', r"line 1: expected a JSON object in each line.* jq -c '.\[\]'"),
+        ("a.jsonl", '\n[\n{"text": "x"},\n', r"line 2: expected a JSON object in each line.* begins with an"),
         ("a.csv", "", "the file is empty"),
         ("a.txt", "x", "unknown kind of file; expected .csv, .tsv"),
         ("a.parquet", "x", "not a readable .parquet file"),
@@ -137,6 +145,43 @@ def test_pairs_that_belong_together_need_no_label() -> None:
 def test_a_wrong_file_or_column_is_named(write: Write, name: str, content: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         TextTable(write(name, content))
+
+
+def test_delimiters(write: Write) -> None:
+    file = write("a.csv", "text\tlabel\nx, y\ta\n")
+    for delimiter in ("\t", "\\t"):  # a shell passes a tab as two characters
+        assert [(one.text, one.label) for one in TextTable(file, delimiter=delimiter)] == [("x, y", "a")]
+    for delimiter in (";;", "", '"', "\n"):
+        with pytest.raises(ConfigError, match="expected one character"):
+            TextTable(file, delimiter=delimiter)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_columns_of_zeros_and_ones_are_labels(write: Write, kind: str) -> None:
+    values = [("a", 1, 0, 1), ("b", 0, 0, 0), ("c", 0, 1.0, 0), ("d", 0, 0, 2), ("e", 1, "", 0)]
+    names = ("text", "toxic", "rude", "spam")
+    lines = {
+        "csv": [",".join(names), *(",".join(map(str, row)) for row in values)],
+        "jsonl": [json.dumps(dict(zip(names, row, strict=True))) for row in values],
+    }
+    file = write(f"a.{kind}", "\n".join(lines[kind]) + "\n")
+    splits = load_splits({"train": TextTable(file, TextColumns(label=("toxic", "rude", "spam")))})
+    assert splits.labels is not None
+    assert (splits.labels.problem_type, splits.labels.names) == (SEVERAL, ("toxic", "rude", "spam"))
+    assert [one.label for one in splits.examples["train"]] == [("toxic", "spam"), (), ("rude",)]
+    problems = splits.reports["train"].problems
+    assert problems["mislabelled"].first[0].endswith("in 'spam'; expected 0 or 1")
+    assert problems["unlabelled"].count == 1
+    with pytest.raises(DataError, match=r"no column 'scam'; .* --label-column"):
+        TextTable(file, TextColumns(label=("toxic", "scam")))
+
+
+def test_one_column_of_ones_each_can_be_classes() -> None:
+    rows = [{"text": "a", "x": 1, "y": 0}, {"text": "b", "x": 0, "y": 1}, {"text": "c", "x": 1, "y": 1}]
+    table = TextTable(rows, TextColumns(label=("x", "y")))
+    splits = load_splits({"train": table}, problem_type=CLASSES)
+    assert [one.label for one in splits.examples["train"]] == ["x", "y"]
+    assert "expected exactly one" in splits.reports["train"].problems["mislabelled"].first[0]
 
 
 def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None:

@@ -105,7 +105,15 @@ class ChoiceTable(TableReader[ChoiceExample, ChoiceColumns]):
         if not columns.choices:
             raise ConfigError("choices names no column; expected one for each choice, or one with lists")
         label = columns.label if self.labelled else None
-        self.table.check_columns([columns.context, columns.question, *columns.choices, columns.id, label])
+        self.table.check_columns(
+            {
+                "--context-column": columns.context,
+                "--question-column": columns.question,
+                "--choice-columns": columns.choices,
+                "--id-column": columns.id,
+                "--label-column": label,
+            }
+        )
         return columns
 
     def example(self, row: Row, report: ReadingReport) -> ChoiceExample | None:

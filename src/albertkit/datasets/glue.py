@@ -105,7 +105,9 @@ class GlueSplit(Reader[TextExample]):
         is_test = split.startswith("test")
         self.table = DelimitedTable(file, names=None if is_test else self.task.columns, delimiter="\t")
         super().__init__(str(file), labelled=not is_test or self.task.label in self.table.columns())
-        self.table.check_columns([self.task.text, self.task.pair, self.task.label if self.labelled else None])
+        label = self.task.label if self.labelled else None
+        wanted = [one for one in (self.task.text, self.task.pair, label) if one is not None]
+        self.table.check_columns({"--glue": wanted})
 
     def label_names(self) -> tuple[str, ...] | None:
         """Return the task's labels."""

@@ -49,7 +49,9 @@ class LabelSet:
             given = {self._name(one) for one in (label if isinstance(label, tuple) else (label,))}
             return tuple(name for name in self.names if name in given)
         if isinstance(label, tuple):
-            raise UnknownLabel(f"the labels {label!r:.60} are several; expected one")
+            if len(label) != 1:
+                raise UnknownLabel(f"the labels are {label!r:.60}; expected exactly one")
+            return self._name(label[0])
         return self._name(label)
 
     def _name(self, label: str | float) -> str:
@@ -106,7 +108,7 @@ def infer_labels(
         if len(names) == len(found) >= 20:
             raise DataError(
                 f"each of the {len(found)} rows has another label ({names[0]!r}, {names[1]!r}, ...): choose "
-                "the column of the labels, or say that they are numbers (regression)"
+                "the column of the labels (--label-column), or --problem-type regression if they are amounts"
             )
     if not names:
         raise DataError("no example has any label; expected some that have one")

@@ -42,7 +42,15 @@ class PairColumns:
         }
         if not labelled or named["pair"] is None:
             named["negative"] = named["score"] = None
-        table.check_columns([named["text"] or USUAL["text"][0], *named.values(), self.id])
+        table.check_columns(
+            {
+                "--text-column": named["text"] or USUAL["text"][0],
+                "--pair-column": named["pair"],
+                "--negative-column": named["negative"],
+                "--label-column": named["score"],
+                "--id-column": self.id,
+            }
+        )
         if named["negative"] and named["score"]:
             raise DataError(
                 f"{table.name}: the column {named['negative']!r} has texts that do not belong to the first, "

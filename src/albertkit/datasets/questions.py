@@ -140,7 +140,14 @@ class QuestionTable(TableReader[QuestionExample, QuestionColumns], QuestionReade
         """Return the columns; that of the answers only where they are read."""
         columns = columns or QuestionColumns()
         answers = columns.answers if self.labelled else None
-        self.table.check_columns([columns.question, columns.context, columns.id, answers])
+        self.table.check_columns(
+            {
+                "--question-column": columns.question,
+                "--context-column": columns.context,
+                "--id-column": columns.id,
+                "--answers-column": answers,
+            }
+        )
         return columns
 
     def example(self, row: Row, report: ReadingReport) -> QuestionExample | None:

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from albertkit.errors import DataError
+from albertkit.errors import ConfigError, DataError
 from albertkit.text_files import LINE_BYTES, file_format, lone_surrogate, read_lines
 
 HEAD_ROWS = 1000
@@ -51,12 +51,32 @@ class Table(ABC):
         del column
         return None
 
-    def check_columns(self, wanted: Iterable[str | None]) -> None:
-        """Raise DataError for a column that is not there; None is none that is wanted."""
+    def check_columns(self, wanted: Mapping[str, str | Sequence[str] | None]) -> None:
+        """Check that columns are there.
+
+        Args:
+            wanted: the columns by the flag that names them; None where no column is wanted.
+
+        Raises:
+            DataError: a column is not there.
+        """
         columns = self.columns()
-        for column in wanted:
-            if column is not None and column not in columns:
-                raise DataError(f"{self.name}: no column {column!r}; it has {', '.join(columns) or 'none'}")
+        for flag, names in wanted.items():
+            for name in [names] if isinstance(names, str) else names or ():
+                if name not in columns:
+                    raise DataError(
+                        f"{self.name}: no column {name!r}; it has {', '.join(columns) or 'none'}. "
+                        + (self._delimiter_hint(columns) or f"Give the right name with {flag}")
+                    )
+                if columns.count(name) > 1:
+                    raise DataError(
+                        f"{self.name}: {columns.count(name)} columns are called {name!r}; rename all but one"
+                    )
+
+    def _delimiter_hint(self, columns: list[str]) -> str:
+        """Return what to do if the header is one cell that was not cut, else nothing."""
+        del columns
+        return ""
 
 
 class DelimitedTable(Table):
@@ -83,8 +103,15 @@ class DelimitedTable(Table):
         self.name = str(path)
         self.header = header and names is None
         self.names = names
-        self.delimiter = delimiter or ("\t" if file_format(path)[0] == ".tsv" else ",")
+        self.delimiter = _delimiter(delimiter) or ("\t" if file_format(path)[0] == ".tsv" else ",")
         self.quoted = self.delimiter != "\t" if quoted is None else quoted
+
+    def _delimiter_hint(self, columns: list[str]) -> str:
+        mark = next((one for one in _DELIMITERS if len(columns) == 1 and one in columns[0]), None)
+        if mark is None:
+            return ""
+        written = repr(mark)
+        return f"The header is one cell that holds {written}; if that separates cells: --delimiter {written}"
 
     def columns(self) -> list[str]:
         """Return the names: those given, those in the first row, or the numbers of its cells."""
@@ -123,6 +150,18 @@ class DelimitedTable(Table):
             raise DataError(f"{self.path}, record from line {begins}: not CSV ({error})") from error
 
 
+_DELIMITERS = ("\t", ";", "|", ",")
+
+
+def _delimiter(given: str | None) -> str | None:
+    """Return the delimiter as one character; a shell passes a tab as the two characters \\t."""
+    if given == "\\t":
+        return "\t"
+    if given is not None and (len(given) != 1 or given in '"\r\n'):
+        raise ConfigError(f"delimiter is {given!r}; expected one character, such as ';' or '\\t' for a tab")
+    return given
+
+
 class JsonLinesTable(Table):
     """A file with a JSON object in each line."""
 
@@ -135,11 +174,22 @@ class JsonLinesTable(Table):
         return list(dict.fromkeys(name for row in islice(self.rows(), HEAD_ROWS) for name in row.values))
 
     def rows(self) -> Iterator[Row]:
-        """Yield the lines that are not blank; one that is no object has a fault."""
+        """Yield the lines that are not blank; one that is no object has a fault.
+
+        Raises:
+            DataError: the file is one JSON array.
+        """
+        is_first = True
         for number, line, _ in read_lines(self.path, file_format(self.path)[1]):
             if not line.strip():
                 continue
             origin = f"{self.path}, line {number}"
+            if is_first and line.lstrip().startswith("["):
+                raise DataError(
+                    f"{origin}: expected a JSON object in each line, and the file begins with an array. To "
+                    f"convert an array of objects: jq -c '.[]' {self.path} > lines.jsonl"
+                )
+            is_first = False
             try:
                 record = json.loads(line)
             except json.JSONDecodeError as error:

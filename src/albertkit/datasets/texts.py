@@ -1,5 +1,6 @@
 """Tables of labelled texts -> examples; which column is what is said by name."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,9 @@ class TextColumns:
     text: str = "text"
     pair: str | None = None
     """The second text, of a task on pairs."""
-    label: str | None = "label"
-    """None where the pairs themselves are what is learnt: that two texts belong together."""
+    label: str | tuple[str, ...] | None = "label"
+    """The column of labels. Several columns hold 0 or 1 each, and are the labels of a multi-label task. None
+    for pairs that belong together."""
     id: str | None = None
     """What examples are called; without it they are called after file and line."""
     separator: str | None = None
@@ -37,8 +39,17 @@ class TextTable(TableReader[TextExample, TextColumns]):
         """Return the columns; labels only where they are read."""
         columns = columns or TextColumns()
         label = columns.label if self.labelled else None
-        self.table.check_columns([columns.text, columns.pair, columns.id, label])
-        self._class_names = self.table.class_names(columns.label) if columns.label else None
+        self.table.check_columns(
+            {
+                "--text-column": columns.text,
+                "--pair-column": columns.pair,
+                "--id-column": columns.id,
+                "--label-column": label,
+            }
+        )
+        self._class_names = (
+            self.table.class_names(columns.label) if isinstance(columns.label, str) else columns.label
+        )
         return columns
 
     def label_names(self) -> tuple[str, ...] | None:
@@ -59,8 +70,12 @@ class TextTable(TableReader[TextExample, TextColumns]):
         label = None
         if self.labelled and columns.label:
             try:
-                label = read_label(
-                    values.get(columns.label), separator=columns.separator, names=self._class_names
+                label = (
+                    read_label(
+                        values.get(columns.label), separator=columns.separator, names=self._class_names
+                    )
+                    if isinstance(columns.label, str)
+                    else read_indicators(values, columns.label)
                 )
             except DataError as error:
                 return self.leave_out(report, "mislabelled", row.origin, str(error))
@@ -90,6 +105,30 @@ def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | No
     if names and value == -1:
         return None  # so `datasets` writes that there is no label
     return _one_label(value, names)
+
+
+def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label | None:
+    """Return the names of the columns that hold 1 (of those that hold 0 or 1), or None if a cell is empty.
+
+    Raises:
+        DataError: a cell holds another value.
+    """
+    found: list[str] = []
+    for column in columns:
+        written = str(values.get(column, "")).strip().lower()
+        if written in ("", "none", "nan"):
+            return None
+        if written not in _INDICATORS:
+            raise DataError(f"{values[column]!r:.40} in {column!r}; expected 0 or 1")
+        if _INDICATORS[written]:
+            found.append(column)
+    return tuple(found)
+
+
+_INDICATORS = {
+    **dict.fromkeys(("1", "1.0", "true"), True),
+    **dict.fromkeys(("0", "0.0", "false"), False),
+}
 
 
 def _one_label(value: Any, names: tuple[str, ...] | None) -> Any:

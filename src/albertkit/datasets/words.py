@@ -105,7 +105,13 @@ class WordsTable(TableReader[WordsExample, WordsColumns]):
     def checked_columns(self, columns: WordsColumns | None) -> WordsColumns:
         """Return the columns; labels only where they are read."""
         columns = columns or WordsColumns()
-        self.table.check_columns([columns.words, columns.id, columns.labels if self.labelled else None])
+        self.table.check_columns(
+            {
+                "--words-column": columns.words,
+                "--id-column": columns.id,
+                "--label-column": columns.labels if self.labelled else None,
+            }
+        )
         self._class_names = self.table.class_names(columns.labels)
         return columns
 

@@ -14,7 +14,8 @@ class DataOptions:
     negative_column: str | None = None
     """Texts that do not belong to the first, of sentence embedding."""
     label_column: str | None = None
-    """Labels (default: label; of words: ner_tags, or the last column of a CoNLL file, here a number)."""
+    """Labels (default: label; for words: ner_tags, or the last column of a CoNLL file, given as a number).
+    Several columns of 0 and 1, separated by commas, are the labels of a multi-label task."""
     label_separator: str | None = None
     """What stands between the labels of one cell, if a text can have several."""
     words_column: str | None = None
@@ -32,6 +33,6 @@ class DataOptions:
     header: bool = True
     """The first row of a CSV or TSV file names the columns; without, they are 0, 1, ..."""
     delimiter: str | None = None
-    """What stands between the cells of a CSV or TSV file (default: by its name)."""
+    """The character between the cells of a CSV or TSV file, '\\t' for a tab (default: by the file's name)."""
     glue: str | None = None
     """Read the official files of this task of GLUE; a source is then FOLDER/SPLIT, as in GLUE/train."""

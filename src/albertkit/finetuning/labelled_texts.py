@@ -45,10 +45,11 @@ class LabelledTexts(LabelledTask):
             return GlueSplit(path.parent, options.glue, path.name)
         if path.suffix == ".xml":
             return EntailmentFile(path, labelled=labelled)
+        labels = [name for one in (options.label_column or "").split(",") if (name := one.strip())]
         columns = TextColumns(
             text=options.text_column,
             pair=options.pair_column,
-            label=options.label_column or "label",
+            label=tuple(labels) if len(labels) > 1 else (options.label_column or "label"),
             id=options.id_column,
             separator=options.label_separator,
         )

@@ -134,12 +134,22 @@ def _say_labels(splits: Splits[Any], say: Callable[[str], None]) -> None:
         shown = ", ".join(map(repr, rare[:_RARE_SHOWN])) + (", ..." if len(rare) > _RARE_SHOWN else "")
         say(f"{shown}: seen once in training; is that a slip?")
     if labels.problem_type == "single_label_classification":
+        if len(labels.names) > _FEW_NUMBERS and all(map(_is_whole, labels.names)):
+            say(
+                f"the labels are {len(labels.names)} whole numbers, read as classes; if they are amounts, "
+                "such as ratings: --problem-type regression"
+            )
         for mark in ";|":
             if any(mark in name for name in labels.names):
                 say(f"some labels hold a {mark!r}: if it stands between several, --label-separator {mark!r}")
 
 
 _LABELS_SHOWN, _RARE_SHOWN = 20, 5
+_FEW_NUMBERS = 10  # so many whole numbers may well be classes
+
+
+def _is_whole(name: str) -> bool:
+    return name.removeprefix("-").isdecimal()
 
 
 def starting_model(prepared: Prepared, settings: FinetuningSettings) -> AlbertPreTrainedModel:
