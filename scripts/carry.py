@@ -43,6 +43,7 @@ from typing import Any
 from albertkit.cli.main import app
 from albertkit.errors import AlbertKitError, DataError
 from albertkit.files import atomic_path, contents
+from albertkit.training.state import checkpoints
 
 LIST = "contents.json"
 FORMAT, VERSION = "albertkit-pieces", 1
@@ -53,7 +54,7 @@ SHARDS_EFFORT, RUN_EFFORT = 6, 0
 
 
 class _Splitter(io.RawIOBase):
-    """A file that is written as pieces.000, pieces.001 ... of at most `limit` bytes."""
+    """A file that is written as pieces.00000, pieces.00001 ... of at most `limit` bytes."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder, self.limit = folder, limit
@@ -77,7 +78,7 @@ class _Splitter(io.RawIOBase):
     def _cut(self) -> None:
         piece = bytes(self._buffer[: self.limit])
         del self._buffer[: self.limit]
-        name = f"pieces.{len(self.pieces):03d}"
+        name = f"pieces.{len(self.pieces):05d}"
         with atomic_path(self.folder / name) as file:
             file.write_bytes(piece)
         self.pieces.append({"file": name, "bytes": len(piece), "sha256": hashlib.sha256(piece).hexdigest()})
@@ -193,7 +194,7 @@ def run_files(run: Path, *, weights_only: bool = False) -> dict[str, Path]:
     Raises:
         DataError: there is no checkpoint.
     """
-    newest = sorted((run / "checkpoints").glob("step-*"))[-1:]
+    newest = checkpoints(run)[-1:]
     if not newest:
         raise DataError(f"{run}: no checkpoint of a run to pack")
     root = newest[0] if weights_only else run
@@ -209,7 +210,7 @@ def train(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
     shards, run = arguments.work / "shards", arguments.run or arguments.work / "run"
     if not shards.exists():
         unpack(arguments.shards, shards)
-    if arguments.resume and not list((run / "checkpoints").glob("step-*")):
+    if arguments.resume and not checkpoints(run):
         unpack(arguments.resume, run)
     words = ["pretrain", "--recipe", arguments.recipe, "--tokenizer", arguments.tokenizer, "--data", shards]
     words += ["--output", run, "--max-minutes", arguments.max_minutes, *flags]
@@ -217,7 +218,7 @@ def train(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
         app([str(word) for word in words])  # ends with SystemExit
     finally:
         # Also after an error: the checkpoint before it is whole.
-        if list((run / "checkpoints").glob("step-*")):
+        if checkpoints(run):
             files = run_files(run, weights_only=arguments.weights_only)
             _say(pack(files, arguments.output, megabytes=arguments.piece_megabytes, effort=RUN_EFFORT))
 

@@ -80,18 +80,18 @@ def test_there_and_back(carry, folder: Path, tmp_path: Path, monkeypatch, capsys
         assert archive.getnames() == ["inner/noise", "text"]
     # Fewer pieces, in the same place: none of the old ones is left.
     call(carry, monkeypatch, "pack", folder, tmp_path / "pieces")
-    assert sorted(file.name for file in (tmp_path / "pieces").iterdir()) == ["contents.json", "pieces.000"]
-    assert (tmp_path / "pieces" / "pieces.000").read_bytes() == joined
+    assert sorted(file.name for file in (tmp_path / "pieces").iterdir()) == ["contents.json", "pieces.00000"]
+    assert (tmp_path / "pieces" / "pieces.00000").read_bytes() == joined
 
 
 def test_what_is_missing_or_damaged_is_named(carry, folder: Path, tmp_path: Path, monkeypatch) -> None:
     pieces = tmp_path / "pieces"
     call(carry, monkeypatch, "pack", folder, pieces, "--piece-megabytes", 0.001)
-    (pieces / "pieces.001").unlink()
-    damaged = bytearray((pieces / "pieces.002").read_bytes())
+    (pieces / "pieces.00001").unlink()
+    damaged = bytearray((pieces / "pieces.00002").read_bytes())
     damaged[500] ^= 1
-    (pieces / "pieces.002").write_bytes(damaged)
-    with pytest.raises(SystemExit, match=r"pieces\.001 is missing, pieces\.002 is damaged; carry"):
+    (pieces / "pieces.00002").write_bytes(damaged)
+    with pytest.raises(SystemExit, match=r"pieces\.00001 is missing, pieces\.00002 is damaged; carry"):
         call(carry, monkeypatch, "unpack", pieces, tmp_path / "back")
     assert not (tmp_path / "back").exists()
     with pytest.raises(DataError, match="holds inner/, text; delete it or unpack into another"):

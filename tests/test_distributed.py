@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -116,3 +117,42 @@ def test_a_sum_returns_when_nobody_else_holds_its_tensor(monkeypatch: pytest.Mon
     found = World(torch.device("cpu"), rank=0, size=2).sum(torch.full((4,), 2.0))
     assert released == [[2.0] * 4]
     assert found.tolist() == [2.0] * 4
+
+
+SLOW_EVALUATION = """
+import sys, time
+from datetime import timedelta
+from pathlib import Path
+import torch.distributed.distributed_c10d as c10d
+c10d.default_pg_timeout = timedelta(seconds=1)  # of gloo; its own is 30 minutes, and that of NCCL 10
+sys.path.insert(0, {tests!r})
+import test_training as t
+from albertkit.training.distributed import join_world
+from albertkit.training.loop import train
+with join_world("cpu") as world:
+    model = t.tiny_model()
+    train(
+        model, t.objective, t.batches, t.settings(steps=2, warmup_steps=0), Path({output!r}),
+        save_model=model.save_pretrained, evaluate=lambda: time.sleep(2) or {{}}, world=world,
+    )
+"""
+
+
+def test_the_others_wait_for_an_evaluation_however_long_it_takes(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SLOW_EVALUATION.format(tests=str(Path(__file__).parent), output=str(tmp_path / "run")))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    common = os.environ | {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, program],
+            env=common | {"WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    said = [process.communicate(timeout=100)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    assert [folder.name for folder in checkpoints(tmp_path / "run")] == ["step-0000000", "step-0000002"]

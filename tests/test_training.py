@@ -21,12 +21,12 @@ from safetensors.torch import load_file
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
-from albertkit.training import throughput
+from albertkit.training import loop, throughput
 from albertkit.training.curves import read_metrics
 from albertkit.training.loop import train
 from albertkit.training.objective import StepOutput
 from albertkit.training.settings import TrainingSettings
-from albertkit.training.state import checkpoint_folder, checkpoints
+from albertkit.training.state import checkpoint_folder, checkpoint_step, checkpoints
 
 
 def tiny_model(dropout: float = 0.1) -> AlbertForMaskedLM:
@@ -465,7 +465,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_text("precious")
-    with pytest.raises(TrainingError, match=r"holds model\.safetensors, and no checkpoint of a run"):
+    with pytest.raises(TrainingError, match=r"holds model\.safetensors: a new run would overwrite it"):
         run(tmp_path, settings())
     assert (tmp_path / "model.safetensors").read_text() == "precious"
 
@@ -482,3 +482,143 @@ def test_bf16_is_chosen_where_it_is_faster(
     measured = {torch.bfloat16: bf16, torch.float32: 1.5e11}
     monkeypatch.setattr(throughput, "measured_flops", lambda device, dtype, sizes: measured[dtype])
     assert throughput.computes_in_bf16.__wrapped__(torch.device("cpu")) is expected
+
+
+def test_checkpoints_are_in_the_order_of_their_steps(tmp_path: Path) -> None:
+    """At 10,000,000 steps the names get longer, and no longer sort as text."""
+    steps = (9_999_999, 10_000_000, 500, 123_456_789)
+    for step in steps:
+        checkpoint_folder(tmp_path, step).mkdir(parents=True)
+    for other in ("step-", "step-9.old", ".step-0000007.tmp"):
+        (tmp_path / "checkpoints" / other).mkdir()
+    assert [checkpoint_step(folder) for folder in checkpoints(tmp_path)] == sorted(steps)
+
+
+def test_the_newest_checkpoint_is_kept_at_any_step(tmp_path: Path) -> None:
+    run(tmp_path, settings(steps=4))
+    for step, renamed in ((0, 9_999_998), (4, 9_999_999)):
+        folder = checkpoint_folder(tmp_path, step).rename(checkpoint_folder(tmp_path, renamed))
+        state = json.loads((folder / "training_state.json").read_text())
+        (folder / "training_state.json").write_text(json.dumps(state | {"step": renamed}))
+    longer = settings(steps=10_000_001, save_every=1, keep_checkpoints=2, schedule="trapezoid")
+    for folder in checkpoints(tmp_path):
+        state = json.loads((folder / "training_state.json").read_text())
+        state |= {"fingerprint": longer.fingerprint(), "schedule_factor": 1.0}
+        (folder / "training_state.json").write_text(json.dumps(state))
+    assert run(tmp_path, longer).state.step == 10_000_001
+    assert [folder.name for folder in checkpoints(tmp_path)] == ["step-10000000", "step-10000001"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "best"),
+    [
+        ("mean_squared_error", [0.9, 0.5, 0.7, math.nan, 0.5], 0.5),
+        ("accuracy", [math.nan, 0.5, 0.7, math.nan, 0.6], 0.7),
+    ],
+)
+def test_the_best_of_an_error_is_the_lowest_and_nan_is_never_the_best(
+    tmp_path: Path, metric: str, scores: list[float], best: float
+) -> None:
+    model, values = tiny_model(), iter(scores)
+    result = train(
+        model,
+        objective,
+        batches,
+        settings(steps=4, evaluate_every=1, log_every=1),
+        tmp_path,
+        save_model=model.save_pretrained,
+        evaluate=lambda: {metric: next(values)},
+        best_metric=metric,
+    )
+    assert (result.state.best, result.state.best_step) == (best, scores.index(best))
+    lines = (tmp_path / "metrics.jsonl").read_text()
+    assert "NaN" not in lines
+    assert '"eval/' + metric + '": null' in lines
+
+
+def test_figures_survive_a_resume_that_is_refused_or_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "metrics.jsonl"
+    run(tmp_path, settings(max_minutes=1e-9))
+    with file.open("a") as stream:
+        stream.write('not JSON\n{"step": 2, "tokens": 64}\n{"step": 3, "to')
+    before = file.read_bytes()
+    with pytest.raises(TrainingError, match="seed: saved 0, now 5"):
+        run(tmp_path, settings(seed=5))
+    assert file.read_bytes() == before
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="No space left"):
+            run(tmp_path, settings())
+    assert file.read_bytes() == before
+    # A resume drops damaged lines and the steps that it takes again, and no other line.
+    result = run(tmp_path, settings())
+    assert result.finished
+    assert [line["step"] for line in read_metrics(tmp_path)] == [0, 1, 2, 4, 6, 6, 8, 10, 12, 12]
+    inode = file.stat().st_ino
+    run(tmp_path, settings())
+    assert file.stat().st_ino == inode  # nothing to drop: the file is not written again
+
+
+def test_figures_without_their_checkpoints_are_not_overwritten(tmp_path: Path) -> None:
+    run(tmp_path / "run", settings(max_minutes=1e-9))
+    left = tmp_path / "left"
+    left.mkdir()
+    figures = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    (left / "metrics.jsonl").write_bytes(figures)
+    with pytest.raises(TrainingError, match=r"metrics\.jsonl has figures, but .* has no checkpoint"):
+        run(left, settings())
+    assert (left / "metrics.jsonl").read_bytes() == figures
+    # A run that was killed before its first checkpoint leaves the evaluation of step 0, or half of it.
+    first = figures.splitlines(keepends=True)[0]
+    for content in (first, first + first[:20]):
+        (left / "metrics.jsonl").write_bytes(content)
+        (left / ".best.tmp").mkdir(exist_ok=True)
+        assert run(left, settings()).finished
+        assert [line["step"] for line in read_metrics(left)][:2] == [0, 2]
+        shutil.rmtree(left)
+        left.mkdir()
+    (left / "best").mkdir()  # of no run, since a run writes figures before it
+    with pytest.raises(TrainingError, match="holds best/: a new run would overwrite it"):
+        run(left, settings())
+    file = tmp_path / "file"
+    file.write_text("precious")
+    with pytest.raises(TrainingError, match="file is a file"):
+        run(file, settings())
+    assert file.read_text() == "precious"
+
+
+@pytest.mark.parametrize("saved", ["fp32", "bf16"])
+def test_a_resume_computes_in_the_saved_precision(
+    tmp_path: Path, saved: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command goes on where the machine, or a new measurement of it, would choose otherwise."""
+    monkeypatch.setattr(loop, "computes_in_bf16", lambda _: saved == "bf16")
+    run(tmp_path, settings(precision="auto", max_minutes=1e-9))
+    monkeypatch.setattr(loop, "computes_in_bf16", lambda _: saved != "bf16")
+    assert run(tmp_path, settings(precision="auto")).finished
+    state = json.loads((checkpoint_folder(tmp_path, 12) / "training_state.json").read_text())
+    assert state["fingerprint"]["precision"] == saved
+    other = {"fp32": "bf16", "bf16": "fp32"}[saved]
+    with pytest.raises(TrainingError, match=f"precision: saved '{saved}', now '{other}'"):
+        run(tmp_path, settings(precision=other))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_evaluation_computes_in_the_precision_of_the_run(tmp_path: Path, precision: str) -> None:
+    model, seen = tiny_model(), set()
+
+    def evaluate() -> dict[str, float]:
+        seen.add(model(input_ids=next(batches(None))[0].ids).logits.dtype)
+        return {}
+
+    train(
+        model, objective, batches, settings(precision=precision), tmp_path,
+        save_model=model.save_pretrained, evaluate=evaluate,
+    )  # fmt: skip
+    assert seen == {{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]}

@@ -5,6 +5,7 @@ standard library.
 """
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,7 +62,9 @@ def check_picture(target: Path) -> None:
 
 def contents(folder: Path, *, limit: int = 12) -> str:
     """What `folder` holds, in words for an error message: names, sub-folders with a trailing slash."""
-    names = sorted(child.name + ("/" if child.is_dir() else "") for child in folder.iterdir())
+    names = sorted(
+        (child.name + ("/" if child.is_dir() else "") for child in folder.iterdir()), key=by_number
+    )
     if not names:
         return "is empty"
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
@@ -70,7 +73,13 @@ def contents(folder: Path, *, limit: int = 12) -> str:
 
 def model_folders(folder: Path) -> list[str]:
     """Names of the sub-folders of `folder` that look like models themselves (they have a config.json)."""
-    return sorted(child.name for child in folder.iterdir() if (child / "config.json").is_file())
+    names = (child.name for child in folder.iterdir() if (child / "config.json").is_file())
+    return sorted(names, key=by_number)
+
+
+def by_number(path: str | Path) -> list[str | int]:
+    """Return a sort key that compares the numbers in names as numbers: step-20 comes before step-100."""
+    return [int(part) if part.isdecimal() else part for part in re.split("([0-9]+)", str(path))]
 
 
 def _flush_to_disk(path: Path, flags: int) -> None:

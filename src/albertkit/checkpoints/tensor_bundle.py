@@ -20,7 +20,7 @@ import torch
 from albertkit.checkpoints.cursor import Cursor, encode_varint, possible_sizes
 from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
 from albertkit.errors import CheckpointError
-from albertkit.files import atomic_path
+from albertkit.files import atomic_path, by_number
 
 # Numbers of tensorflow/core/framework/types.proto.
 _DTYPES = {
@@ -259,7 +259,8 @@ def prefixes(folder: Path) -> list[Path]:
     """The checkpoints in a folder, as prefixes: names of index files that have a first shard beside them."""
     shard = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
     names = {found[1] for child in folder.iterdir() if (found := shard.fullmatch(child.name))}
-    return sorted(folder / name for name in names if (folder / f"{name}.index").is_file())
+    found = (folder / name for name in names if (folder / f"{name}.index").is_file())
+    return sorted(found, key=by_number)
 
 
 def _number(field: int, value: int) -> bytes:

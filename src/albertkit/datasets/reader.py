@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from albertkit.datasets.report import Problem, ReadingReport
 from albertkit.errors import DataError
+from albertkit.files import by_number
 
 ExampleT = TypeVar("ExampleT")
 
@@ -65,6 +66,10 @@ def existing_file(path: str | Path) -> Path:
     """
     path = Path(path)
     if not path.is_file():
-        beside = sorted(one.name for one in path.parent.iterdir())[:10] if path.parent.is_dir() else []
+        beside = (
+            sorted((one.name for one in path.parent.iterdir()), key=by_number)[:10]
+            if path.parent.is_dir()
+            else []
+        )
         raise DataError(f"{path}: no such file" + (f"; beside it are {', '.join(beside)}" if beside else ""))
     return path

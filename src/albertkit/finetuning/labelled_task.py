@@ -55,7 +55,7 @@ class LabelledTask(ABC):
 
     @abstractmethod
     def main_metric(self, config: AlbertConfig, examples: Sequence[Any]) -> str:
-        """Return the name of the metric to choose a model by; higher is better."""
+        """Return the name of the metric to choose a model by."""
 
     @abstractmethod
     def scores(

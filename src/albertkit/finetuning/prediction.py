@@ -21,7 +21,7 @@ from albertkit.datasets.reader import Reader
 from albertkit.datasets.report import ReadingReport
 from albertkit.errors import DataError
 from albertkit.extras import optional
-from albertkit.files import atomic_path
+from albertkit.files import atomic_path, by_number
 from albertkit.finetuning.evaluation import CHUNK, chunks
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.prediction_engines import Engine, run_local
@@ -124,7 +124,7 @@ def _begin(parts: Path, about: dict[str, Any]) -> list[Path]:
 
 
 def _parts(folder: Path) -> list[Path]:
-    return sorted(folder.glob("[0-9]*.jsonl"))
+    return sorted(folder.glob("[0-9]*.jsonl"), key=by_number)
 
 
 def _records(parts: Path) -> Iterator[str]:

@@ -19,6 +19,7 @@ from albertkit.finetuning.prepared import Prepared, starting_model
 from albertkit.finetuning.report import write_report
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.whole_batch import WholeBatchObjective
+from albertkit.metrics.direction import is_score
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.training.distributed import World
 from albertkit.training.loop import RunResult, train
@@ -135,8 +136,8 @@ def _train(
     def evaluate() -> dict[str, float]:
         watch.evaluation = prepared.validation.evaluate(model, prepared.config)
         metrics = watch.evaluation.metrics
-        if metric not in metrics:
-            raise ConfigError(f"best_metric is {metric!r}; expected one of {', '.join(metrics)}")
+        if metric not in (scores := list(filter(is_score, metrics))):
+            raise ConfigError(f"best_metric is {metric!r}; expected one of {', '.join(scores)}")
         return metrics
 
     return train(

@@ -13,7 +13,9 @@ from albertkit.files import atomic_path
 from albertkit.finetuning.prepared import Prepared
 from albertkit.finetuning.run import FinetuningResult, run_prepared, sayer
 from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.metrics.direction import is_better
 from albertkit.training.distributed import World
+from albertkit.training.loop import refuse_other_folders
 
 SEEDS_JSON = "seeds.json"
 
@@ -44,6 +46,8 @@ def run_seeds(
     """
     assert seeds > 1
     say = sayer(world, console)
+    if world.is_main and not (output / SEEDS_JSON).is_file():
+        refuse_other_folders(output, {f"seed-{number}" for number in range(seeds)})
     results: list[FinetuningResult] = []
     for number in range(seeds):
         folder, seeded = output / f"seed-{number}", replace(settings, seed=settings.seed + number)
@@ -56,22 +60,35 @@ def run_seeds(
         return results[-1]
     reports = [result.report for result in results if result.report]
     summary = summarise([report["metrics"] for report in reports])
-    best = max(range(seeds), key=lambda number: reports[number]["metrics"][reports[number]["main_metric"]])
+    best = _best([report["metrics"] for report in reports], reports[0]["main_metric"])
+    report = reports[best] | {"seeds": summary, "seed": best}
+    _write(output / SEEDS_JSON, summary)  # first: it says that what follows in this folder is of these runs
     for file in (output / f"seed-{best}").iterdir():
         if file.is_file() and file.suffix in _COPIED:
             shutil.copy2(file, output)
-    report = reports[best] | {"seeds": summary, "seed": best}
-    for name, content in (("report.json", report), (SEEDS_JSON, summary)):
-        with atomic_path(output / name) as target:
-            target.write_text(json.dumps(content, indent=2) + "\n")
+    _write(output / "report.json", report)
     for name, one in summary.items():
         say(f"{name}: {one['mean']:.4f} +- {one['deviation']:.4f} over {seeds} seeds")
     say(f"the best is seed-{best}")
     return replace(results[best], report=report)
 
 
+def _write(file: Path, content: dict[str, Any]) -> None:
+    with atomic_path(file) as target:
+        target.write_text(json.dumps(content, indent=2) + "\n")
+
+
 # Model, tokenizer, report, pictures, curves; not the lock.
 _COPIED = (".json", ".safetensors", ".model", ".vocab", ".txt", ".md", ".png", ".jsonl")
+
+
+def _best(metrics: list[dict[str, float]], name: str) -> int:
+    """Return the number of the best run; of equal ones the first."""
+    best = 0
+    for number, one in enumerate(metrics):
+        if is_better(name, one[name], metrics[best][name]):
+            best = number
+    return best
 
 
 def summarise(metrics: list[dict[str, float]]) -> dict[str, dict[str, Any]]:

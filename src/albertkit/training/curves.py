@@ -30,7 +30,7 @@ def plot_curves(output: Path) -> Path:
     for line in lines:
         for name, value in line.items():
             kind, slash, metric = name.partition("/")
-            if slash:
+            if slash and value is not None:
                 points = series.setdefault(metric, {}).setdefault(kind, ([], []))
                 points[0].append(line["tokens"] / 1e6)
                 points[1].append(value)

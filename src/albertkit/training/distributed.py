@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albertkit.modeling.loading import choose_device
 
+_NO_LIMIT = timedelta(days=365)
 _RELEASED_WITHIN = 5.0  # seconds; usually it is some microseconds
 
 
@@ -100,7 +102,8 @@ def join_world(device: str) -> Iterator[World]:
     chosen = choose_device(device)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    # The others wait while the main process evaluates and writes. If one ends, `torchrun` ends the rest.
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=_NO_LIMIT)
     try:
         yield World(chosen, dist.get_rank(), size)
     finally:

@@ -7,7 +7,7 @@ can start at any position, and an evaluation. The loop owns the optimizer, the s
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +21,24 @@ from torch import Tensor, nn
 
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import contents
+from albertkit.metrics.direction import is_better
 from albertkit.training.distributed import World
 from albertkit.training.health import CONSTANT
 from albertkit.training.objective import OUTPUT_SPREAD, Batch, BatchSource, Objective
 from albertkit.training.optimizers import build_optimizer, clip_gradients
-from albertkit.training.progress import METRICS, TENSORBOARD, Reporter
+from albertkit.training.progress import METRICS, TENSORBOARD, Reporter, metrics_lines, step_of
 from albertkit.training.schedules import learning_rate_factor
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.signals import stop_signals
-from albertkit.training.state import RunState, checkpoints, load_checkpoint, replace_folder, save_checkpoint
+from albertkit.training.state import (
+    RunState,
+    checkpoint_step,
+    checkpoints,
+    load_checkpoint,
+    replace_folder,
+    save_checkpoint,
+    saved_precision,
+)
 from albertkit.training.throughput import computes_in_bf16, peak_flops, peak_memory
 
 LOCK = ".lock"
@@ -76,8 +85,8 @@ def train(
         save_model: writes a complete model folder (weights, config, tokenizer).
         evaluate: returns metrics on held-out data; given to all processes and called in the main one, with
             the model in evaluation mode. A run whose metric "output_spread" falls to nothing is stopped.
-        best_metric: metric of the evaluation, higher is better, by which the final model is chosen and kept
-            in `best/` meanwhile; without it, that is the last one.
+        best_metric: metric of the evaluation (`metrics.direction` has its direction) by which the final
+            model is chosen and kept in `best/` meanwhile; without it, that is the last one.
         is_hopeless: asked in the main process after each evaluation but the last: why the run is to end
             there, or None. The reason stays in the state, so the same command does not go on either.
         fingerprint: what else must be the same for a resume (data, shape).
@@ -102,21 +111,32 @@ def train(
 
 def _refuse_other_folders(output: Path) -> None:
     """Raise a TrainingError for a folder that holds files but no run: they would be overwritten."""
-    if not output.is_dir() or checkpoints(output):
+    if checkpoints(output):
         return
     # What a run leaves that was killed before its first checkpoint.
-    others = {file.name for file in output.iterdir()} - {
-        METRICS,
-        TENSORBOARD,
-        LOCK,
-        "curves.png",
-        "checkpoints",
-        BEST,
-    }
-    if others:
+    left = {METRICS, TENSORBOARD, LOCK, "curves.png", "checkpoints"}
+    refuse_other_folders(output, left | ({BEST} if (output / METRICS).is_file() else set()))
+    if any(line.endswith("\n") and step_of(line) != 0 for line in metrics_lines(output)):
         raise TrainingError(
-            f"{output} {contents(output)}, and no checkpoint of a run: a new run would overwrite it. "
-            "Choose another output folder."
+            f"{output / METRICS} has figures, but {output} has no checkpoint: a new run would overwrite the "
+            "figures. Put the checkpoints back, or choose another output folder."
+        )
+
+
+def refuse_other_folders(output: Path, own: Set[str]) -> None:
+    """Raise a TrainingError if a folder holds files that a new run would overwrite.
+
+    Args:
+        output: folder of the run; it may be missing.
+        own: names of the files and folders that the run itself may have left there.
+    """
+    if not output.exists():
+        return
+    if not output.is_dir():
+        raise TrainingError(f"{output} is a file. Choose another output folder.")
+    if any(not name.endswith(".tmp") for name in {file.name for file in output.iterdir()} - own):
+        raise TrainingError(
+            f"{output} {contents(output)}: a new run would overwrite it. Choose another output folder."
         )
 
 
@@ -150,13 +170,14 @@ class _Run:
         self.optimizer = build_optimizer(
             model, settings.optimizer, learning_rate=self.learning_rate, weight_decay=settings.weight_decay
         )
-        self.bf16 = settings.precision == "bf16" or (
-            # All processes alike, whatever their machines are.
-            settings.precision == "auto" and not world.any(not computes_in_bf16(world.device))
-        )
         # A resume elsewhere must compute alike: the precision that "auto" chose belongs to the run.
-        chosen = {"precision": "bf16" if self.bf16 else "fp32"}
-        self.fingerprint = settings.fingerprint() | chosen | fingerprint
+        precision = settings.precision
+        if precision == "auto":
+            precision = saved_precision(output)
+        if precision is None:  # a new run: all processes alike, whatever their machines are
+            precision = "fp32" if world.any(not computes_in_bf16(world.device)) else "bf16"
+        self.bf16 = precision == "bf16"
+        self.fingerprint = settings.fingerprint() | {"precision": precision} | fingerprint
         self.state = RunState()
         self.last_evaluation: dict[str, float] | None = None
         self.sums: dict[str, list[Any]] = {}
@@ -183,7 +204,7 @@ class _Run:
                 f"{self.output} is in use by another run; wait for it, stop it, or choose another folder"
             ) from None
         newest = checkpoints(self.output)[-1:]
-        step = int(newest[0].name.removeprefix("step-")) if newest else 0
+        step = checkpoint_step(newest[0]) if newest else 0
         settings = self.settings
         try:
             self.reporter = Reporter(
@@ -217,6 +238,8 @@ class _Run:
         settings = self.settings
         saved = checkpoints(self.output)
         self.world.wait()  # nobody writes a checkpoint before all have looked
+        if not saved and self.reporter:
+            self.reporter.forget_after(-1)  # the evaluation before the first step comes again
         if saved:
             self.load(saved[-1])
             state = self.state
@@ -228,6 +251,8 @@ class _Run:
                     f"be {expected:.4f} there: the decay had begun. Use the saved settings or a new output "
                     "folder."
                 )
+            if self.reporter:
+                self.reporter.forget_after(state.step)
             self.say(f"resuming from {saved[-1].name} ({state.tokens:,} tokens seen)")
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         processes = f", {self.world.size} processes" if self.world.size > 1 else ""
@@ -317,7 +342,7 @@ class _Run:
         sums: list[dict[str, tuple[Tensor, int]]] = []
         for part in parts:
             with self._averaging(part is parts[-1]):
-                with torch.autocast(world.device.type, torch.bfloat16, enabled=self.bf16):
+                with self.autocast():
                     result = objective(self.called, part, counts)
                 (result.loss * world.size).backward()  # averaged over the processes, it is the sum again
             total += result.loss.detach()
@@ -339,6 +364,10 @@ class _Run:
         if self.reporter:
             self.reporter.advance(state.step if settings.unit == "steps" else state.tokens, loss)
         return grad_norm
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Return the context in which the model computes in the precision of the run."""
+        return torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.bf16)
 
     def _averaging(self, last_part: bool) -> AbstractContextManager[Any]:
         """Average gradients over the processes once for a batch, after its last part."""
@@ -408,7 +437,7 @@ class _Run:
         before = self.last_evaluation or {}
         if self.world.is_main:
             self.model.eval()
-            with torch.no_grad():
+            with torch.no_grad(), self.autocast():
                 self.last_evaluation = evaluate()
             self.model.train()
             self.log({f"eval/{name}": value for name, value in self.last_evaluation.items()})
@@ -430,7 +459,11 @@ class _Run:
             return
         state, value = self.state, (self.last_evaluation or {})[self.best_metric]
         # Of equals the first is kept, unless that was before any training.
-        is_best = state.best is None or value > state.best or (value == state.best and not state.best_step)
+        is_best = (
+            state.best is None
+            or is_better(self.best_metric, value, state.best)
+            or (value == state.best and not state.best_step)
+        )
         if not is_best:
             state.stale_evaluations += 1
             return

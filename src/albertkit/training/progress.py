@@ -1,6 +1,7 @@
 """What a run tells: lines of `metrics.jsonl`, TensorBoard, a progress bar on a terminal, lines elsewhere."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from albertkit.extras import optional
+from albertkit.files import atomic_path
 from albertkit.training.curves import load_plotting, plot_curves
 
 tensorboard = optional("torch.utils.tensorboard", extra="train")
@@ -27,15 +29,13 @@ class Reporter:
     Args:
         output: folder of the run.
         console: where people read.
-        step: where the run stands; lines of later steps, which a killed run wrote after its last
-            checkpoint, are forgotten.
+        step: where the run stands.
         length: of the whole run, in `unit`.
         unit: "steps" or "tokens".
     """
 
     def __init__(self, output: Path, console: Console, *, step: int, length: int, unit: str) -> None:
         self.output, self.console = output, console
-        self.forget_after(step)
         self._board: Any = None  # opened with the first figures: a refused run leaves no trace
         self._purge_step = step + 1
         load_plotting()  # what is not installed must show before an hour's work
@@ -84,14 +84,42 @@ class Reporter:
             self._board.flush()
 
     def write(self, line: dict[str, Any]) -> None:
-        """Append a line to `metrics.jsonl`."""
+        """Append a line to `metrics.jsonl`. A value that is no number becomes null, as JSON has no NaN."""
+        line = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in line.items()
+        }
         with (self.output / METRICS).open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(line, allow_nan=False) + "\n")
 
     def forget_after(self, step: int) -> None:
-        """Drop the lines of steps that will be taken again."""
-        file = self.output / METRICS
-        if file.exists():
-            lines = [line for line in file.read_text().splitlines() if line.endswith("}")]
-            kept = [line for line in lines if json.loads(line)["step"] <= step]
-            file.write_text("".join(line + "\n" for line in kept))
+        """Remove the lines of steps that will be taken again, and damaged lines.
+
+        A run that was killed has written them after its last checkpoint.
+        """
+        lines = metrics_lines(self.output)
+        steps = [step_of(line) for line in lines]
+        kept = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
+        if len(kept) == len(lines) and all(line.endswith("\n") for line in lines):
+            return
+        if None in steps[:-1]:  # half a line at the end is what a killed run leaves
+            self.say(f"warning: {self.output / METRICS}, line {steps.index(None) + 1}: damaged, and removed")
+        with atomic_path(self.output / METRICS) as file:
+            file.write_text("".join(kept))
+
+
+def metrics_lines(output: Path) -> list[str]:
+    """Return the lines of a run's `metrics.jsonl` as they are; none where there is no file."""
+    file = output / METRICS
+    if not file.is_file():
+        return []
+    return file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+
+
+def step_of(line: str) -> int | None:
+    """Return the step of a line of `metrics.jsonl`; None for a damaged line."""
+    try:
+        step = json.loads(line)["step"] if line.endswith("\n") else None
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return step if isinstance(step, int) else None

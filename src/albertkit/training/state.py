@@ -15,6 +15,7 @@ whole. Nothing is pickled.
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -32,6 +33,7 @@ from albertkit.training.health import LossWatch
 
 STATE_JSON = "training_state.json"
 STATE_TENSORS = "training_state.safetensors"
+_STEP = re.compile("step-[0-9]+")
 
 
 @dataclass(kw_only=True)
@@ -66,7 +68,14 @@ def checkpoint_folder(output: Path, step: int) -> Path:
 
 def checkpoints(output: Path) -> list[Path]:
     """Return the finished checkpoints of a run, oldest first."""
-    return sorted((output / "checkpoints").glob("step-*"))
+    found = (output / "checkpoints").glob("step-*")
+    # Steps beyond 7 digits have longer names, which do not sort as text.
+    return sorted((folder for folder in found if _STEP.fullmatch(folder.name)), key=checkpoint_step)
+
+
+def checkpoint_step(folder: Path) -> int:
+    """Return the step of a checkpoint folder."""
+    return int(folder.name.removeprefix("step-"))
 
 
 def save_checkpoint(
@@ -120,14 +129,12 @@ def load_checkpoint(
         TrainingError: the checkpoint is damaged, or belongs to a run with other settings; the message names
             them.
     """
+    document = _read_document(folder)
     try:
-        document = json.loads((folder / STATE_JSON).read_text())
         state_tensors = safetensors.torch.load_file(folder / STATE_TENSORS)
         _, tensors = read_folder(folder)
     except (OSError, ValueError, SafetensorError) as error:
-        raise TrainingError(
-            f"{folder} is damaged ({error}). Delete it, and the run goes on from the checkpoint before it."
-        ) from error
+        raise _damaged(folder, error) from error
     _require_same_run(folder, document.pop("fingerprint"), fingerprint)
     missing, unexpected = model.load_state_dict(tensors, strict=False)
     tied = {name for name in missing if _is_tied(model, name)}
@@ -137,8 +144,33 @@ def load_checkpoint(
             f"unexpected {sorted(unexpected)}"
         )
     _restore_optimizer(optimizer, state_tensors)
-    watch = LossWatch(**document.pop("watch"))
-    return RunState(**document, watch=watch)
+    try:
+        return RunState(**document | {"watch": LossWatch(**document["watch"])})
+    except TypeError as error:
+        raise _damaged(folder, error) from error
+
+
+def saved_precision(output: Path) -> str | None:
+    """Return the precision that the run in `output` computes in; None where there is no run."""
+    newest = checkpoints(output)[-1:]
+    return _read_document(newest[0])["fingerprint"].get("precision") if newest else None
+
+
+def _read_document(folder: Path) -> dict[str, Any]:
+    """Return what `training_state.json` of a checkpoint says."""
+    try:
+        document = json.loads((folder / STATE_JSON).read_text())
+        if not (isinstance(document["fingerprint"], dict) and isinstance(document["watch"], dict)):
+            raise ValueError(f"{STATE_JSON} lacks the fingerprint or the losses of a run")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, error) from error
+    return document
+
+
+def _damaged(folder: Path, error: Exception) -> TrainingError:
+    return TrainingError(
+        f"{folder} is damaged ({error}). Delete it, and the run goes on from the checkpoint before it."
+    )
 
 
 def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
