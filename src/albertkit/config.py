@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from albertkit.errors import ConfigError, ModelNotFoundError
-from albertkit.files import atomic_path
+from albertkit.files import atomic_path, json_text
 from albertkit.hub import resolve
 from albertkit.loading_options import take_loading_options
 from albertkit.published import CHECKPOINTS, REPOSITORIES, SIZES, VERSIONS, warn_of_contradictions
@@ -433,7 +433,7 @@ class AlbertConfig:
 
     def to_json_string(self) -> str:
         """`to_dict` as indented JSON, keys sorted, with a final newline."""
-        return json.dumps(self.to_dict(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        return json_text(self.to_dict(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
     def save_pretrained(self, save_directory: str | Path) -> None:
         """Write `config.json` into the folder, which is created where missing."""

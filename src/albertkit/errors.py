@@ -7,6 +7,7 @@
     ├── TokenizerError    (ValueError)   vocabulary files missing, damaged or foreign
     ├── DataError         (ValueError)   corpora, shards and labels that cannot be used
     ├── TrainingError     (RuntimeError) a run that cannot start, resume or go on
+    ├── DiskFullError     (OSError)      no space left to write a file
     └── MissingExtraError (ImportError)  a library of an optional extra that is not installed
 
 Each also derives from the built-in error that code written for `transformers` expects.
@@ -43,6 +44,10 @@ class DataError(AlbertKitError, ValueError):
 
 class TrainingError(AlbertKitError, RuntimeError):
     """A training run that cannot start, resume or continue."""
+
+
+class DiskFullError(AlbertKitError, OSError):
+    """No space is left to write a file; complete files were kept."""
 
 
 class MissingExtraError(AlbertKitError, ImportError):

@@ -4,14 +4,18 @@ Used by everything that saves: tokenizers, checkpoints, token shards, training s
 standard library.
 """
 
+import errno
+import json
+import math
 import os
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, DiskFullError
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -29,35 +33,161 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
             ...
 
     The yielded name ends in `.tmp`: a writer that adds or guesses an ending (`numpy.savez`) must be given an
-    open file instead of the name.
+    open file instead of the name. A replaced file keeps its permission bits; a new one follows the umask.
 
     Raises:
-        OSError: `target` cannot be written (missing folder, permission, full disk).
+        DiskFullError: there is no space left for the file.
+        DataError: `target` is a folder or a device.
+        OSError: `target` cannot be written (missing folder, permission).
     """
     target = Path(target)
+    if target.exists() and not target.is_file():
+        kind = "folder" if target.is_dir() else "device"
+        raise DataError(f"{target} is a {kind}; expected the name of a file to write")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    # Not tempfile.mkstemp: its 0600 would make a shared model readable by its writer alone.
-    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-    permissions = os.fstat(descriptor).st_mode & 0o777
-    os.close(descriptor)
     try:
-        yield temporary
-        # A writer may have put its own file in place of ours, with other permissions.
-        temporary.chmod(permissions)
-        _flush_to_disk(temporary, os.O_RDWR)
-        temporary.replace(target)
+        with full_disk_named(target):
+            # Not tempfile.mkstemp: its 0600 would make a shared model readable by its writer alone.
+            descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+            permissions = os.fstat(descriptor).st_mode & 0o777
+            os.close(descriptor)
+            if target.exists() and not target.is_symlink():
+                permissions = target.stat().st_mode & 0o777
+            yield temporary
+            # A writer may have put its own file in place of ours, with other permissions.
+            temporary.chmod(permissions)
+            _flush_to_disk(temporary, os.O_RDWR)
+            temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
     if os.name == "posix":  # elsewhere a folder cannot be opened
         _flush_to_disk(target.parent, os.O_RDONLY)
 
 
-def check_picture(target: Path) -> None:
-    """Raise ConfigError unless the name ends as that of a picture, DataError where its folder is missing."""
-    if target.suffix.lower() not in PICTURES:
-        raise ConfigError(f"cannot draw {target}: expected a name that ends in {', '.join(PICTURES)}")
+@contextmanager
+def full_disk_named(target: Path) -> Iterator[None]:
+    """Turn any library's error for want of space in this block into one that names the file and the remedy.
+
+    Raises:
+        DiskFullError: there is no space left.
+    """
+    try:
+        yield
+    except DiskFullError:
+        raise
+    except Exception as error:
+        text = str(error)
+        if getattr(error, "errno", None) in _NO_SPACE or any(words in text for words in _NO_SPACE_WORDS):
+            raise DiskFullError(
+                f"{target}: no space left on the disk. Complete files were kept and the incomplete one was "
+                "removed: make room and run the same command again"
+            ) from error
+        raise
+
+
+# The last is that of a limit on the size of files.
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Of libraries that give no number: safetensors and Arrow, then NumPy.
+_NO_SPACE_WORDS = ("No space left", "Disk quota exceeded", "File too large", " requested and ")
+
+
+@contextmanager
+def made_folder(folder: Path) -> Iterator[Path]:
+    """Make a folder where it is missing; if the block raises, remove every folder made that is empty."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    except BaseException:
+        for one in made:
+            with suppress(OSError):
+                one.rmdir()
+        raise
+
+
+def check_new_file(target: Path) -> None:
+    """Check that a file can be written under a new name, before anything is computed for it.
+
+    Raises:
+        DataError: something has that name, or its folder is missing or write-protected.
+    """
+    if target.exists():
+        raise DataError(f"{target} exists: choose another name, or delete it first")
     if not target.parent.is_dir():
         raise DataError(f"cannot write {target}: there is no folder {target.parent}; make it first")
+    if not os.access(target.parent, os.W_OK):
+        raise DataError(f"cannot write {target}: no permission to write to the folder {target.parent}")
+
+
+def check_new_folder(folder: Path) -> None:
+    """Check that a folder is missing or empty, before anything is computed for it.
+
+    Raises:
+        DataError: it is a file, or holds more than half-written files of a process that died.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file; expected a folder to write to")
+    if folder.is_dir() and any(not child.name.endswith(".tmp") for child in folder.iterdir()):
+        raise DataError(f"{folder} {contents(folder)}: choose another folder, or delete this one first")
+
+
+def json_text(value: Any, **options: Any) -> str:
+    """Return a value as strict JSON; `options` are those of `json.dumps`.
+
+    Raises:
+        DataError: a number is infinite or "not a number", which JSON cannot hold; the message says where.
+    """
+    try:
+        return json.dumps(value, allow_nan=False, **options)
+    except ValueError as error:
+        place = _not_finite(value)
+        if place is None:
+            raise
+        raise DataError(
+            f"the value at {place[0] or 'the top'} is {place[1]}, which JSON cannot hold; expected a finite "
+            "number. Check the model and the data that it was computed from"
+        ) from error
+
+
+def write_json(target: Path, value: Any, *, indent: int | None = 2, **options: Any) -> None:
+    """Write a value as a file of strict JSON; arguments and errors are those of `json_text`."""
+    text = json_text(value, indent=indent, **options) + "\n"
+    with atomic_path(target) as file:
+        file.write_text(text, encoding="utf-8")
+
+
+def finite(value: Any) -> Any:
+    """Return a value with None for every figure that is infinite or "not a number"."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: finite(inner) for name, inner in value.items()}
+    return [finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _not_finite(value: Any, place: str = "") -> tuple[str, float] | None:
+    """Return where the first float that JSON cannot hold is, and the float."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else (place, value)
+    if isinstance(value, dict):
+        inner = ((f"{place}.{name}".lstrip("."), one) for name, one in value.items())
+    else:
+        items = value if isinstance(value, list | tuple) else ()
+        inner = ((f"{place}[{number}]", one) for number, one in enumerate(items))
+    return next((found for name, one in inner if (found := _not_finite(one, name))), None)
+
+
+def check_picture(target: Path) -> None:
+    """Raise ConfigError unless the name ends as that of a picture, DataError where it cannot be written."""
+    if target.suffix.lower() not in PICTURES:
+        raise ConfigError(f"cannot draw {target}: expected a name that ends in {', '.join(PICTURES)}")
+    check_new_file(target)
+
+
+def write_picture(figure: Any, target: Path, *, dpi: int) -> None:
+    """Write a figure of Matplotlib to a file, in the format of its ending."""
+    with atomic_path(target) as file:
+        figure.savefig(file, format=target.suffix[1:].lower(), dpi=dpi)
 
 
 def contents(folder: Path, *, limit: int = 12) -> str:

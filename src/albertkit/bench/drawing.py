@@ -4,7 +4,7 @@ from pathlib import Path
 
 from albertkit.bench.measuring import Report
 from albertkit.extras import optional
-from albertkit.files import atomic_path
+from albertkit.files import write_picture
 
 matplotlib_figure = optional("matplotlib.figure", extra="train")
 _MARKERS = "osD^vP*X"
@@ -65,5 +65,4 @@ def draw(report: Report, target: Path) -> None:
     about = report.about
     title = f"{Path(report.model).name}: {about['dtype']}, {about['processor']}, {about['threads']} threads"
     figure.suptitle(title.replace("$", r"\$"), fontsize="medium")  # "$" alone would begin a formula
-    with atomic_path(target) as temporary:
-        figure.savefig(temporary, format=target.suffix[1:].lower(), dpi=130)
+    write_picture(figure, target, dpi=130)

@@ -5,7 +5,6 @@ weights-only unpickler, from the older `tf_model.h5`, or from the `model.onnx` o
 is ever run. The first two are mapped into memory, not copied.
 """
 
-import json
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -22,8 +21,8 @@ from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
 from albertkit.config import CONFIG_FILE
-from albertkit.errors import CheckpointError
-from albertkit.files import atomic_path, contents, model_folders
+from albertkit.errors import CheckpointError, DiskFullError
+from albertkit.files import atomic_path, contents, json_text, model_folders
 from albertkit.hub import resolve
 
 WEIGHTS_FILE = "model.safetensors"
@@ -117,7 +116,7 @@ def write_folder(
     stored = _stored_once(tensors, tied=TIED if config.get("tie_word_embeddings", True) else {})
     most = None if max_shard_size is None else shards.number_of_bytes(max_shard_size)
     files = shards.split(stored, WEIGHTS_FILE, most=most)
-    texts = {CONFIG_FILE: json.dumps(config, indent=2, sort_keys=True) + "\n"}
+    texts = {CONFIG_FILE: json_text(config, indent=2, sort_keys=True) + "\n"}
     if len(files) > 1:
         texts[INDEX_FILE] = shards.index_of(files)
     try:
@@ -130,6 +129,8 @@ def write_folder(
                 save_file(part, stack.enter_context(atomic_path(folder / name)), metadata={"format": "pt"})
         for path in shards.stale(folder, {*files, *texts}, WEIGHTS_FILE):
             path.unlink()
+    except DiskFullError:
+        raise
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"Could not save the model in {folder}: {error}. An older model there is unharmed."

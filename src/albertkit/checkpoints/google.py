@@ -10,7 +10,6 @@ Read from a folder, from a TensorFlow Hub module (`variables/variables.*`, vocab
 the same files with other names (object_graph.py).
 """
 
-import json
 import re
 import tempfile
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from albertkit.checkpoints.names import OLDER_FACTOR, canonical, is_turned, to_g
 from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
 from albertkit.config import CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError
-from albertkit.files import atomic_path, contents
+from albertkit.files import atomic_path, contents, json_text
 from albertkit.published import CHECKPOINTS
 
 PREFIX = "model.ckpt-best"
@@ -122,7 +121,7 @@ def write(folder: Path, checkpoint: Checkpoint, *, prefix: str = PREFIX) -> list
     folder.mkdir(parents=True, exist_ok=True)
     paths = write_bundle(folder / prefix, named)
     texts = {
-        GOOGLE_CONFIG_FILE: json.dumps(config, indent=2) + "\n",
+        GOOGLE_CONFIG_FILE: json_text(config, indent=2) + "\n",
         "checkpoint": f'model_checkpoint_path: "{prefix}"\nall_model_checkpoint_paths: "{prefix}"\n',
     }
     small = {name: text.encode() for name, text in texts.items()}

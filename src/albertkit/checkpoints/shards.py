@@ -1,6 +1,5 @@
 """Weights in several safetensors files of bounded size, with the index that `transformers` knows."""
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import torch
 
 from albertkit.errors import ConfigError
+from albertkit.files import json_text
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -56,7 +56,7 @@ def index_of(files: Mapping[str, Mapping[str, torch.Tensor]]) -> str:
     total = sum(tensor.nbytes for part in files.values() for tensor in part.values())
     weight_map = {name: file for file, part in files.items() for name in part}
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    return json.dumps(index, indent=2, sort_keys=True) + "\n"
+    return json_text(index, indent=2, sort_keys=True) + "\n"
 
 
 def stale(folder: Path, written: set[str], weights_file: str) -> list[Path]:

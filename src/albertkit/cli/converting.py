@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from albertkit.cli.completing import models
+from albertkit.cli.printing import print_json
 
 
 def convert(
@@ -48,8 +49,6 @@ def convert(
 
     report: Any = run(source, target, to=to, dtype=dtype, max_shard_size=max_shard_size, verify=verify)
     if json:
-        import json as json_format
-
-        typer.echo(json_format.dumps(report.to_json(), ensure_ascii=False))
+        print_json(report.to_json())
     else:
         typer.echo(str(report))

@@ -270,10 +270,8 @@ def _options(columns: dict[str, Any] | None) -> DataOptions:
 def _print_metrics(report: dict[str, Any], as_json: bool) -> None:
     metrics, baseline = report["metrics"], report["baseline"]
     if as_json:
-        import json
-
         curve = {name: report[name] for name in ("early_exit_curve",) if name in report}
-        typer.echo(json.dumps(metrics | curve))
+        print_json(metrics | curve)
         return
     width = max(map(len, metrics))
     for name, value in metrics.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from albertkit.cli.completing import models_and_shapes
+from albertkit.cli.printing import print_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,9 +49,7 @@ def inspect(
     report = _of_shape(*preset.groups()) if preset and not Path(model).exists() else _of_checkpoint(model)
     report = {"model": model, **report}
     if json:
-        import json as json_format
-
-        typer.echo(json_format.dumps(report, ensure_ascii=False))
+        print_json(report)
     else:
         _print(report)
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from albertkit.cli.completing import models, one_of
 from albertkit.cli.flags import settings_flags
+from albertkit.cli.printing import print_json
 from albertkit.errors import DataError
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, merge, read_recipe
@@ -219,9 +220,7 @@ def _plain_warnings(console: Console) -> Iterator[None]:
 
 def _print_report(values: dict[str, object], as_json: bool) -> None:
     if as_json:
-        import json
-
-        typer.echo(json.dumps(values))
+        print_json(values)
         return
     width = max(map(len, values))
     for name, value in values.items():

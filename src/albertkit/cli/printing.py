@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 def print_json(value: dict[str, Any]) -> None:
     """Print a value as one line of JSON."""
-    import json
+    from albertkit.files import finite, json_text
 
-    typer.echo(json.dumps(value, ensure_ascii=False))
+    typer.echo(json_text(finite(value), ensure_ascii=False))
 
 
 def as_fields(given: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import torch
 from albertkit.cores import processor
 from albertkit.engines.fitting import encoder_of
 from albertkit.engines.padding_free import Kind, PaddingFreeEngine, forget_layers
-from albertkit.files import atomic_path
+from albertkit.files import write_json
 from albertkit.modeling.footprint import measure as measure_footprint
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.rows import Row
@@ -168,8 +168,7 @@ def _keep(measurement: Measurement) -> None:
     file = measurement.file
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(file) as temporary:
-            temporary.write_text(json.dumps(asdict(measurement), indent=2) + "\n", encoding="utf-8")
+        write_json(file, asdict(measurement))
     except OSError as error:
         logger.debug("the measurement of the engines is not kept: %s", error)
         return

@@ -1,7 +1,6 @@
 """Writing an ONNX file: its metadata, the file itself, and what goes beside it in a model folder."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.conversion import write_vocabulary
 from albertkit.errors import AlbertKitError, CheckpointError
-from albertkit.files import atomic_path
+from albertkit.files import atomic_path, json_text
 from albertkit.graphs.graph import onnx
 from albertkit.graphs.network import build
 from albertkit.modeling.arrays import to_arrays
@@ -97,13 +96,13 @@ def metadata_of(
     config: AlbertConfig, checkpoint: Checkpoint, tokenizer: TokenizerInterface | None, *, compute: str
 ) -> dict[str, str]:
     """What programs need to know that have the file alone; all values are text."""
-    shape = json.dumps(config.to_dict(), sort_keys=True)
+    shape = json_text(config.to_dict(), sort_keys=True)
     metadata = {
         "albertkit_version": __version__,
         "architecture": str((config.architectures or [""])[0]),
         "config": shape,
         "config_sha256": hashlib.sha256(shape.encode()).hexdigest(),
-        "id2label": json.dumps(config.id2label, ensure_ascii=False),
+        "id2label": json_text(config.id2label, ensure_ascii=False),
         "max_length": str(config.max_position_embeddings),
         "dtype": str(config.dtype),
         "compute": compute,
@@ -113,7 +112,7 @@ def metadata_of(
         metadata |= {
             "tokenizer_file": name,
             "tokenizer_sha256": hashlib.sha256(checkpoint.vocabulary[name]).hexdigest(),
-            "do_lower_case": json.dumps(bool(tokenizer.normalization["do_lower_case"])),
+            "do_lower_case": json_text(bool(tokenizer.normalization["do_lower_case"])),
         }
     return metadata
 

@@ -8,7 +8,7 @@ from albertkit.config import AlbertConfig
 from albertkit.engines.padding_free import PaddingFreeEngine
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
-from albertkit.files import atomic_path
+from albertkit.files import write_picture
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.settings import FinetuningSettings
@@ -118,5 +118,4 @@ def draw_curve(name: str, points: list[CurvePoint], target: Path) -> None:
         panel.set(xlabel=label)
         panel.grid(alpha=0.3)
     panels[0].set(ylabel=name, title="by patience")
-    with atomic_path(target) as temporary:
-        figure.savefig(temporary, format=target.suffix[1:].lower(), dpi=130)
+    write_picture(figure, target, dpi=130)

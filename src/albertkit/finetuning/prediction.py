@@ -21,7 +21,7 @@ from albertkit.datasets.reader import Reader
 from albertkit.datasets.report import ReadingReport
 from albertkit.errors import DataError
 from albertkit.extras import optional
-from albertkit.files import atomic_path, by_number
+from albertkit.files import atomic_path, by_number, json_text, write_json
 from albertkit.finetuning.evaluation import CHUNK, chunks
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.prediction_engines import Engine, run_local
@@ -112,8 +112,7 @@ def _begin(parts: Path, about: dict[str, Any]) -> list[Path]:
     """Return the parts that are there, of this work."""
     if not (parts / _ABOUT).is_file():
         parts.mkdir(parents=True, exist_ok=True)
-        with atomic_path(parts / _ABOUT) as file:
-            file.write_text(json.dumps(about))
+        write_json(parts / _ABOUT, about, indent=None)
         return []
     if json.loads((parts / _ABOUT).read_text()) != about:
         raise DataError(
@@ -149,7 +148,7 @@ def _write_csv(parts: Path, file: Path) -> None:
                 writer.writeheader()
             writer.writerow(
                 {
-                    name: json.dumps(value) if isinstance(value, list | dict) else value
+                    name: json_text(value) if isinstance(value, list | dict) else value
                     for name, value in record.items()
                 }
             )

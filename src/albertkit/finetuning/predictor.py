@@ -1,6 +1,5 @@
 """What predicts: a task with its model, for any list of examples, in any process."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +7,7 @@ import torch
 
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
+from albertkit.files import json_text
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.task import Task
@@ -50,4 +50,4 @@ class Predictor:
                 record["cut"] = 0
             for row in rows:
                 records[row.example]["cut"] = max(records[row.example]["cut"], row.cut)
-        return "".join(json.dumps(record) + "\n" for record in records)
+        return "".join(json_text(record) + "\n" for record in records)

@@ -1,12 +1,11 @@
 """The report of an evaluation: report.json for programs, report.md for people, predictions, pictures."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from albertkit.extras import optional
-from albertkit.files import atomic_path
+from albertkit.files import atomic_path, finite, json_text, write_json, write_picture
 from albertkit.finetuning.evaluation import Evaluation
 from albertkit.finetuning.labelled_task import Judged
 from albertkit.metrics.by_length import LengthBin, score_by_length
@@ -66,9 +65,8 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
         records = [
             labelled.record(*pair, evaluation.config) | {"true": labelled.truth(pair[0])} for pair in pairs
         ]
-        file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    with atomic_path(folder / REPORT_JSON) as file:
-        file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        file.write_text("".join(json_text(record) + "\n" for record in records), encoding="utf-8")
+    write_json(folder / REPORT_JSON, finite(report))
     with atomic_path(folder / REPORT_MARKDOWN) as file:
         file.write_text(_markdown(report, pictures), encoding="utf-8")
     return report
@@ -164,5 +162,5 @@ def _panel(width: float, height: float) -> tuple[Any, Any]:
 
 
 def _save(figure: Any, folder: Path, name: str) -> str:
-    figure.savefig(folder / name, dpi=110)
+    write_picture(figure, folder / name, dpi=110)
     return name

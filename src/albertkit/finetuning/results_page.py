@@ -1,11 +1,10 @@
 """The results of a suite beside what was published: report.json for programs, report.md for people."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from albertkit.files import atomic_path
+from albertkit.files import atomic_path, finite, write_json
 from albertkit.finetuning.published_figures import TABLES, Figures, PublishedTable, average
 from albertkit.finetuning.report import REPORT_JSON, REPORT_MARKDOWN
 from albertkit.finetuning.suites import MISSING, SUITES
@@ -17,9 +16,7 @@ Reports = Mapping[str, Mapping[str, Any]]
 def write_results(suite: str, model: str, reports: Reports, folder: Path) -> None:
     """Write the reports of a suite and its page into a folder, which is created where missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic_path(folder / REPORT_JSON) as file:
-        content = {"suite": suite, "model": model, "measurements": reports}
-        file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / REPORT_JSON, finite({"suite": suite, "model": model, "measurements": reports}))
     with atomic_path(folder / REPORT_MARKDOWN) as file:
         file.write_text(results_page(suite, model, reports), encoding="utf-8")
 

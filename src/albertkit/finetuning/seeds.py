@@ -1,6 +1,5 @@
 """The same run with several seeds: how much of a figure is chance. The best model is kept."""
 
-import json
 import shutil
 import statistics
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from albertkit.files import atomic_path
+from albertkit.files import finite, write_json
 from albertkit.finetuning.prepared import Prepared
 from albertkit.finetuning.run import FinetuningResult, run_prepared, sayer
 from albertkit.finetuning.settings import FinetuningSettings
@@ -62,20 +61,17 @@ def run_seeds(
     summary = summarise([report["metrics"] for report in reports])
     best = _best([report["metrics"] for report in reports], reports[0]["main_metric"])
     report = reports[best] | {"seeds": summary, "seed": best}
-    _write(output / SEEDS_JSON, summary)  # first: it says that what follows in this folder is of these runs
+    write_json(
+        output / SEEDS_JSON, finite(summary)
+    )  # first: it says that what follows in this folder is of these runs
     for file in (output / f"seed-{best}").iterdir():
         if file.is_file() and file.suffix in _COPIED:
             shutil.copy2(file, output)
-    _write(output / "report.json", report)
+    write_json(output / "report.json", finite(report))
     for name, one in summary.items():
         say(f"{name}: {one['mean']:.4f} +- {one['deviation']:.4f} over {seeds} seeds")
     say(f"the best is seed-{best}")
     return replace(results[best], report=report)
-
-
-def _write(file: Path, content: dict[str, Any]) -> None:
-    with atomic_path(file) as target:
-        target.write_text(json.dumps(content, indent=2) + "\n")
 
 
 # Model, tokenizer, report, pictures, curves; not the lock.

@@ -14,7 +14,7 @@ import torch
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import optional
-from albertkit.files import atomic_path, check_picture
+from albertkit.files import check_picture, write_picture
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.tasks.masked_lm import MaskedLM, MaskedText
@@ -187,8 +187,7 @@ def plot_groups(report: BiasReport, target: Path) -> None:
     ratios.set(xlabel=_plain(f"log2 of the ratio to {groups[0]!r} (+1: twice)"))
     for panel in (shares, ratios):
         panel.grid(axis="x", alpha=0.3)
-    with atomic_path(target) as temporary:
-        figure.savefig(temporary, format=target.suffix[1:].lower(), dpi=150)
+    write_picture(figure, target, dpi=150)
 
 
 def _plain(text: str) -> str:

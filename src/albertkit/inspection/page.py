@@ -7,13 +7,13 @@ hashes of its script and its style and forbids everything else, requests include
 
 import base64
 import hashlib
-import json
 import re
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
+from albertkit.files import finite, json_text
 from albertkit.inspection.attention import AttentionReport
 
 SCALE = 65_535
@@ -67,7 +67,8 @@ def _packed(probabilities: np.ndarray) -> str:
 
 def _as_json(value: dict[str, Any]) -> str:
     """Return JSON that HTML cannot take for the end of its script element, or for a comment."""
-    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    text = json_text(finite(value))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _hash(content: str) -> str:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from albertkit.errors import DataError
-from albertkit.files import atomic_path
+from albertkit.files import atomic_path, write_json
 from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord, file_sha256
 from albertkit.pretraining.units import SPLITS, Done
 
@@ -67,8 +67,7 @@ class PreparedFolder:
                 (self.path / split).mkdir(exist_ok=True)
                 with atomic_path(self.path / split / shard.record.file) as path:
                     path.write_bytes(shard.content)
-            with atomic_path(self._notes / f"{done.number:05d}.json") as path:
-                path.write_text(json.dumps(note), encoding="utf-8")
+            write_json(self._notes / f"{done.number:05d}.json", note, indent=None)
         return records
 
     def close(self, manifests: Mapping[str, Manifest]) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from albertkit.errors import DataError
 from albertkit.extras import optional
-from albertkit.files import atomic_path
+from albertkit.files import write_json
 from albertkit.tokenization.folder import read_settings
 from albertkit.tokenization.normalization import Normalization
 
@@ -66,8 +66,7 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Write `manifest.json` under its final name in one step."""
         values = {"format": FORMAT, "version": VERSION, **asdict(self)}
-        with atomic_path(folder / MANIFEST) as path:
-            path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(folder / MANIFEST, values, ensure_ascii=False)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":

@@ -18,7 +18,7 @@ from typing import Any
 
 from albertkit import hub
 from albertkit.errors import ModelNotFoundError, TokenizerError
-from albertkit.files import atomic_path, contents
+from albertkit.files import atomic_path, contents, json_text
 from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
 
@@ -187,7 +187,7 @@ def describe(special_tokens: SpecialTokens) -> dict[str, Any]:
 
 def as_json(value: Mapping[str, Any]) -> bytes:
     """Return the bytes of a JSON file."""
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+    return (json_text(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _user_defined(rust_file: Path) -> set[str]:

@@ -1,9 +1,11 @@
 """The curves of a run, drawn from its `metrics.jsonl`."""
 
 import json
+import math
 from pathlib import Path
 
 from albertkit.extras import optional
+from albertkit.files import write_picture
 
 # Not pyplot, whose backend belongs to the program or notebook that trains.
 matplotlib_figure = optional("matplotlib.figure", extra="train")
@@ -33,7 +35,7 @@ def plot_curves(output: Path) -> Path:
             if slash and value is not None:
                 points = series.setdefault(metric, {}).setdefault(kind, ([], []))
                 points[0].append(line["tokens"] / 1e6)
-                points[1].append(value)
+                points[1].append(math.nan if value is None else value)
     columns = max(len(series), 1)
     figure = matplotlib_figure.Figure(figsize=(4.2 * columns, 3.2), layout="constrained")
     panels = figure.subplots(1, columns, squeeze=False)
@@ -44,5 +46,5 @@ def plot_curves(output: Path) -> Path:
         panel.grid(alpha=0.3)
         panel.legend()
     target = output / "curves.png"
-    figure.savefig(target, dpi=110)
+    write_picture(figure, target, dpi=110)
     return target

@@ -1,7 +1,6 @@
 """What a run tells: lines of `metrics.jsonl`, TensorBoard, a progress bar on a terminal, lines elsewhere."""
 
 import json
-import math
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from albertkit.extras import optional
-from albertkit.files import atomic_path
+from albertkit.files import atomic_path, finite, json_text
 from albertkit.training.curves import load_plotting, plot_curves
 
 tensorboard = optional("torch.utils.tensorboard", extra="train")
@@ -85,12 +84,8 @@ class Reporter:
 
     def write(self, line: dict[str, Any]) -> None:
         """Append a line to `metrics.jsonl`. A value that is no number becomes null, as JSON has no NaN."""
-        line = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in line.items()
-        }
         with (self.output / METRICS).open("a") as file:
-            file.write(json.dumps(line, allow_nan=False) + "\n")
+            file.write(json_text(finite(line)) + "\n")
 
     def forget_after(self, step: int) -> None:
         """Remove the lines of steps that will be taken again, and damaged lines.

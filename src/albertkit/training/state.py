@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from albertkit.checkpoints.folder import read_folder
 from albertkit.errors import TrainingError
+from albertkit.files import full_disk_named, write_json
 from albertkit.training.health import LossWatch
 
 STATE_JSON = "training_state.json"
@@ -94,9 +95,10 @@ def save_checkpoint(
     temporary.mkdir(parents=True)
     try:
         save_model(temporary)
-        (temporary / STATE_TENSORS).write_bytes(safetensors.torch.save(_optimizer_tensors(optimizer)))
+        with full_disk_named(folder):
+            (temporary / STATE_TENSORS).write_bytes(safetensors.torch.save(_optimizer_tensors(optimizer)))
         document = asdict(state) | {"fingerprint": fingerprint}
-        (temporary / STATE_JSON).write_text(json.dumps(document, indent=2) + "\n")
+        write_json(temporary / STATE_JSON, document)
         for file in temporary.iterdir():
             _flush(file)
         _flush(temporary)

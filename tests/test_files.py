@@ -1,0 +1,184 @@
+"""Files that are written: strict JSON, permissions, full disks, and places that hold something already."""
+
+import ast
+import math
+import os
+import resource
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from albertkit.checkpoints.folder import write_folder
+from albertkit.config import AlbertConfig
+from albertkit.errors import DataError, DiskFullError
+from albertkit.files import (
+    atomic_path,
+    check_new_file,
+    check_new_folder,
+    finite,
+    json_text,
+    made_folder,
+    write_json,
+)
+
+ROOT = Path(__file__).parents[1]
+posix = pytest.mark.skipif(os.name != "posix", reason="permissions of this kind are POSIX's")
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, np.float64("nan")])
+def test_json_that_is_written_is_strict(number: float, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"the value at metrics\.loss\[1\] is -?(nan|inf)"):
+        write_json(tmp_path / "x.json", {"step": 3, "metrics": {"loss": [0.5, number]}})
+    assert not any(tmp_path.iterdir())
+    with pytest.raises(DataError, match="the value at the top is"):
+        json_text(number)
+
+
+def test_figures_without_a_value_are_null() -> None:
+    value = {"loss": math.nan, "by_length": [(1, math.inf)], "name": "x", "count": 3}
+    assert finite(value) == {"loss": None, "by_length": [[1, None]], "name": "x", "count": 3}
+
+
+def test_a_config_with_a_number_that_json_lacks_is_not_written(tmp_path: Path) -> None:
+    config = AlbertConfig()
+    config.extra["mine"] = math.nan
+    with pytest.raises(DataError, match="the value at mine is nan"):
+        config.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_json_is_written_in_one_place() -> None:
+    """Only `files.py` calls the library's writer, but for hashes and answers of the server."""
+    allowed = {
+        "src/albertkit/files.py",
+        "src/albertkit/datasets/table.py",  # looks for halves of characters in what was read
+        "src/albertkit/engines/measurement.py",  # a hash
+        "src/albertkit/pretraining/units.py",  # a hash
+        "src/albertkit/training/state.py",  # makes lists of tuples, for a comparison
+        "src/albertkit/serving/refusals.py",  # texts only
+        "src/albertkit/serving/service.py",  # strict by itself
+    }
+    found = set()
+    for path in ROOT.glob("src/albertkit/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in ("dump", "dumps"):
+                found.add(path.relative_to(ROOT).as_posix())
+    assert found <= allowed
+
+
+# --- permissions --------------------------------------------------------------------------------
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o444])
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
+    write_folder(tmp_path, {}, {"x": torch.zeros(2)})
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).chmod(mode)
+    write_folder(tmp_path, {}, {"x": torch.ones(2)})
+    for name in ("config.json", "model.safetensors"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
+
+
+@posix
+@pytest.mark.parametrize("mask", [0o077, 0o002])
+def test_a_new_file_follows_the_umask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        write_json(tmp_path / "x.json", {})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x.json").stat().st_mode) == 0o666 & ~mask
+
+
+# --- places -------------------------------------------------------------------------------------
+
+
+def test_a_folder_and_a_device_are_not_replaced(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is a folder; expected the name of a file"), atomic_path(tmp_path):
+        raise AssertionError
+    with pytest.raises(DataError, match="is a device"), atomic_path(os.devnull):
+        raise AssertionError
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_new_file_needs_a_free_name_in_a_folder(tmp_path: Path) -> None:
+    check_new_file(tmp_path / "new")
+    (tmp_path / "file").write_text("mine")
+    for target, message in {
+        "file": "exists: choose another name",
+        "": "exists",
+        "file/inner": "there is no folder",
+        "none/inner": "there is no folder",
+    }.items():
+        with pytest.raises(DataError, match=message):
+            check_new_file(tmp_path / target)
+
+
+def test_a_new_folder_is_missing_or_empty(tmp_path: Path) -> None:
+    check_new_folder(tmp_path / "new")
+    check_new_folder(tmp_path)
+    (tmp_path / ".file.12ab34cd.tmp").touch()
+    check_new_folder(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="holds .*file: choose another folder"):
+        check_new_folder(tmp_path)
+    with pytest.raises(DataError, match="is a file; expected a folder"):
+        check_new_folder(tmp_path / "file")
+
+
+def test_folders_made_for_nothing_go_again(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    with pytest.raises(KeyError), made_folder(tmp_path / "old" / "a" / "b"):
+        raise KeyError
+    assert [*tmp_path.rglob("*")] == [tmp_path / "old"]
+
+
+# --- full disks ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def limited_files(size: int) -> Iterator[None]:
+    """Let no file of this process grow over `size` bytes: what a full disk is to a writer."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@posix
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder: write_json(folder / "file", "x" * 100_000),
+        lambda folder: write_folder(folder, {}, {"x": torch.zeros(100_000)}),
+        lambda folder: write_array(folder / "file"),
+    ],
+    ids=["text", "safetensors", "array"],
+)
+def test_a_full_disk_is_named_and_leaves_what_was_there(tmp_path: Path, write) -> None:
+    for name in ("file", "model.safetensors", "config.json"):
+        (tmp_path / name).write_text("old")
+    with (
+        pytest.raises(DiskFullError, match=r"(file|safetensors): no space left on the disk.* same command"),
+        limited_files(50_000),
+    ):
+        write(tmp_path)
+    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == dict.fromkeys(
+        ("file", "model.safetensors", "config.json"), "old"
+    )
+
+
+def write_array(path: Path) -> None:
+    with atomic_path(path) as new, new.open("wb") as stream:
+        np.save(stream, np.zeros(100_000))
