@@ -69,7 +69,7 @@ def test_json_is_written_in_one_place() -> None:
     found = set()
     for path in ROOT.glob("src/albertkit/**/*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and node.attr in ("dump", "dumps"):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("json.dump", "json.dumps"):
                 found.add(path.relative_to(ROOT).as_posix())
     assert found <= allowed
 
@@ -129,7 +129,7 @@ def test_a_new_folder_is_missing_or_empty(tmp_path: Path) -> None:
     (tmp_path / ".file.12ab34cd.tmp").touch()
     check_new_folder(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="holds .*file: choose another folder"):
+    with pytest.raises(DataError, match=r"holds .*file: choose another folder"):
         check_new_folder(tmp_path)
     with pytest.raises(DataError, match="is a file; expected a folder"):
         check_new_folder(tmp_path / "file")

@@ -13,7 +13,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from albertkit import files, text_files
-from albertkit.errors import ConfigError, DataError, ModelNotFoundError
+from albertkit.errors import ConfigError, DataError, DiskFullError, ModelNotFoundError
 from albertkit.pretraining import corpus as corpus_module
 from albertkit.pretraining import engines
 from albertkit.pretraining import prepare as prepare_module
@@ -378,7 +378,7 @@ def test_a_full_disk_stops_the_work_and_keeps_what_is_done(
         flush(path, flags)
 
     monkeypatch.setattr(files, "_flush_to_disk", full)
-    with pytest.raises(DataError, match=r"out: cannot be written \(No space left on device\).*make room"):
+    with pytest.raises(DiskFullError, match=r"out/.*: no space left.*make room"):
         run(tmp_path / "out")
     for split in ("train", "validation"):
         with pytest.raises(DataError, match="no finished shard folder"):
@@ -394,6 +394,7 @@ def test_only_own_files_are_removed(tmp_path: Path, corpus_file: Path, tiny_voca
         (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "out" / name).write_text("mine")
     (tmp_path / "out/validation/manifest.json").write_text("of a run that was cut at the very end")
+    (tmp_path / "out/.progress").mkdir()
     prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1)
     assert sorted(folder_bytes(tmp_path / "out")) == [
         "train/data.arrow", "train/manifest.json", "train/shard-00000.arrow", "validation/notes.txt"

@@ -8,7 +8,6 @@ Whatever is there under its final name is complete: files get their names when t
 note comes after its shards, the manifests after all of them. Only this file writes.
 """
 
-import errno
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -16,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from albertkit.errors import DataError
-from albertkit.files import atomic_path, write_json
+from albertkit.errors import DataError, DiskFullError
+from albertkit.files import atomic_path, check_new_folder, full_disk_named, write_json
 from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord, file_sha256
 from albertkit.pretraining.units import SPLITS, Done
 
@@ -34,10 +33,12 @@ class PreparedFolder:
         """Make the folder ready for work.
 
         Raises:
-            DataError: it holds finished shards, or cannot be written.
+            DataError: it holds finished shards, or anything else but unfinished ones, or cannot be written.
         """
         if (self.path / "train" / MANIFEST).exists():
             raise DataError(f"{self.path}: holds finished shards; delete them or choose another folder")
+        if not self._notes.is_dir():
+            check_new_folder(self.path)
         with self._writing():
             self._notes.mkdir(parents=True, exist_ok=True)
             for split in SPLITS:  # of a run that was cut between its manifests
@@ -94,11 +95,12 @@ class PreparedFolder:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
-            yield
+            with full_disk_named(self.path):
+                yield
+        except DiskFullError:
+            raise
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise DataError(
-                f"{self.path}: cannot be written ({error.strerror or error}). What is finished is kept and "
-                f"nothing counts as finished that is not: {'make room' if full else 'put that right'} and "
-                "give the same command again"
+                f"{self.path}: cannot be written ({error.strerror or error}). What is finished is kept: put "
+                "that right and give the same command again"
             ) from error
