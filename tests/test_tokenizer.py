@@ -524,7 +524,10 @@ def test_added_tokens(tiny: TokenizerInterface, tiny_vocabulary: Path, tmp_path:
     assert grown.add_tokens("Covid-19") == 0
     assert grown.add_special_tokens({"additional_special_tokens": ["<e1>", "</e1>"]}) == 2
     assert (len(grown), grown.vocab_size) == (tiny.vocab_size + 4, tiny.vocab_size)
-    assert grown.get_added_vocab() == {"Covid-19": 500, "fox trot": 501, "<e1>": 502, "</e1>": 503}
+    own = {"<pad>": 0, "<unk>": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
+    new = {"Covid-19": 500, "fox trot": 501, "<e1>": 502, "</e1>": 503}
+    assert grown.get_added_vocab() == grown.added_tokens_encoder == {**own, **new}
+    assert list(grown.added_tokens_encoder.values()) == [0, 1, 2, 3, 4, 500, 501, 502, 503]
     ids = grown.encode("<e1>COVID-19</e1> and a fox trot", add_special_tokens=False)
     assert ids[:3] == [502, 500, 503]
     assert ids[-1] == 501

@@ -109,9 +109,12 @@ def pad_rows(
             max(lengths) if fit.padding == "longest" else fit.max_length, multiple_of=multiple_of
         )
         for name, value in {**values, "attention_mask": 0}.items():
-            for row in columns.get(name, ()):
-                fill = [value] * (width - len(row))
-                row[:] = [*row, *fill] if side == "right" else [*fill, *row]
+            if name in columns:
+                fills = [[value] * (width - len(row)) for row in columns[name]]
+                columns[name] = [
+                    [*row, *fill] if side == "right" else [*fill, *row]
+                    for row, fill in zip(columns[name], fills, strict=True)
+                ]
     return BatchEncoding({name: column[0] for name, column in columns.items()} if single else columns)
 
 
@@ -189,6 +192,7 @@ def _columns(rows: list[Encoding], samples: list[int], options: Options) -> dict
 
 
 def _as_lists(values: Any) -> list[Any]:
-    """Return a column as lists of numbers: rows may be lists, arrays or tensors."""
+    """Return a column as new lists of numbers: rows may be lists, arrays or tensors."""
     values = values.tolist() if hasattr(values, "tolist") else values
-    return [value.tolist() if hasattr(value, "tolist") else value for value in values]
+    rows = [value.tolist() if hasattr(value, "tolist") else value for value in values]
+    return [list(row) if isinstance(row, (list, tuple)) else row for row in rows]

@@ -60,6 +60,10 @@ class AutoTokenizer:
                 token=token,
                 local_files_only=local_files_only,
             )
+        if overrides.get("tokenizer_file") is not None:
+            path = Path(overrides.pop("tokenizer_file"))
+        elif overrides.get("vocab_file") is not None:
+            path = Path(overrides.pop("vocab_file"))
         tokenizer = _choose(path, use_fast).load(path, name=pretrained_model_name_or_path, **overrides)
         _check_size(path, tokenizer)
         return tokenizer

@@ -10,6 +10,7 @@ The table is a double-array trie (darts-clone) over UTF-8, followed by the strin
 from collections.abc import Iterator
 from functools import lru_cache
 
+from albertkit.errors import TokenizerError
 from albertkit.tokenization.model_file import USER_DEFINED, WORD_START, PieceTable
 
 _PAIRS = 65_536  # of neighbouring characters, whose answers are kept
@@ -20,6 +21,8 @@ class CharacterMap:
 
     def __init__(self, table: PieceTable) -> None:
         size = int.from_bytes(table.character_map[:4], "little")
+        if size % 4 or size > len(table.character_map):
+            raise TokenizerError(f"the table of characters claims {size} bytes; copy the vocabulary again")
         self._units = memoryview(table.character_map[4 : 4 + size]).cast("I")
         self._strings = table.character_map[4 + size :]
         # User-defined symbols are taken as they are, before the table is asked.
@@ -66,8 +69,11 @@ class CharacterMap:
         found = (text[position], 1)
         for end, start in self._entries(text, position):
             if start is not None:
-                string = self._strings[start : self._strings.index(0, start)]
-                found = (string.decode(), end - position)
+                try:
+                    string = self._strings[start : self._strings.index(0, start)].decode()
+                except ValueError as error:
+                    raise _damaged() from error
+                found = (string, end - position)
         return found
 
     def _keeps(self, character: str, after: str) -> bool:
@@ -89,7 +95,13 @@ class CharacterMap:
                     return
                 node = _children(unit, node)
             # Where an entry ends, the first child is the place of its string.
+            if node >= len(self._units):
+                raise _damaged()
             yield end + 1, self._units[node] & 0x7FFFFFFF if unit >> 8 & 1 else None
+
+
+def _damaged() -> TokenizerError:
+    return TokenizerError("the vocabulary's table of characters is damaged; copy the file again")
 
 
 def _children(unit: int, node: int) -> int:

@@ -51,7 +51,8 @@ class AlbertTokenizerFast(TokenizerInterface):
             source = vocab_file
             self._model = read_model_file(vocab_file)
             load_processor(self._model, source=vocab_file)  # which checks it
-            table = read_piece_table(self._model)
+            with folder.named_damage(vocab_file):
+                table = read_piece_table(self._model)
         elif tokenizer_file is not None:
             source = tokenizer_file
             table, known = read_tokenizer_file(Path(tokenizer_file))
@@ -66,8 +67,10 @@ class AlbertTokenizerFast(TokenizerInterface):
             keep_accents=accents if keep_accents is None else keep_accents,
         )
         self.vocab_file = None if vocab_file is None else str(vocab_file)
+        with folder.named_damage(source):
+            cutter = RustPieceEncoder(table, normalization, source=source)
         super().__init__(
-            RustPieceEncoder(table, normalization, source=source),
+            cutter,
             source=source,
             **cast(TokenizerSettings, {**known, **settings}),
         )
@@ -90,9 +93,11 @@ class AlbertTokenizerFast(TokenizerInterface):
     @classmethod
     def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
         vocab_file, tokenizer_file = folder.find_model_file(path), folder.find_rust_file(path)
-        if vocab_file is None and tokenizer_file is None:
-            raise folder.missing(path, f"{folder.MODEL_FILE} or {folder.RUST_FILE}")
-        return cls(vocab_file, tokenizer_file, **settings)
+        if settings.get("tokenizer_file") is None:
+            if vocab_file is None and tokenizer_file is None:
+                raise folder.missing(path, f"{folder.MODEL_FILE} or {folder.RUST_FILE}")
+            settings = {"vocab_file": vocab_file, **settings, "tokenizer_file": tokenizer_file}
+        return cls(**settings)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
         files = {folder.RUST_FILE: self.backend_tokenizer.to_str(pretty=True).encode()}

@@ -10,17 +10,19 @@ Also read where present: `added_tokens.json` (older folders).
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from albertkit import hub
-from albertkit.errors import ModelNotFoundError, TokenizerError
+from albertkit.errors import AlbertKitError, ModelNotFoundError, TokenizerError
 from albertkit.files import atomic_path, contents, json_text
 from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
+from albertkit.tokenization.options import read_flag, read_max_length, read_side
+from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, token_texts
 
 MODEL_FILE = "spiece.model"
 WORD_LIST_FILE = "vocab.txt"
@@ -39,13 +41,14 @@ PATTERNS = (
     ADDED_TOKENS_FILE,
 )
 
-_SETTINGS = (
-    "model_max_length",
-    "padding_side",
-    "truncation_side",
-    "parse_special_tokens",
-    "clean_up_tokenization_spaces",
-)
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "model_max_length": read_max_length,
+    "padding_side": partial(read_side, "padding_side"),
+    "truncation_side": partial(read_side, "truncation_side"),
+    "parse_special_tokens": partial(read_flag, "parse_special_tokens"),
+    "split_special_tokens": partial(read_flag, "split_special_tokens"),
+    "clean_up_tokenization_spaces": partial(read_flag, "clean_up_tokenization_spaces"),
+}
 # `transformers` writes a huge number where it knows no limit.
 _NO_LIMIT = 10**9
 
@@ -113,21 +116,33 @@ def read_settings(
     Raises TokenizerError for a file that is no JSON object, or a token that is none.
     """
     folder = path if path.is_dir() else path.parent
+    with named_damage(folder / CONFIG_FILE):
+        return _settings(folder, normalization, default_roles)
+
+
+def _settings(
+    folder: Path, normalization: type[Normalization | BertNormalization], default_roles: Mapping[str, str]
+) -> dict[str, Any]:
     config = read_json(folder / CONFIG_FILE)
-    roles = {**read_json(folder / SPECIAL_TOKENS_FILE), **config}
-    names = [*(field.name for field in fields(normalization)), *_SETTINGS]
-    settings = {name: config[name] for name in names if config.get(name) is not None}
+    roles = read_json(folder / SPECIAL_TOKENS_FILE)
+    roles |= {name: value for name, value in config.items() if value is not None or name not in roles}
+    rules = {field.name: config.get(field.name) for field in fields(normalization)}
+    settings = {name: value for name, value in rules.items() if value is not None}
+    normalization(**settings)  # which checks them
+    for name, read in _READERS.items():
+        if config.get(name) is not None:
+            settings[name] = read(config[name])
     if settings.get("model_max_length", 0) > _NO_LIMIT:
         del settings["model_max_length"]
-    if "split_special_tokens" in config and "parse_special_tokens" not in config:
-        settings["parse_special_tokens"] = not config["split_special_tokens"]
-    settings |= {role: token_text(roles[role]) for role in DEFAULT_ROLES if roles.get(role) is not None}
+    for role in DEFAULT_ROLES:
+        if role in roles:
+            settings[role] = None if roles[role] is None else token_text(roles[role])
 
-    added = {str(token): int(number) for token, number in read_json(folder / ADDED_TOKENS_FILE).items()}
-    additional = _additional(
+    added = read_json(folder / ADDED_TOKENS_FILE)
+    additional = token_texts(
         roles.get("additional_special_tokens") or roles.get("extra_special_tokens") or ()
     )
-    for number, token in config.get("added_tokens_decoder", {}).items():
+    for number, token in (config.get("added_tokens_decoder") or {}).items():
         added[token_text(token)] = int(number)
         if token.get("special"):
             additional.append(token_text(token))
@@ -148,13 +163,34 @@ def read_json(file: Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TokenizerError(
             f"{file}: expected JSON ({error}); the file is damaged or of another kind"
         ) from error
     if not isinstance(value, dict):
         raise TokenizerError(f"{file}: expected a JSON object, received a {type(value).__name__}")
     return value
+
+
+@contextmanager
+def named_damage(file: str | Path) -> Iterator[None]:
+    """Turn what goes wrong while the content of a file is used into a TokenizerError that names the file.
+
+    The Rust library raises plain Exception, so that is what is caught.
+    """
+    try:
+        yield
+    except TokenizerError as error:
+        if str(file) in str(error):
+            raise
+        raise TokenizerError(f"{file}: {error}") from error
+    except (AlbertKitError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise TokenizerError(
+            f"{file}: its content is not what this file should hold ({type(error).__name__}: {error!s:.99}); "
+            "it is damaged, or made by another program. Copy it again"
+        ) from error
 
 
 def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None = None) -> tuple[str, ...]:
@@ -166,23 +202,6 @@ def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None 
         for path, content in zip(paths, files.values(), strict=True):
             stack.enter_context(atomic_path(path)).write_bytes(content)
     return tuple(map(str, paths))
-
-
-def describe(special_tokens: SpecialTokens) -> dict[str, Any]:
-    """Return every token that stands for itself in the form of `tokenizer_config.json`."""
-    special = set(special_tokens.special)
-    ids = sorted((number, token) for token, number in special_tokens.ids.items())
-    return {
-        str(number): {
-            "content": token,
-            "lstrip": False,
-            "normalized": False,
-            "rstrip": False,
-            "single_word": False,
-            "special": token in special,
-        }
-        for number, token in ids
-    }
 
 
 def as_json(value: Mapping[str, Any]) -> bytes:
@@ -197,13 +216,10 @@ def _user_defined(rust_file: Path) -> set[str]:
     included; the original does not cut a text at them. They are pieces with SentencePiece's score of 0.
     """
     content = read_json(rust_file)
-    vocabulary = (content.get("model") or {}).get("vocab") or ()
-    return {
-        token["content"]
-        for token in content.get("added_tokens", ())
-        if not token["special"] and [token["content"], 0] in vocabulary[token["id"] : token["id"] + 1]
-    }
-
-
-def _additional(value: Mapping[str, Any] | Iterable[Any]) -> list[str]:
-    return [token_text(token) for token in (value.values() if isinstance(value, Mapping) else value)]
+    with named_damage(rust_file):
+        vocabulary = (content.get("model") or {}).get("vocab") or ()
+        return {
+            token["content"]
+            for token in content.get("added_tokens") or ()
+            if not token["special"] and [token["content"], 0] in vocabulary[token["id"] : token["id"] + 1]
+        }

@@ -22,17 +22,33 @@ from albertkit.tokenization.cutter import PieceCutter
 from albertkit.tokenization.encoding import BatchEncoding, Places, Sequence
 from albertkit.tokenization.layout import Side, windows
 from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.options import CallOptions, Options, Text, read_examples, read_fit, read_side
+from albertkit.tokenization.options import (
+    CallOptions,
+    Options,
+    Text,
+    read_examples,
+    read_fit,
+    read_flag,
+    read_max_length,
+    read_side,
+)
 from albertkit.tokenization.special_tokens import Parsing, Part
 from albertkit.tokenization.tokens import TokenInterface, TokenizerSettings
 
 logger = logging.getLogger(__name__)
 
 
+# What the caller says under one name must win over what a folder says under the other.
+_OTHER_NAMES = {
+    "extra_special_tokens": "additional_special_tokens",
+    "split_special_tokens": "parse_special_tokens",
+}
+
+
 class TokenizerInterface(TokenInterface, ABC):
     """Texts to what a model reads: pairs, truncation, windows and padding; and a tokenizer's files."""
 
-    model_input_names = ("input_ids", "token_type_ids", "attention_mask")
+    model_input_names: ClassVar[list[str]] = ["input_ids", "token_type_ids", "attention_mask"]
     is_fast: bool
     normalization_class: ClassVar[type[Normalization | BertNormalization]] = Normalization
     """The rules of normalisation that the class has."""
@@ -44,11 +60,39 @@ class TokenizerInterface(TokenInterface, ABC):
     ) -> None:
         super().__init__(cutter, source=source, **settings)
         self.name_or_path = str(source)
-        self.model_max_length = settings.get("model_max_length", 512)
-        self.padding_side: Side = settings.get("padding_side", "right")
-        self.truncation_side: Side = settings.get("truncation_side", "right")
-        self.parse_special_tokens = settings.get("parse_special_tokens", True)
+        self.model_max_length = read_max_length(settings.get("model_max_length"))
+        self.padding_side: Side = read_side("padding_side", settings.get("padding_side", "right"))
+        self.truncation_side: Side = read_side("truncation_side", settings.get("truncation_side", "right"))
+        self.split_special_tokens = read_flag(
+            "split_special_tokens", settings.get("split_special_tokens", False)
+        )
+        if "parse_special_tokens" in settings:
+            self.parse_special_tokens = read_flag("parse_special_tokens", settings["parse_special_tokens"])
         self._warned_of_length = False
+
+    @property
+    def split_special_tokens(self) -> bool:
+        """The opposite of `parse_special_tokens`, as `transformers` names it."""
+        return not self.parse_special_tokens
+
+    @split_special_tokens.setter
+    def split_special_tokens(self, value: bool) -> None:
+        self.parse_special_tokens = not value
+
+    @property
+    def init_kwargs(self) -> dict[str, Any]:
+        """The settings as arguments of the class: roles, rules of normalization, lengths, sides."""
+        return {
+            **self._special.roles,
+            **self.normalization,
+            "model_max_length": self.model_max_length,
+            "padding_side": self.padding_side,
+            "truncation_side": self.truncation_side,
+            "parse_special_tokens": self.parse_special_tokens,
+            "split_special_tokens": self.split_special_tokens,
+            "clean_up_tokenization_spaces": self.clean_up_tokenization_spaces,
+            "additional_special_tokens": self.additional_special_tokens,
+        }
 
     def __call__(self, text: Any, text_pair: Any = None, **options: Unpack[CallOptions]) -> BatchEncoding:
         """Encode a text, a pair of texts, or a batch of either.
@@ -149,12 +193,13 @@ class TokenizerInterface(TokenInterface, ABC):
         """
         options = Options(padding=padding, max_length=max_length, pad_to_multiple_of=pad_to_multiple_of)
         fit = read_fit(options, model_max_length=self.model_max_length)
+        marks = self._marks(around=False, padding=fit.padding != "do_not_pad")
         return pad_rows(
             encoded_inputs,
             fit=fit,
             multiple_of=pad_to_multiple_of,
             side=read_side("padding_side", padding_side or self.padding_side),
-            values={"input_ids": self.pad_token_id, "special_tokens_mask": 1, "token_type_ids": 0},
+            values={"input_ids": marks.padding, "special_tokens_mask": 1, "token_type_ids": 0},
             attention_mask=return_attention_mask is not False,
         ).convert_to_tensors(return_tensors)
 
@@ -171,17 +216,28 @@ class TokenizerInterface(TokenInterface, ABC):
         sequences = [self._pieces(one, parse) for one in (text, pair) if one is not None]
         if not add_special_tokens:
             return [piece for pieces in sequences for piece in pieces]
-        result = [self.cls_token]
-        for pieces in sequences:
-            result += [*pieces, self.sep_token]
-        return result
+        marks = self._marks()
+        first, end = self.convert_ids_to_tokens([marks.first, marks.end])
+        return [first, *(token for pieces in sequences for token in [*pieces, end])]
+
+    def _marks(self, *, around: bool = True, padding: bool = False) -> Marks:
+        """Return the ids around texts and of padding; raise TokenizerError where a needed one is not set."""
+        needed = {"cls_token": around, "sep_token": around, "pad_token": padding}
+        ids = [self._special.ids.get(self._special.roles[role] or "") for role in needed]
+        for token_id, (role, is_needed) in zip(ids, needed.items(), strict=True):
+            if token_id is None and is_needed:
+                without = "padding=False" if role == "pad_token" else "add_special_tokens=False"
+                raise TokenizerError(f"this tokenizer has no {role}; set tokenizer.{role}, or pass {without}")
+        first, end, pad = (-1 if token_id is None else token_id for token_id in ids)
+        return Marks(first=first, end=end, padding=pad)
 
     def _assemble(self, sequences: list[list[Sequence]], options: Options, *, batched: bool) -> BatchEncoding:
+        fit = read_fit(options, model_max_length=self.model_max_length)
         return assemble(
             sequences,
             options,
-            fit=read_fit(options, model_max_length=self.model_max_length),
-            marks=Marks(first=self.cls_token_id, end=self.sep_token_id, padding=self.pad_token_id),
+            fit=fit,
+            marks=self._marks(around=options.add_special_tokens, padding=fit.padding != "do_not_pad"),
             truncation_side=read_side("truncation_side", self.truncation_side),
             padding_side=read_side("padding_side", options.padding_side or self.padding_side),
             batched=batched,
@@ -268,8 +324,9 @@ class TokenizerInterface(TokenInterface, ABC):
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
         """Return `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]`."""
-        row = [self.cls_token_id, *token_ids_0, self.sep_token_id]
-        return row if token_ids_1 is None else [*row, *token_ids_1, self.sep_token_id]
+        marks = self._marks()
+        row = [marks.first, *token_ids_0, marks.end]
+        return row if token_ids_1 is None else [*row, *token_ids_1, marks.end]
 
     def create_token_type_ids_from_sequences(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
@@ -318,8 +375,8 @@ class TokenizerInterface(TokenInterface, ABC):
     ) -> Self:
         """Load a tokenizer from a model folder, a vocabulary file, the hub, or the bundled model.
 
-        `overrides` are arguments of the class that win over what the folder says. The hub's arguments are
-        those of `albertkit.hub.resolve`.
+        `overrides` are arguments of the class that win over what the folder says. Options of `transformers`
+        that change nothing here are ignored. The hub's arguments are those of `albertkit.hub.resolve`.
 
         Raises ModelNotFoundError where nothing is found, TokenizerError where what is found is damaged.
         """
@@ -343,6 +400,9 @@ class TokenizerInterface(TokenInterface, ABC):
         settings = folder.read_settings(
             path, normalization=cls.normalization_class, default_roles=cls.default_roles
         )
+        for given, other in _OTHER_NAMES.items():
+            if given in overrides:
+                settings.pop(other, None)
         tokenizer = cls._from_path(path, {**settings, **overrides})
         tokenizer.name_or_path = str(name)
         if published.find(name):
@@ -352,19 +412,30 @@ class TokenizerInterface(TokenInterface, ABC):
             published.warn_of_contradictions(name, found, settled=overrides.keys(), stacklevel=4)
         return tokenizer
 
-    def save_pretrained(self, save_directory: str | Path) -> tuple[str, ...]:
-        """Write all files of the tokenizer into a folder; return their paths."""
+    def save_pretrained(
+        self,
+        save_directory: str | Path,
+        legacy_format: bool | None = None,  # noqa: ARG002  # all files are written, older ones too
+        filename_prefix: str | None = None,
+        push_to_hub: bool = False,
+    ) -> tuple[str, ...]:
+        """Write all files of the tokenizer into a folder; return their paths.
+
+        Args:
+            save_directory: the folder, which is created where missing.
+            legacy_format: without effect: the files of older readers are always written too.
+            filename_prefix: put before the name of each file, with a hyphen.
+            push_to_hub: must be False.
+        """
+        if push_to_hub:
+            raise TokenizerError(
+                "push_to_hub=True is not supported; upload the folder with huggingface_hub.upload_folder"
+            )
         config = {
-            "added_tokens_decoder": folder.describe(self._special),
-            **self._special.roles,
-            **self.normalization,
-            "model_max_length": self.model_max_length,
-            "padding_side": self.padding_side,
-            "truncation_side": self.truncation_side,
-            "parse_special_tokens": self.parse_special_tokens,
-            "split_special_tokens": not self.parse_special_tokens,
-            "clean_up_tokenization_spaces": self.clean_up_tokenization_spaces,
-            "additional_special_tokens": self.additional_special_tokens,
+            "added_tokens_decoder": {
+                str(number): token for number, token in self._special.describe().items()
+            },
+            **self.init_kwargs,
             "tokenizer_class": self.saved_class,
         }
         files = {
@@ -372,7 +443,7 @@ class TokenizerInterface(TokenInterface, ABC):
             folder.CONFIG_FILE: folder.as_json(config),
             folder.SPECIAL_TOKENS_FILE: folder.as_json(self.special_tokens_map),
         }
-        return folder.write(save_directory, files)
+        return folder.write(save_directory, files, prefix=filename_prefix)
 
     def save_vocabulary(
         self, save_directory: str | Path, filename_prefix: str | None = None

@@ -12,9 +12,11 @@ Of ASCII, whose spaces and letters are bytes, nearly all is done by one table; s
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Self
+
+from albertkit.errors import TokenizerError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +26,9 @@ class Normalization:
     do_lower_case: bool = True
     remove_space: bool = True
     keep_accents: bool = False
+
+    def __post_init__(self) -> None:
+        _check_flags(self)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
@@ -71,3 +76,12 @@ class BertNormalization:
     """None: where texts are lower-cased, as in the original BERT."""
     tokenize_chinese_chars: bool = True
     """Every Chinese character is a word."""
+
+    def __post_init__(self) -> None:
+        _check_flags(self, may_be_none=("strip_accents",))
+
+
+def _check_flags(rules: Normalization | BertNormalization, *, may_be_none: tuple[str, ...] = ()) -> None:
+    for name, value in asdict(rules).items():
+        if not isinstance(value, bool) and not (value is None and name in may_be_none):
+            raise TokenizerError(f"{name}={value!r:.80}: expected True or False")

@@ -1,12 +1,22 @@
 """The arguments of a tokenizer call: their types, and the reading of what `transformers` users pass."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 from albertkit.errors import TokenizerError, suggestion
+from albertkit.loading_options import take_loading_options
 from albertkit.tokenization.layout import Side, Strategy
 from albertkit.tokenization.special_tokens import Parsing
+
+# Options of the tokenizers of `transformers` with the only value that goes with ALBERT.
+_FIXED: dict[str, Any] = {
+    "add_prefix_space": True,
+    "trim_offsets": True,
+    "sp_model_kwargs": {},
+    "tokenizer_type": "albert",
+}
 
 Padding = Literal["longest", "max_length", "do_not_pad"]
 Words = Sequence[str]  # a text that is already split into words
@@ -32,6 +42,7 @@ class CallOptions(TypedDict, total=False):
     return_offsets_mapping: bool
     return_length: bool
     parse_special_tokens: Parsing | None
+    split_special_tokens: bool | None
     verbose: bool
 
 
@@ -74,6 +85,8 @@ class Options:
     parse_special_tokens: Parsing | None = None
     """Whether `[MASK]` and the like, written in a text, are special tokens or plain text; "mask": that alone.
     None for the tokenizer's own setting."""
+    split_special_tokens: bool | None = None
+    """The opposite of `parse_special_tokens`, as `transformers` names it; counts where that one is None."""
     verbose: bool = True
     """Warn of rows longer than `model_max_length`."""
 
@@ -84,7 +97,10 @@ class Options:
         for name in options:
             if name not in known:
                 raise TypeError(f"a tokenizer call has no argument {name!r}; {suggestion(name, known)}")
-        return cls(**options)
+        chosen = cls(**options)
+        if chosen.parse_special_tokens is None and chosen.split_special_tokens is not None:
+            return replace(chosen, parse_special_tokens=not chosen.split_special_tokens)
+        return chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +155,43 @@ def read_side(name: str, value: Any) -> Side:
     if value not in get_args(Side):
         raise TokenizerError(f"{name}={value!r}: expected one of {', '.join(get_args(Side))}")
     return value
+
+
+def read_flag(name: str, value: Any) -> bool:
+    """Return a setting that is True or False; raise TokenizerError for anything else."""
+    if not isinstance(value, bool):
+        raise TokenizerError(f"{name}={value!r:.80}: expected True or False")
+    return value
+
+
+def read_max_length(value: Any) -> int:
+    """Return `model_max_length`, which may be a huge number for no limit, or None for the usual 512.
+
+    Raises TokenizerError for anything else.
+    """
+    if value is None:
+        return 512
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
+        raise TokenizerError(f"model_max_length={value!r:.80}: expected a whole number of at least 1")
+    return int(value)
+
+
+def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tokenizer's arguments without those of `transformers` that change nothing here.
+
+    These are its loading options (see `take_loading_options`), `use_fast`, `verbose` and `config`, and
+    options that can have one value only with ALBERT's tokenizers.
+
+    Raises:
+        ConfigError, TokenizerError: an option asks for what is not supported.
+    """
+    taken = take_loading_options(settings)
+    for name in ("use_fast", "verbose", "config"):
+        taken.pop(name, None)
+    for name, allowed in _FIXED.items():
+        if name in taken and taken.pop(name) not in (None, allowed):
+            raise TokenizerError(f"{name}={settings[name]!r:.80} is not supported; leave it out")
+    return taken
 
 
 def read_examples(

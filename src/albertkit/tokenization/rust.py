@@ -18,6 +18,7 @@ books with digits.
 """
 
 import base64
+import math
 import sys
 import unicodedata
 import warnings
@@ -33,7 +34,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.character_map import CharacterMap
 from albertkit.tokenization.decoding import MarkedStarts
-from albertkit.tokenization.folder import read_json
+from albertkit.tokenization.folder import named_damage, read_json
 from albertkit.tokenization.model_file import (
     CONTROL,
     NORMAL,
@@ -46,7 +47,7 @@ from albertkit.tokenization.model_file import (
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.offsets import Alignment, align
 from albertkit.tokenization.pieces import DigitCommaRule, not_unicode
-from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens
+from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
 
 _NEVER = -1_000.0
 """Added to the scores of pieces in `tokenizer.json` that no reader should choose."""
@@ -167,11 +168,12 @@ def build_tokenizer(
 
 def add_special_tokens(tokenizer: tokenizers.Tokenizer, special_tokens: SpecialTokens) -> None:
     """Add the tokens that stand for themselves, and [CLS] and [SEP] around texts."""
-    special = set(special_tokens.special)
-    for token in sorted(special_tokens.ids, key=special_tokens.ids.__getitem__):
-        added = tokenizers.AddedToken(token, normalized=token not in special, special=token in special)
-        (tokenizer.add_special_tokens if token in special else tokenizer.add_tokens)([added])
+    for token in special_tokens.describe().values():
+        added = tokenizers.AddedToken(**token)
+        (tokenizer.add_special_tokens if token["special"] else tokenizer.add_tokens)([added])
     first, end = special_tokens.roles["cls_token"], special_tokens.roles["sep_token"]
+    if first is None or end is None:
+        return
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{first}:0 $A:0 {end}:0",
         pair=f"{first}:0 $A:0 {end}:0 $B:1 {end}:1",
@@ -184,20 +186,30 @@ def read_tokenizer_file(path: Path) -> tuple[PieceTable, dict[str, Any]]:
 
     Raises TokenizerError where the file is damaged, or holds no Unigram vocabulary.
     """
-    content = read_json(path)
+    with named_damage(path):
+        return _read_content(read_json(path), path)
+
+
+def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict[str, Any]]:
     model = content.get("model") or {}
     if model.get("type") != "Unigram" or model.get("unk_id") is None:
         raise TokenizerError(
             f"{path}: holds a {model.get('type', 'missing')} model; expected the Unigram vocabulary of an "
             f"ALBERT tokenizer. AutoTokenizer opens those with WordPiece vocabularies too"
         )
-    vocabulary = model["vocab"]
-    added = {token["content"]: token["id"] for token in content.get("added_tokens", ())}
-    special = {token["content"] for token in content.get("added_tokens", ()) if token.get("special")}
+    vocabulary = [_piece(entry) for entry in model["vocab"]]
+    unknown_id = model["unk_id"]
+    if type(unknown_id) is not int or not 0 <= unknown_id < len(vocabulary):
+        raise TokenizerError(
+            f"unk_id is {unknown_id!r:.50}; expected the id of one of {len(vocabulary)} pieces"
+        )
+    tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
+    added = {text: token["id"] for text, token in tokens.items()}
+    special = {text for text, token in tokens.items() if token.get("special")}
     steps = list(_flatten(content.get("normalizer")))
     maps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
     kinds = [CONTROL if piece in special else NORMAL for piece, _ in vocabulary]
-    kinds[model["unk_id"]] = UNKNOWN
+    kinds[unknown_id] = UNKNOWN
     # Learned scores are logarithms of probabilities below 1. `transformers` keeps SentencePiece's 0 for
     # user-defined symbols, and lists these as added tokens, at which texts are not to be cut.
     for piece_id, (_, score) in enumerate(vocabulary):
@@ -209,7 +221,7 @@ def read_tokenizer_file(path: Path) -> tuple[PieceTable, dict[str, Any]]:
             "compatibility or control characters may get other ids than the original's; load the "
             "spiece.model instead",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     table = PieceTable(
         pieces=tuple(piece for piece, _ in vocabulary),
@@ -230,6 +242,14 @@ def read_tokenizer_file(path: Path) -> tuple[PieceTable, dict[str, Any]]:
     roles = set(DEFAULT_ROLES.values())
     settings["additional_special_tokens"] = [token for token in added if token in special - roles]
     return table, settings
+
+
+def _piece(entry: Any) -> tuple[str, float]:
+    """Return a piece and its score as a tokenizer.json has them; raise TokenizerError for anything else."""
+    piece, score = entry
+    if not isinstance(piece, str) or isinstance(score, bool) or not math.isfinite(score):
+        raise TokenizerError(f"received {entry!r:.100} for a piece; expected a string and its score")
+    return piece, score
 
 
 def _unigram(names: Iterable[str], table: PieceTable) -> models.Unigram:

@@ -1,13 +1,14 @@
 """The tokens that stand for themselves: special tokens and tokens added after training.
 
-They are found in a text before it is normalised, and cut out. Special tokens are found as written; added
-words are found in any case where the tokenizer lower-cases. Spaces beside them never matter, for the text
-between them is normalised on its own, as the original does: `with [MASK].` is `▁with`, `[MASK]`, `▁`, `.`
+They are found in a text before it is normalized, and cut out: first special tokens, which are found as
+written, then added words, which are found in any case where the tokenizer lower-cases. Spaces beside them
+never matter, for the text between them is normalized on its own, as the original does: `with [MASK].` is
+`▁with`, `[MASK]`, `▁`, `.`
 """
 
 import re
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 from albertkit.errors import TokenizerError
 
@@ -27,7 +28,10 @@ Parsing = bool | Literal["mask"]
 
 
 class Part(NamedTuple):
-    """A stretch of a text, beginning at `start`: a token that stands for itself, or plain text (id None)."""
+    """A stretch of a text, beginning at `start`: plain text (id None), or a token.
+
+    The text of a token is its own, whatever the case in which the text has it; the length is the same.
+    """
 
     text: str
     start: int
@@ -35,13 +39,56 @@ class Part(NamedTuple):
 
 
 def token_text(token: object) -> str:
-    """Return the text of a token: a string, an entry of a JSON file, or the Rust library's AddedToken."""
+    """Return the text of a token: a string, an entry of a JSON file, or the Rust library's AddedToken.
+
+    Raises TokenizerError for anything else, and for a token that is to be found as a single word only.
+    """
+    given = token
     if isinstance(token, Mapping):
-        token = token.get("content")
+        token, single_word = token.get("content"), token.get("single_word")
+    else:
+        single_word = getattr(token, "single_word", False)
     text = token if isinstance(token, str) else getattr(token, "content", None)
     if not isinstance(text, str) or not text:
-        raise TokenizerError(f"received {token!r} for a token; expected a non-empty string or an AddedToken")
+        raise TokenizerError(
+            f"received {given!r:.200} for a token; expected a non-empty string or an AddedToken"
+        )
+    if single_word:
+        raise TokenizerError(
+            f"the token {text!r:.200} has single_word=True, which is not supported: tokens are found inside "
+            "words too. Set single_word=False"
+        )
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise TokenizerError(f"the token {text!r:.200} holds a lone surrogate: {error.reason}") from error
     return text
+
+
+def token_texts(tokens: object) -> list[str]:
+    """Return the texts of several tokens: a list, or a mapping from their names.
+
+    Raises TokenizerError as `token_text` does, and for what holds no tokens, such as a single string.
+    """
+    if isinstance(tokens, Mapping):
+        tokens = tokens.values()
+    if isinstance(tokens, str) or not isinstance(tokens, Iterable):
+        raise TokenizerError(f"received {tokens!r:.200} for a list of tokens; expected a list of strings")
+    return [token_text(token) for token in tokens]
+
+
+def fold(text: str) -> str:
+    """Return a text without its case, each character in its place: as many characters as before.
+
+    Characters that Unicode folds to several (`ß` to `ss`) keep to their lower case.
+    """
+    folded = text.casefold()
+    return folded if len(folded) == len(text) else "".join(map(_fold_character, text))
+
+
+def _fold_character(character: str) -> str:
+    return next((one for one in (character.casefold(), character.lower()) if len(one) == 1), character)
 
 
 class SpecialTokens:
@@ -49,13 +96,15 @@ class SpecialTokens:
 
     def __init__(self, *, size: int, ignore_case: bool) -> None:
         self.size = size
-        self.roles: dict[str, str] = {}
+        self.roles: dict[str, str | None] = {}
         self.additional: list[str] = []
         self.added: dict[str, int] = {}  # tokens behind the vocabulary
         self.ids: dict[str, int] = {}  # every token that is cut out of a text
+        self._fold = fold if ignore_case else str
         self._first_characters: set[str] = set()
-        self._ignore_case = ignore_case
-        self._patterns: dict[Parsing, re.Pattern[str] | None] = {}
+        # Worked out when asked for, and forgotten when a token changes.
+        self._words: dict[str, str] | None = None
+        self._patterns: dict[Parsing | None, re.Pattern[str] | None] = {}
 
     def __len__(self) -> int:
         """Number of ids given out behind the vocabulary."""
@@ -64,7 +113,22 @@ class SpecialTokens:
     @property
     def special(self) -> list[str]:
         """Every special token once: those with a role, then the additional ones."""
-        return list(dict.fromkeys([*self.roles.values(), *self.additional]))
+        return list(dict.fromkeys([*filter(None, self.roles.values()), *self.additional]))
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The added words by what is searched in a text; of words that differ in case only, the first."""
+        if self._words is None:
+            special = set(self.special)
+            self._words = {}
+            for token in self.ids:
+                if token not in special:
+                    self._words.setdefault(self._fold(token), token)
+        return self._words
+
+    def word_in_any_case(self, token: str) -> str | None:
+        """Return the added word that is found where a text has `token`; None where there is none."""
+        return self.words.get(self._fold(token))
 
     def add(self, token: str, *, vocabulary_id: int | None, added_id: int | None = None) -> bool:
         """Have a token stand for itself; return whether that needed a new id.
@@ -77,59 +141,93 @@ class SpecialTokens:
         self._first_characters.add(token[0])
         self.ids[token] = self.added[token] if vocabulary_id is None else vocabulary_id
         self._patterns.clear()
+        if self._words is not None and token not in self.additional and token not in self.roles.values():
+            self._words.setdefault(self._fold(token), token)
         return new
 
-    def set_role(self, role: str, token: str) -> None:
-        """Give a role to a token that was added before."""
+    def set_role(self, role: str, token: str | None) -> None:
+        """Give a role to a token that was added before, or to none."""
         self.roles[role] = token
-        self._patterns.clear()
+        self._forget()
 
-    def add_additional(self, token: str) -> None:
-        """Make a token that was added before an additional special token."""
-        if token not in self.additional:
-            self.additional.append(token)
-        self._patterns.clear()
+    def set_additional(self, tokens: list[str]) -> None:
+        """Choose the additional special tokens among those added before; earlier ones become added words."""
+        self.additional = list(dict.fromkeys(tokens))
+        self._forget()
 
     def occur_in(self, text: str, *, parse_special_tokens: Parsing) -> bool:
         """Whether any token to be cut out is in the text; special tokens count where they are parsed."""
-        if not self.added:  # the usual case: a few tokens, and searching them one by one is fastest
+        if not self.words:  # the usual case: a few tokens, and searching them one by one is fastest
             if not parse_special_tokens:
                 return False
             if parse_special_tokens == "mask":
-                return self.roles["mask_token"] in text
+                return (mask := self.roles["mask_token"]) is not None and mask in text
             for character in self._first_characters:  # two, for ALBERT's; they settle nearly every text
                 if character in text:
                     return any(token in text for token in self.ids)
             return False
-        pattern = self._pattern(parse_special_tokens)
-        return pattern is not None and pattern.search(text) is not None
+        special, words = self._pattern(parse_special_tokens), self._pattern(None)
+        return bool((special and special.search(text)) or (words and words.search(self._fold(text))))
 
     def cut(self, text: str, *, parse_special_tokens: Parsing) -> list[Part]:
         """Return the parts of a text in order; plain parts may be empty or blank."""
-        pattern = self._pattern(parse_special_tokens)
-        folded = {token.lower(): token_id for token, token_id in self.added.items()}
+        parts = self._split(Part(text, 0, None), self._pattern(parse_special_tokens), text, {})
+        if not self.words:
+            return parts
+        pattern = self._pattern(None)
+        return [
+            inner
+            for part in parts
+            for inner in (
+                self._split(part, pattern, self._fold(part.text), self.words)
+                if part.token_id is None
+                else [part]
+            )
+        ]
+
+    def describe(self) -> dict[int, dict[str, Any]]:
+        """Return every token by its id, with the flags that files and the Rust library's AddedToken have."""
+        special = set(self.special)
+        return {
+            token_id: {
+                "content": token,
+                "lstrip": False,
+                "normalized": token not in special,
+                "rstrip": False,
+                "single_word": False,
+                "special": token in special,
+            }
+            for token, token_id in sorted(self.ids.items(), key=lambda item: item[1])
+        }
+
+    def _split(
+        self, part: Part, pattern: re.Pattern[str] | None, searched: str, names: Mapping[str, str]
+    ) -> list[Part]:
+        """Cut tokens out of plain text; `names` has the token of a match where it is spelled otherwise."""
+        text, offset, _ = part
         parts: list[Part] = []
         position = 0
-        for match in pattern.finditer(text) if pattern else ():
-            parts.append(Part(text[position : match.start()], position, None))
-            found = match.group()
-            token_id = self.ids.get(found)
-            if token_id is None:  # an added word in another case
-                token_id = folded[found.lower()]
-            parts.append(Part(found, match.start(), token_id))
+        for match in pattern.finditer(searched) if pattern else ():
+            token = names.get(match.group(), match.group())
+            parts.append(Part(text[position : match.start()], offset + position, None))
+            parts.append(Part(token, offset + match.start(), self.ids[token]))
             position = match.end()
-        parts.append(Part(text[position:], position, None))
+        parts.append(Part(text[position:], offset + position, None))
         return parts
 
-    def _pattern(self, parse_special_tokens: Parsing) -> re.Pattern[str] | None:
-        """Return what finds the tokens to be cut out, the longest first; None where there are none."""
-        if parse_special_tokens not in self._patterns:
-            special = set(self.special)
-            words = [re.escape(token) for token in self.ids if token not in special]
-            if self._ignore_case:
-                words = [f"(?i:{word})" for word in words]
-            parsed = {self.roles["mask_token"]} if parse_special_tokens == "mask" else special
-            exact = [re.escape(token) for token in parsed] if parse_special_tokens else []
-            choices = sorted([*exact, *words], key=len, reverse=True)
-            self._patterns[parse_special_tokens] = re.compile("|".join(choices)) if choices else None
-        return self._patterns[parse_special_tokens]
+    def _pattern(self, parsed: Parsing | None) -> re.Pattern[str] | None:
+        """Return the pattern of special tokens, as they are parsed, or of added words (None)."""
+        if parsed not in self._patterns:
+            if parsed is None:
+                tokens = list(self.words)
+            elif parsed == "mask":
+                tokens = [token for token in (self.roles["mask_token"],) if token]
+            else:
+                tokens = self.special if parsed else []
+            choices = "|".join(map(re.escape, sorted(tokens, key=len, reverse=True)))
+            self._patterns[parsed] = re.compile(choices) if choices else None
+        return self._patterns[parsed]
+
+    def _forget(self) -> None:
+        self._words = None
+        self._patterns.clear()

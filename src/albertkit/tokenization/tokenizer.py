@@ -5,6 +5,7 @@ from typing import Any, Self, Unpack, cast
 
 import sentencepiece
 
+from albertkit.errors import TokenizerError
 from albertkit.tokenization import folder
 from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import UNIGRAM
@@ -19,11 +20,12 @@ class AlbertTokenizer(TokenizerInterface):
         tokenizer = AlbertTokenizer.from_pretrained("albert-base-v2")
         tokenizer("Plants create [MASK].", return_tensors="pt")
 
-    From a folder with a tokenizer.json and no SentencePiece model (`transformers` 5 saves such),
-    `from_pretrained` returns an `AlbertTokenizerFast`: its answers are the same.
+    From a tokenizer.json alone (`transformers` 5 saves such folders) it is an `AlbertTokenizerFast`: its
+    answers are the same.
 
     Args:
         vocab_file: the SentencePiece model (spiece.model, 30k-clean.model, .spm).
+        tokenizer_file: a tokenizer.json; without a `vocab_file`, what is built is an `AlbertTokenizerFast`.
         do_lower_case: lower-case texts.
         remove_space: strip texts and collapse runs of spaces.
         keep_accents: keep accents and compatibility characters as they are.
@@ -37,14 +39,35 @@ class AlbertTokenizer(TokenizerInterface):
     is_fast = False
     _cutter: PieceEncoder
 
+    def __new__(
+        cls,
+        vocab_file: str | Path | None = None,
+        *_: Any,
+        tokenizer_file: str | Path | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Return the twin on the Rust library where a tokenizer.json is all there is."""
+        if vocab_file is not None or tokenizer_file is None:
+            return super().__new__(cls)
+        # Loading the Rust library takes time that only such a file should cost. The type is not what
+        # `Self` promises; the interface is.
+        from albertkit.tokenization.fast import AlbertTokenizerFast
+
+        return cast(Self, AlbertTokenizerFast(tokenizer_file=tokenizer_file, **settings))
+
     def __init__(
         self,
-        vocab_file: str | Path,
+        vocab_file: str | Path | None = None,
         do_lower_case: bool = True,
         remove_space: bool = True,
         keep_accents: bool = False,
+        tokenizer_file: str | Path | None = None,  # noqa: ARG002  # what `vocab_file` says is all
         **settings: Unpack[TokenizerSettings],
     ) -> None:
+        if vocab_file is None:
+            raise TokenizerError(
+                "received no file; expected vocab_file (spiece.model) or tokenizer_file (.json)"
+            )
         normalization = Normalization(
             do_lower_case=do_lower_case, remove_space=remove_space, keep_accents=keep_accents
         )
@@ -68,18 +91,14 @@ class AlbertTokenizer(TokenizerInterface):
 
     @classmethod
     def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
-        vocab_file = folder.find_model_file(path)
-        if vocab_file is not None:
-            return cls(vocab_file, **settings)
-        if folder.find_rust_file(path) is None:
-            raise folder.missing(
-                path, f"a SentencePiece model ({folder.MODEL_FILE}), or {folder.RUST_FILE} in its place"
-            )
-        # Loading the Rust library takes time that only such a folder should cost. The type is not what
-        # `Self` promises; the interface is.
-        from albertkit.tokenization.fast import AlbertTokenizerFast
-
-        return cast(Self, AlbertTokenizerFast._from_path(path, settings))
+        if settings.get("tokenizer_file") is None:
+            vocab_file, tokenizer_file = folder.find_model_file(path), folder.find_rust_file(path)
+            if vocab_file is None and tokenizer_file is None:
+                raise folder.missing(
+                    path, f"a SentencePiece model ({folder.MODEL_FILE}), or {folder.RUST_FILE} in its place"
+                )
+            settings = {"vocab_file": vocab_file, **settings, "tokenizer_file": tokenizer_file}
+        return cls(**settings)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
         files = {folder.MODEL_FILE: self._cutter.model}

@@ -3,58 +3,86 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack, cast
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.cutter import PieceCutter
 from albertkit.tokenization.decoding import clean_up
 from albertkit.tokenization.layout import Side
-from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
+from albertkit.tokenization.options import read_flag, take_settings
+from albertkit.tokenization.special_tokens import (
+    DEFAULT_ROLES,
+    SpecialTokens,
+    token_text,
+    token_texts,
+)
+
+_MOST_IDS = 1 << 31  # ids are int32 in other readers
 
 
 class TokenizerSettings(TypedDict, total=False):
-    """Keyword arguments of every tokenizer, beside the files and the rules of normalisation."""
+    """Keyword arguments of every tokenizer, beside the files and the rules of normalization.
 
-    bos_token: str
-    eos_token: str
-    unk_token: str
-    sep_token: str
-    pad_token: str
-    cls_token: str
-    mask_token: str
-    additional_special_tokens: Iterable[str]
+    A token that the vocabulary lacks is added behind it; a role whose token is None has none.
+    `additional_special_tokens` and `extra_special_tokens` are one setting, as are `parse_special_tokens` and
+    the opposite of `split_special_tokens`.
+    """
+
+    bos_token: str | None
+    eos_token: str | None
+    unk_token: str | None
+    sep_token: str | None
+    pad_token: str | None
+    cls_token: str | None
+    mask_token: str | None
+    additional_special_tokens: Iterable[str] | Mapping[str, str] | None
+    extra_special_tokens: Iterable[str] | Mapping[str, str] | None
     added_tokens: Mapping[str, int]
-    model_max_length: int
+    model_max_length: int | None
     padding_side: Side
     truncation_side: Side
     parse_special_tokens: bool
+    split_special_tokens: bool
     clean_up_tokenization_spaces: bool
 
 
+class _DecodingOptions(TypedDict, total=False):
+    spaces_between_special_tokens: bool
+    use_source_tokenizer: bool
+
+
 class Role:
-    """The token of a role as an attribute: `tokenizer.mask_token`."""
+    """The token of a role as an attribute: `tokenizer.mask_token`; None where there is none."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._role = name
 
-    def __get__(self, tokenizer: "TokenInterface", owner: type | None = None) -> Any:
-        return tokenizer._special.roles[self._role]
+    def __get__(self, tokenizer: "TokenInterface | None", owner: type | None = None) -> Any:
+        return self if tokenizer is None else tokenizer._special.roles[self._role]
 
-    def __set__(self, tokenizer: "TokenInterface", token: str) -> None:
-        tokenizer.add_special_tokens({self._role: token})
+    def __set__(self, tokenizer: "TokenInterface", token: str | None) -> None:
+        if token is None:
+            tokenizer._special.set_role(self._role, None)
+        else:
+            tokenizer.add_special_tokens({self._role: token})
 
 
 class RoleId:
-    """The id of the token of a role as an attribute: `tokenizer.mask_token_id`."""
+    """The id of the token of a role as an attribute: `tokenizer.mask_token_id`; None where there is none."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._role = name.removesuffix("_id")
 
-    def __get__(self, tokenizer: "TokenInterface", owner: type | None = None) -> Any:
-        return tokenizer._special.ids[tokenizer._special.roles[self._role]]
+    def __get__(self, tokenizer: "TokenInterface | None", owner: type | None = None) -> Any:
+        if tokenizer is None:
+            return self
+        token = tokenizer._special.roles[self._role]
+        return None if token is None else tokenizer._special.ids[token]
 
-    def __set__(self, tokenizer: "TokenInterface", token_id: int) -> None:
-        tokenizer.add_special_tokens({self._role: tokenizer.convert_ids_to_tokens(token_id)})
+    def __set__(self, tokenizer: "TokenInterface", token_id: int | None) -> None:
+        setattr(
+            tokenizer, self._role, None if token_id is None else tokenizer.convert_ids_to_tokens(token_id)
+        )
 
 
 class TokenInterface:
@@ -62,30 +90,55 @@ class TokenInterface:
 
     default_roles: ClassVar[Mapping[str, str]] = DEFAULT_ROLES
     """The token of each role, where the settings name none."""
+    SPECIAL_TOKENS_ATTRIBUTES: ClassVar[tuple[str, ...]] = tuple(DEFAULT_ROLES)
 
     def __init__(
         self, cutter: PieceCutter, *, source: str | Path, **settings: Unpack[TokenizerSettings]
     ) -> None:
+        settings = cast(TokenizerSettings, take_settings(settings))
         unknown = settings.keys() - TokenizerSettings.__annotations__.keys()
         if unknown:
             raise TypeError(f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}")
         self._cutter = cutter
-        self.clean_up_tokenization_spaces = settings.get("clean_up_tokenization_spaces", False)
+        self.clean_up_tokenization_spaces = read_flag(
+            "clean_up_tokenization_spaces", settings.get("clean_up_tokenization_spaces", False)
+        )
         self._special = SpecialTokens(size=cutter.size, ignore_case=cutter.normalization.do_lower_case)
-        for token, token_id in settings.get("added_tokens", {}).items():
-            self._special.add(token, vocabulary_id=cutter.token_to_id(token), added_id=token_id)
+        self._restore(settings.get("added_tokens", {}), source)
         for role, default in self.default_roles.items():
-            token = token_text(settings.get(role, default))
-            token_id = cutter.token_to_id(token)
-            if token_id is None and token not in self._special.added:
+            given = settings.get(role, default)
+            if given is not None:
+                token = token_text(given)
+                token_id = cutter.token_to_id(token)
+                if token == default and token_id is None and token not in self._special.added:
+                    raise TokenizerError(
+                        f"{source}: its {cutter.size} pieces do not hold {token!r}, expected as {role}. Such a "
+                        f"vocabulary holds {', '.join(dict.fromkeys(self.default_roles.values()))}; name this "
+                        f"one's own token as {role}=..."
+                    )
+                self._special.add(token, vocabulary_id=token_id)
+            self._special.set_role(role, None if given is None else token_text(given))
+        self.extra_special_tokens = (
+            settings.get("additional_special_tokens") or settings.get("extra_special_tokens") or ()
+        )
+
+    def _restore(self, added: Mapping[str, int], source: str | Path) -> None:
+        """Add tokens with the ids they were saved with; raise TokenizerError for impossible ids."""
+        size = self._special.size
+        for token, token_id in added.items():
+            vocabulary_id = self._cutter.token_to_id(token_text(token))
+            if vocabulary_id is None and (
+                not isinstance(token_id, int)
+                or isinstance(token_id, bool)
+                or not size <= token_id < _MOST_IDS
+            ):
                 raise TokenizerError(
-                    f"{source}: its {cutter.size} pieces do not hold {token!r}, expected as {role}. Such a "
-                    f"vocabulary holds {', '.join(dict.fromkeys(self.default_roles.values()))}; name this "
-                    f"one's own token as {role}=..."
+                    f"{source}: the added token {token!r:.200} has the id {token_id!r:.50}; expected a whole "
+                    f"number of at least {size}, since the vocabulary has {size} pieces"
                 )
-            self._special.add(token, vocabulary_id=token_id)
-            self._special.set_role(role, token)
-        self._add(settings.get("additional_special_tokens", ()), special=True)
+            self._special.add(token, vocabulary_id=vocabulary_id, added_id=token_id)
+        if len(set(self._special.added.values())) < len(self._special.added):
+            raise TokenizerError(f"{source}: two of the added tokens have the same id; copy the file again")
 
     bos_token, bos_token_id = Role(), RoleId()
     eos_token, eos_token_id = Role(), RoleId()
@@ -107,9 +160,10 @@ class TokenInterface:
 
     @property
     def special_tokens_map(self) -> dict[str, Any]:
-        """The token of each role, and the additional special tokens where there are any."""
+        """The token of each role that has one, and the additional special tokens where there are any."""
+        roles = {role: token for role, token in self._special.roles.items() if token is not None}
         additional = {"additional_special_tokens": self.additional_special_tokens}
-        return {**self._special.roles, **(additional if self.additional_special_tokens else {})}
+        return {**roles, **(additional if self.additional_special_tokens else {})}
 
     @property
     def all_special_tokens(self) -> list[str]:
@@ -122,14 +176,25 @@ class TokenInterface:
         return [self._special.ids[token] for token in self._special.special]
 
     @property
-    def additional_special_tokens(self) -> list[str]:
-        """Special tokens without a role."""
+    def extra_special_tokens(self) -> list[str]:
+        """Special tokens without a role; setting it replaces them, and earlier ones become added words."""
         return list(self._special.additional)
 
+    @extra_special_tokens.setter
+    def extra_special_tokens(self, tokens: Iterable[Any] | Mapping[str, Any] | None) -> None:
+        texts = token_texts(tokens or ())
+        for token in texts:
+            self._special.add(token, vocabulary_id=self._cutter.token_to_id(token))
+        # A token with a role needs no second mention.
+        self._special.set_additional([one for one in texts if one not in self._special.roles.values()])
+
     @property
-    def additional_special_tokens_ids(self) -> list[int]:
+    def extra_special_tokens_ids(self) -> list[int]:
         """Ids of the special tokens without a role."""
         return [self._special.ids[token] for token in self._special.additional]
+
+    additional_special_tokens = extra_special_tokens
+    additional_special_tokens_ids = extra_special_tokens_ids
 
     @property
     def do_lower_case(self) -> bool:
@@ -151,51 +216,86 @@ class TokenInterface:
         pieces = {self._cutter.id_to_token(piece_id): piece_id for piece_id in range(self.vocab_size)}
         return {**pieces, **self._special.added}
 
+    @property
+    def vocab(self) -> dict[str, int]:
+        """The id of every token, with the tokens added."""
+        return self.get_vocab()
+
     def get_added_vocab(self) -> dict[str, int]:
-        """Return the id of every token added."""
-        return dict(self._special.added)
+        """Return the id of every token that stands for itself: special tokens and tokens added, by id."""
+        return dict(sorted(self._special.ids.items(), key=lambda item: item[1]))
+
+    @property
+    def added_tokens_encoder(self) -> dict[str, int]:
+        """The id of every token that stands for itself, by id."""
+        return self.get_added_vocab()
+
+    @property
+    def added_tokens_decoder(self) -> dict[int, Any]:
+        """Every token that stands for itself by its id, as the Rust library's AddedToken."""
+        from tokenizers import AddedToken  # a library that ids alone do not need
+
+        return {token_id: AddedToken(**token) for token_id, token in self._special.describe().items()}
 
     def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         """Have tokens stand for themselves wherever they occur; return how many got a new id.
 
-        Give the model room for them: `model.resize_token_embeddings(len(tokenizer))`.
+        Where the tokenizer lower-cases, added words that differ in case alone are one token, the first. Give
+        the model room for them: `model.resize_token_embeddings(len(tokenizer))`.
         """
-        tokens = new_tokens if isinstance(new_tokens, (list, tuple)) else [new_tokens]
-        return self._add(tokens, special=special_tokens)
-
-    def add_special_tokens(self, special_tokens_dict: Mapping[str, Any]) -> int:
-        """Add tokens by role (`{"pad_token": "[PAD]"}`), or as `additional_special_tokens` without one.
-
-        Raises TokenizerError for an unknown role.
-        """
+        tokens = token_texts(new_tokens if isinstance(new_tokens, (list, tuple)) else [new_tokens])
+        if special_tokens:
+            return self.add_special_tokens(
+                {"extra_special_tokens": tokens}, replace_extra_special_tokens=False
+            )
         added = 0
+        for token in tokens:
+            if self._special.word_in_any_case(token) is None:
+                added += self._special.add(token, vocabulary_id=self._cutter.token_to_id(token))
+        return added
+
+    def add_special_tokens(
+        self, special_tokens_dict: Mapping[str, Any], replace_extra_special_tokens: bool = True
+    ) -> int:
+        """Add tokens by role (`{"pad_token": "[PAD]"}`), or as `extra_special_tokens` without one.
+
+        Args:
+            special_tokens_dict: the tokens; `additional_special_tokens` is the older name of the tokens
+                without a role.
+            replace_extra_special_tokens: replace the earlier tokens without a role, which stay in the
+                vocabulary as added words; False keeps both.
+
+        Returns:
+            How many got a new id.
+
+        Raises:
+            TokenizerError: an unknown role, or something that is no token.
+        """
+        before = len(self._special.added)
         for role, value in special_tokens_dict.items():
             if role in ("additional_special_tokens", "extra_special_tokens"):
-                added += self._add(value, special=True)
+                kept = [] if replace_extra_special_tokens else self._special.additional
+                self.extra_special_tokens = [*kept, *token_texts(value)]
             elif role in DEFAULT_ROLES:
                 token = token_text(value)
-                added += self._special.add(token, vocabulary_id=self._cutter.token_to_id(token))
+                self._special.add(token, vocabulary_id=self._cutter.token_to_id(token))
                 self._special.set_role(role, token)
             else:
-                known = ", ".join([*DEFAULT_ROLES, "additional_special_tokens"])
+                known = ", ".join([*DEFAULT_ROLES, "extra_special_tokens"])
                 raise TokenizerError(f"{role!r} is no role of a special token; expected one of {known}")
-        return added
-
-    def _add(self, tokens: Iterable[Any], *, special: bool) -> int:
-        added = 0
-        for token in map(token_text, tokens):
-            added += self._special.add(token, vocabulary_id=self._cutter.token_to_id(token))
-            if special:
-                self._special.add_additional(token)
-        return added
+        return len(self._special.added) - before
 
     def convert_tokens_to_ids(self, tokens: Any) -> Any:
         """Return the id of a token, or of each of a list; unknown ones have the id of `unk_token`."""
+        if tokens is None:
+            return None
         if not isinstance(tokens, str):
             return [self.convert_tokens_to_ids(token) for token in tokens]
         found = self._special.ids.get(tokens)
         if found is None:
             found = self._cutter.token_to_id(tokens)
+        if found is None and (word := self._special.word_in_any_case(tokens)) is not None:
+            found = self._special.ids[word]
         return self.unk_token_id if found is None else found
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
@@ -203,12 +303,11 @@ class TokenInterface:
 
         Raises TokenizerError for an id outside the vocabulary.
         """
-        if hasattr(ids, "tolist"):
-            ids = ids.tolist()
+        ids = _plain(ids)
         if isinstance(ids, int):
             return self._token_of(ids)
         skipped = set(self.all_special_ids) if skip_special_tokens else ()
-        return [self._token_of(token_id) for token_id in ids if token_id not in skipped]
+        return [self._token_of(token_id) for token_id in map(_plain, ids) if token_id not in skipped]
 
     def _token_of(self, token_id: int) -> str:
         if 0 <= token_id < self.vocab_size:
@@ -228,17 +327,26 @@ class TokenInterface:
         token_ids: Any,
         skip_special_tokens: bool = False,
         clean_up_tokenization_spaces: bool | None = None,
+        *,
+        spaces_between_special_tokens: bool = True,  # noqa: ARG002  # makes no difference, as in transformers
+        use_source_tokenizer: bool = False,  # noqa: ARG002
     ) -> Any:
         """Return the text of a row of ids; a list of texts for (B, T) ids.
 
-        `clean_up_tokenization_spaces` takes away spaces before punctuation; the tokenizer's own setting by
-        default.
+        Args:
+            token_ids: ids as lists, arrays or tensors, or what holds them as `input_ids`.
+            skip_special_tokens: leave special tokens out.
+            clean_up_tokenization_spaces: take away spaces before punctuation; the tokenizer's own setting by
+                default.
+            spaces_between_special_tokens, use_source_tokenizer: without effect, as in `transformers`.
         """
-        if hasattr(token_ids, "tolist"):
-            token_ids = token_ids.tolist()
+        if hasattr(token_ids, "keys"):
+            token_ids = token_ids["input_ids"]
+        token_ids = _plain(token_ids)
         if isinstance(token_ids, int):
             token_ids = [token_ids]
-        if len(token_ids) and hasattr(token_ids[0], "__len__"):
+        token_ids = list(map(_plain, token_ids))
+        if token_ids and not isinstance(token_ids[0], int):
             return self.batch_decode(token_ids, skip_special_tokens, clean_up_tokenization_spaces)
         text = self.convert_tokens_to_string(self.convert_ids_to_tokens(token_ids, skip_special_tokens))
         if clean_up_tokenization_spaces is None:
@@ -250,6 +358,17 @@ class TokenInterface:
         sequences: Any,
         skip_special_tokens: bool = False,
         clean_up_tokenization_spaces: bool | None = None,
+        **ignored: Unpack[_DecodingOptions],
     ) -> list[str]:
-        """Return the text of each row of ids."""
-        return [self.decode(row, skip_special_tokens, clean_up_tokenization_spaces) for row in sequences]
+        """Return the text of each row of ids; options as for `decode`."""
+        if hasattr(sequences, "keys"):
+            sequences = sequences["input_ids"]
+        return [
+            self.decode(row, skip_special_tokens, clean_up_tokenization_spaces, **ignored)
+            for row in sequences
+        ]
+
+
+def _plain(ids: Any) -> Any:
+    """Return ids as Python's numbers, where they are an array or tensor."""
+    return ids.tolist() if hasattr(ids, "tolist") else ids

@@ -19,7 +19,7 @@ from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.normalization import BertNormalization
 from albertkit.tokenization.pieces import not_unicode
 from albertkit.tokenization.rust import add_special_tokens
-from albertkit.tokenization.special_tokens import DEFAULT_ROLES
+from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text
 from albertkit.tokenization.tokens import TokenizerSettings
 
 ROLES = {**DEFAULT_ROLES, "unk_token": "[UNK]", "pad_token": "[PAD]"}
@@ -168,13 +168,16 @@ class AlbertWordPieceTokenizer(TokenizerInterface):
             "tokenize_chinese_chars": tokenize_chinese_chars,
         }
         rules |= {name: value for name, value in given.items() if value is not None}
-        unk_token = settings.get("unk_token", ROLES["unk_token"])
+        unk_token = token_text(settings.get("unk_token") or ROLES["unk_token"])
         self.vocab_file = None if vocab_file is None else str(vocab_file)
-        super().__init__(
-            WordPieceEncoder(pieces, BertNormalization(**rules), unk_token=unk_token),
-            source=source,
-            **cast(TokenizerSettings, {**known, **settings}),
-        )
+        with folder.named_damage(source):
+            cutter = WordPieceEncoder(pieces, BertNormalization(**rules), unk_token=unk_token)
+        super().__init__(cutter, source=source, **cast(TokenizerSettings, {**known, **settings}))
+        if cutter.token_to_id(unk_token) is None:
+            raise TokenizerError(
+                f"{source}: {unk_token!r} is none of its {cutter.size} pieces, and unknown words become "
+                "unk_token; name a piece of the vocabulary"
+            )
 
     @property
     def backend_tokenizer(self) -> tokenizers.Tokenizer:
@@ -186,9 +189,11 @@ class AlbertWordPieceTokenizer(TokenizerInterface):
     @classmethod
     def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
         vocab_file, tokenizer_file = folder.find_word_list(path), folder.find_rust_file(path)
-        if vocab_file is None and tokenizer_file is None:
-            raise folder.missing(path, f"{folder.WORD_LIST_FILE} or {folder.RUST_FILE}")
-        return cls(vocab_file, tokenizer_file, **settings)
+        if settings.get("tokenizer_file") is None:
+            if vocab_file is None and tokenizer_file is None:
+                raise folder.missing(path, f"{folder.WORD_LIST_FILE} or {folder.RUST_FILE}")
+            settings = {"vocab_file": vocab_file, **settings, "tokenizer_file": tokenizer_file}
+        return cls(**settings)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
         return {
@@ -199,7 +204,8 @@ class AlbertWordPieceTokenizer(TokenizerInterface):
 
 def is_tokenizer_file(path: Path) -> bool:
     """Whether a tokenizer.json holds a WordPiece vocabulary."""
-    return (folder.read_json(path).get("model") or {}).get("type") == _MODEL
+    model = folder.read_json(path).get("model")
+    return isinstance(model, dict) and model.get("type") == _MODEL
 
 
 def read_word_list(path: Path) -> tuple[str, ...]:
@@ -234,7 +240,13 @@ def read_tokenizer_file(path: Path) -> tuple[dict[str, int], dict[str, Any], dic
 
     Raises TokenizerError where the file is damaged, or is not that of a BERT-style tokenizer.
     """
-    content = folder.read_json(path)
+    with folder.named_damage(path):
+        return _read_content(folder.read_json(path), path)
+
+
+def _read_content(
+    content: dict[str, Any], path: Path
+) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
     model, normalizer = content.get("model") or {}, content.get("normalizer") or {}
     if (
         model.get("type") != _MODEL
@@ -251,16 +263,18 @@ def read_tokenizer_file(path: Path) -> tuple[dict[str, int], dict[str, Any], dic
         "strip_accents": normalizer["strip_accents"],
         "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
     }
-    vocabulary, added = model["vocab"], content.get("added_tokens") or ()
-    behind = {token["content"]: token["id"] for token in added if token["content"] not in vocabulary}
+    vocabulary = dict(model["vocab"])
+    tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
+    behind = {text: token["id"] for text, token in tokens.items() if text not in vocabulary}
     roles = set(ROLES.values())
-    special = [token["content"] for token in added if token["special"] and token["content"] not in roles]
+    special = [text for text, token in tokens.items() if token["special"] and text not in roles]
     return vocabulary, rules, {"added_tokens": behind, "additional_special_tokens": special}
 
 
 def _in_order(vocabulary: dict[str, int], *, source: str | Path) -> tuple[str, ...]:
     """Return the pieces by their ids; raise TokenizerError where some have none."""
-    pieces = tuple(sorted(vocabulary, key=vocabulary.__getitem__))
+    with folder.named_damage(source):
+        pieces = tuple(sorted(vocabulary, key=vocabulary.__getitem__))
     if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
         raise TokenizerError(
             f"{source}: the ids of its {len(pieces)} pieces are not 0 to {len(pieces) - 1}, so some have no "

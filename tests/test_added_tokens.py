@@ -1,0 +1,207 @@
+"""Added words and special tokens: any word, any text in any case, every class, parsed or not."""
+
+import json
+import string
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from albertkit.errors import TokenizerError
+from albertkit.tokenization.fast import AlbertTokenizerFast
+from albertkit.tokenization.special_tokens import fold
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
+
+# Characters whose upper and lower case differ in length, or that fold to those of other alphabets.
+AWKWARD = "iI\u0131\u0130sS\u017f\u00df\u1e9ekK\u212a\u03c3\u03c2\u03a3\u00e5"
+AWKWARD += "\u212b\u00b5\u03bc\ufb00\u0149\u0390\u01c6\u01c5\u0345\u0307\u0301 aA-"
+characters = st.one_of(st.sampled_from(AWKWARD), st.characters(exclude_categories=["Cs"]))
+words = st.text(characters, min_size=1, max_size=6)
+CASES = (str, str.lower, str.upper, str.title, str.swapcase, str.casefold, fold)
+WORD_PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *string.ascii_lowercase]
+WORD_PIECES += [f"##{letter}" for letter in string.ascii_lowercase] + ["ing", "##ing"]
+
+
+@pytest.fixture(scope="module")
+def files(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[type, Path]:
+    word_list = tmp_path_factory.mktemp("words") / "vocab.txt"
+    word_list.write_text("\n".join(WORD_PIECES))
+    return {
+        AlbertTokenizer: tiny_vocabulary,
+        AlbertTokenizerFast: tiny_vocabulary,
+        AlbertWordPieceTokenizer: word_list,
+    }
+
+
+classes = pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertTokenizerFast, AlbertWordPieceTokenizer])
+
+
+@classes
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    added=st.lists(words, min_size=1, max_size=3),
+    filler=st.lists(st.text(characters, max_size=5), min_size=4, max_size=4),
+    case=st.sampled_from(CASES),
+    special=st.booleans(),
+    parse=st.booleans(),
+    lower=st.booleans(),
+)
+@example(["kiwistan"], ["", " k\u0131wistan kiwi\u017ftan", "", ""], str, False, True, True)
+@example(["ing"], ["x ", " kings rings", "", ""], str.upper, False, False, True)
+@example(["aaaaa", "AAAAA"], ["", " ", "", ""], str, False, True, True)
+def test_any_word_in_any_case(cls, files, added, filler, case, special, parse, lower) -> None:
+    tokenizer = cls(files[cls], do_lower_case=lower)
+    tokenizer.add_tokens(added, special_tokens=special)
+    text = case("".join(part for pair in zip(filler, [*added, ""], strict=False) for part in pair))
+    ids = tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=parse)
+    encoding = tokenizer(
+        text, add_special_tokens=False, parse_special_tokens=parse, return_offsets_mapping=True
+    )
+    assert encoding["input_ids"] == ids
+    pieces = tokenizer.tokenize(text, parse_special_tokens=parse)
+    assert len(pieces) == len(encoding["offset_mapping"]) == len(ids)
+    assert encoding["offset_mapping"] == sorted(encoding["offset_mapping"])
+    by_id = {token_id: token for token, token_id in tokenizer.added_tokens_encoder.items()}
+    same = fold if lower and not special else str
+    found = 0
+    for token_id, piece, (start, end) in zip(ids, pieces, encoding["offset_mapping"], strict=True):
+        assert 0 <= start <= end <= len(text)
+        if by_id.get(token_id) in added and (parse or not special):
+            found += 1
+            assert start < end
+            assert same(text[start:end]) == same(by_id[token_id])
+            assert piece == by_id[token_id]
+    if same(text).find(same(added[0])) >= 0 and (parse or not special) and len(added) == 1:
+        assert found
+
+
+@classes
+def test_words_that_differ_in_case_only(cls, files) -> None:
+    tokenizer = cls(files[cls])
+    assert tokenizer.add_tokens(["aaaaa bbb", "AAAAA BBB", "Aaaaa Bbb"]) == 1
+    assert tokenizer.convert_tokens_to_ids("AAAAA BBB") == tokenizer.vocab_size
+    for text in ("x aaaaa bbb", "x AAAAA BBB"):
+        assert tokenizer.tokenize(text)[-1] == "aaaaa bbb"
+    cased = cls(files[cls], do_lower_case=False)
+    assert cased.add_tokens(["aaaaa", "AAAAA"]) == 2
+    assert cased.tokenize("AAAAA")[-1] != cased.tokenize("aaaaa")[-1]
+
+
+@classes
+def test_letters_that_other_rules_of_case_take_for_the_same(cls, files) -> None:
+    tokenizer = cls(files[cls])
+    tokenizer.add_tokens(["kiwistan", "straße"])
+    new = tokenizer.vocab_size
+    assert new in tokenizer.encode("a kiwi\u017ftan")
+    assert new in tokenizer.encode("a \u212aIWISTAN")
+    assert new not in tokenizer.encode("a k\u0131wistan")
+    assert new + 1 in tokenizer.encode("STRAẞE")
+    assert new + 1 not in tokenizer.encode("STRASSE")
+
+
+@classes
+def test_a_piece_as_an_added_word(cls, files) -> None:
+    tokenizer = cls(files[cls])
+    tokenizer.add_tokens(["ing"])
+    assert tokenizer.tokenize("x ING")[-1] == "ing"
+    encoding = tokenizer("kings rings", parse_special_tokens=False, return_offsets_mapping=True)
+    assert [
+        encoding.tokens()[at] for at, span in enumerate(encoding["offset_mapping"]) if span == (1, 4)
+    ] == ["ing"]
+    assert len(encoding["offset_mapping"]) == len(encoding["input_ids"])
+
+
+@classes
+def test_an_added_word_is_described_alike_in_both_files(cls, files, tmp_path: Path) -> None:
+    tokenizer = cls(files[cls])
+    tokenizer.add_tokens(["foxtrot"])
+    tokenizer.add_special_tokens({"extra_special_tokens": ["<x>"]})
+    tokenizer.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())["added_tokens_decoder"]
+    theirs = json.loads((tmp_path / "tokenizer.json").read_text())["added_tokens"]
+    assert {str(token.pop("id")): token for token in theirs} == config
+    decoder = tokenizer.added_tokens_decoder
+    assert {number: vars_of(token) for number, token in decoder.items()} == {
+        int(number): token for number, token in config.items()
+    }
+
+
+def vars_of(token: tokenizers.AddedToken) -> dict:
+    return {name: value for name, value in token.__getstate__().items() if name != "__type"}
+
+
+@classes
+def test_additional_special_tokens_are_replaced(cls, files) -> None:
+    tokenizer = cls(files[cls])
+    assert tokenizer.add_special_tokens({"additional_special_tokens": ["<a>", "<b>"]}) == 2
+    assert tokenizer.add_special_tokens({"additional_special_tokens": ["<c>"]}) == 1
+    assert tokenizer.extra_special_tokens == tokenizer.additional_special_tokens == ["<c>"]
+    assert "<a>" in tokenizer.tokenize("x<a>")  # still a token, no special one
+    assert "<a>" in tokenizer.decode(tokenizer.encode("x<a><c>"), skip_special_tokens=True)
+    tokenizer.add_special_tokens({"extra_special_tokens": ["<d>"]}, replace_extra_special_tokens=False)
+    assert tokenizer.extra_special_tokens == ["<c>", "<d>"]
+    tokenizer.extra_special_tokens = ["<e>"]
+    assert tokenizer.extra_special_tokens_ids == [tokenizer.vocab_size + 4]
+    tokenizer.add_tokens(["<f>"], special_tokens=True)
+    assert tokenizer.extra_special_tokens == ["<e>", "<f>"]
+
+
+@classes
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        ("", "non-empty"),
+        (3, "non-empty"),
+        ("\ud800", "lone surrogate"),
+        (tokenizers.AddedToken("x", single_word=True), "single_word"),
+    ],
+)
+def test_what_is_no_token(cls, files, token, message: str) -> None:
+    tokenizer = cls(files[cls])
+    for add in (
+        tokenizer.add_tokens,
+        lambda tokens: tokenizer.add_special_tokens({"extra_special_tokens": tokens}),
+    ):
+        with pytest.raises(TokenizerError, match=message):
+            add([token])
+    assert len(tokenizer) == tokenizer.vocab_size
+    with pytest.raises(TokenizerError, match="list of tokens"):
+        tokenizer.add_special_tokens({"extra_special_tokens": "abc"})
+
+
+@classes
+def test_roles_without_a_token(cls, files, tmp_path: Path) -> None:
+    tokenizer = cls(files[cls])
+    tokenizer.pad_token = None
+    tokenizer.bos_token_id = None
+    assert (tokenizer.pad_token, tokenizer.pad_token_id, tokenizer.bos_token) == (None, None, None)
+    assert "pad_token" not in tokenizer.special_tokens_map
+    ids = tokenizer("a b")["input_ids"]
+    with pytest.raises(TokenizerError, match="no pad_token"):
+        tokenizer(["a", "a b"], padding=True)
+    with pytest.raises(TokenizerError, match="no pad_token"):
+        tokenizer.pad([{"input_ids": ids}])
+    tokenizer.save_pretrained(tmp_path)
+    assert cls.from_pretrained(tmp_path).pad_token is None
+    tokenizer.cls_token = None
+    for call in (tokenizer, tokenizer.encode, tokenizer.build_inputs_with_special_tokens):
+        with pytest.raises(TokenizerError, match="no cls_token"):
+            call("ab" if call != tokenizer.build_inputs_with_special_tokens else [5])
+    assert tokenizer.encode("a b", add_special_tokens=False) == ids[1:-1]
+    tokenizer.unk_token = None
+    assert tokenizer.convert_tokens_to_ids("no such piece") is None
+
+
+@classes
+def test_a_role_of_a_token_that_the_vocabulary_lacks(cls, files, tmp_path: Path) -> None:
+    cls(files[cls]).save_pretrained(tmp_path)
+    tokenizer = cls.from_pretrained(tmp_path, eos_token="[NEW]", pad_token="[PADDING]")
+    assert (tokenizer.eos_token_id, tokenizer.pad_token_id) == (
+        tokenizer.vocab_size,
+        tokenizer.vocab_size + 1,
+    )
+    assert tokenizer.tokenize("a[NEW]")[-1] == "[NEW]"
+    assert tokenizer.sep_token_id == 3
