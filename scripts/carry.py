@@ -151,7 +151,7 @@ def unpack(pieces: Path, target: Path) -> None:
         lzma.open(io.BufferedReader(_Joiner(files)), "rb") as packed,
         tarfile.open(fileobj=packed, mode="r|") as archive,
     ):
-        archive.extractall(temporary, filter="data")
+        archive.extractall(temporary, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     if target.exists():
         target.rmdir()
     temporary.rename(target)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer
+from command_line import Run
 
 import albertkit
 from albertkit.cli.main import app
@@ -139,3 +140,42 @@ def test_help_is_quick() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("tag --modle x hi", "No such option: --modle (did you mean --model?). See albertkit tag --help"),
+        ("tag -x hi", "No such option: -x. See albertkit tag --help"),
+        ("--versio", "No such option: --versio (did you mean --version?). See albertkit --help"),
+        ("inspect attention hi --htm x", "--htm (did you mean --html?). See albertkit inspect attention"),
+        ("fill-maks hi", "No such command 'fill-maks'. Did you mean 'fill-mask'? See albertkit --help"),
+        (
+            "convert a b --to tf2",
+            "Invalid value for '--to': 'tf2' is not one of 'hf', 'tf1', 'julia' (did you mean 'tf1'?). See",
+        ),
+        (
+            "pretrain --data a --tokenizer b --output c --precision fp23",
+            "'fp23' is not one of 'auto', 'fp32', 'bf16' (did you mean 'fp32'?). See albertkit pretrain",
+        ),
+        ("serve --port abc", "Invalid value for '--port': "),
+        ("bench --rounds 0", "Invalid value for '--rounds': "),
+        ("convert a", "Missing argument 'target'. See albertkit convert --help"),
+        ("finetune text-classification", "Missing option '--train'. See albertkit finetune --help"),
+        ("tag --file", "Option '--file' requires an argument. See albertkit"),
+        ("convert a b c", "Got unexpected extra argument(s) (c). See albertkit convert --help"),
+    ],
+)
+def test_wrong_use_is_one_line(run: Run, given: str, message: str) -> None:
+    found = run(*given.split())
+    assert (found.status, found.output) == (2, "")
+    (line,) = found.errors.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert "Value error" not in line
+
+
+def test_no_arguments_are_a_request_for_help(run: Run) -> None:
+    found = run("export")
+    assert found.status == 2
+    assert "Usage: albertkit export" in found.output + found.errors

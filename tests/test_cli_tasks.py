@@ -152,6 +152,10 @@ class TestAnswer:
         assert_one_line_error(run(*call), "give --context or --context-file")
         assert_one_line_error(run(*call, "--context", "a", "--context-file", tmp_path / "b"), "given twice")
         assert_one_line_error(run(*call, "--context-file", tmp_path / "none.txt"), "none.txt")
+        latin = tmp_path / "latin.txt"
+        latin.write_bytes("Queen Anne\nopened the café.".encode("latin-1"))
+        message = f"{latin}, line 2: not UTF-8 (0xe9 at byte 25 of the file); convert the file first"
+        assert_one_line_error(run(*call, "--context-file", latin), message)
 
 
 class TestChoose:

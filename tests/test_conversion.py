@@ -150,6 +150,24 @@ def test_an_archive_loads(tf1: Path, arrays: Tensors, ending: str) -> None:
     assert_original(AlbertForPreTraining.from_pretrained(archive), arrays)
 
 
+def test_an_archive_loads_where_extract_has_no_filter(
+    tf1: Path, arrays: Tensors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Python 3.11.0 to 3.11.3."""
+    with tarfile.open(tf1.parent / "small.tar", "w") as tar:
+        tar.add(tf1, "albert_small")
+    monkeypatch.delattr(tarfile.TarFile, "extract")
+    assert_original(AlbertForPreTraining.from_pretrained(tf1.parent / "small.tar"), arrays)
+
+
+@pytest.mark.parametrize("name", ["../out.index", "a/../../out.index", "/tmp/albertkit-test/out.index"])
+def test_an_archive_writes_nothing_outside(tmp_path: Path, name: str) -> None:
+    with tarfile.open(tmp_path / "small.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo(name))
+    with pytest.raises(CheckpointError, match="leads out of the archive"):
+        formats.read(tmp_path / "small.tar")
+
+
 def test_a_hub_module_loads(tmp_path: Path, original: Tensors, arrays: Tensors) -> None:
     for folder in ("variables", "assets"):
         (tmp_path / folder).mkdir()

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import ConfigError, DataError, DiskFullError
+from albertkit.errors import AlbertKitError, ConfigError, DataError, DiskFullError
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -154,6 +154,24 @@ def write_json(target: Path, value: Any, *, indent: int | None = 2, **options: A
     text = json_text(value, indent=indent, **options) + "\n"
     with atomic_path(target) as file:
         file.write_text(text, encoding="utf-8")
+
+
+def read_json(file: Path, error: type[AlbertKitError]) -> dict[str, Any]:
+    """Return the object that a JSON file holds.
+
+    Args:
+        file: the path.
+        error: what to raise where the file is missing, damaged or holds something else.
+    """
+    try:
+        value = json.loads(file.read_bytes())
+    except FileNotFoundError as cause:
+        raise error(f"there is no file {file}") from cause
+    except (OSError, ValueError, RecursionError) as cause:
+        raise error(f"{file} is damaged: expected a JSON object ({cause})") from cause
+    if not isinstance(value, dict):
+        raise error(f"{file}: expected a JSON object, found a {type(value).__name__}")
+    return value
 
 
 def finite(value: Any) -> Any:

@@ -50,7 +50,10 @@ def read_inputs(
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise DataError(f"{where}: not UTF-8 ({error.reason}); convert it first") from error
+            raise DataError(
+                f"{where}: not UTF-8 (byte {error.object[error.start]:#04x} at column {error.start + 1}); "
+                "convert the file first, for instance with iconv"
+            ) from error
         if line.strip():
             found = True
             yield _read(line, where, format, fields, rest)
@@ -70,7 +73,7 @@ def _read(line: str, where: str, format: InputFormat, fields: Sequence[str], res
 def _read_json(line: str, where: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: not JSON ({error}); expected an object on each line") from error
 
 

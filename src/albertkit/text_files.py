@@ -27,6 +27,24 @@ def file_format(path: Path) -> tuple[str, str | None]:
     return (Path(path.stem).suffix if compression else path.suffix), compression
 
 
+def read_text(path: Path) -> str:
+    """Return the text of a small UTF-8 file.
+
+    Raises:
+        DataError: the file is not UTF-8; the message gives the position of the first wrong byte.
+        OSError: the file cannot be opened.
+    """
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}, line {line}: not UTF-8 ({content[error.start]:#04x} at byte {error.start:,} of the "
+            "file); convert the file first, for instance with iconv"
+        ) from error
+
+
 def read_lines(path: Path, compression: str | None) -> Lines:
     """Yield the lines of a possibly compressed UTF-8 file."""
     size = max(1, path.stat().st_size)

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import shutil
 import tarfile
 import zlib
 from pathlib import Path
@@ -34,6 +35,18 @@ class _Stream:
         return self._file.read(size)
 
 
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write a file below `folder`. `TarFile.extract` has its `filter` only since Python 3.11.4."""
+    place = Path(member.name)
+    if place.is_absolute() or ".." in place.parts:
+        raise tarfile.TarError(f"{member.name!r} leads out of the archive")
+    content = tar.extractfile(member)
+    assert content is not None  # as it is for every regular file
+    (folder / place).parent.mkdir(parents=True, exist_ok=True)
+    with content, (folder / place).open("wb") as file:
+        shutil.copyfileobj(content, file, _LONGEST_READ)
+
+
 def unpack(archive: Path, folder: Path) -> Path:
     """Unpack the files of a TensorFlow checkpoint, and no others; return the folder they are in.
 
@@ -53,7 +66,7 @@ def unpack(archive: Path, folder: Path) -> Path:
                     is_data = ".data-" in member.name
                     if room < 0 or (member.size > _LARGEST_READ_WHOLE and not is_data):
                         raise CheckpointError(f"{archive} claims to hold more than its size allows.")
-                    tar.extract(member, folder, filter="data")
+                    _extract(tar, member, folder)
     except CheckpointError:
         raise
     except (tarfile.TarError, OSError, EOFError, OverflowError, ValueError, zlib.error) as error:

@@ -1,12 +1,12 @@
 """What every reader returns and every writer takes: a checkpoint in our terms."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
+from albertkit import files
 from albertkit.errors import CheckpointError
 
 Format = Literal["hf", "tf1", "julia"]
@@ -57,12 +57,4 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: the file is missing, damaged, or holds something else.
     """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged: expected a JSON object ({error}).") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(
-            f"{path} is not a model's: expected a JSON object, found a {type(value).__name__}."
-        )
-    return value
+    return files.read_json(path, CheckpointError)

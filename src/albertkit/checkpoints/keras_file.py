@@ -2,9 +2,13 @@
 
 Each top-level group is a layer; its attribute `weight_names` lists the paths of its tensors below it, such as
 "tf_albert_model/albert/encoder/embedding_hidden_mapping_in/kernel:0".
+
+HDF5 can place data in other files and claim sizes without data. Keras does neither, so both are refused
+before anything is read.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,15 +24,11 @@ def read_h5(path: Path) -> dict[str, torch.Tensor]:
     """Every tensor by its Keras name, in PyTorch's layout.
 
     Raises:
-        CheckpointError: the file is damaged or not of this kind.
+        CheckpointError: the file is damaged or not of this kind, or refers to data outside itself.
     """
     try:
         with h5py.File(path, "r") as file:
-            tensors = {
-                name: _tensor(np.asarray(file[group][name]), name)
-                for group in _names(file, "layer_names")
-                for name in _names(file[group], "weight_names")
-            }
+            tensors = _Reader(path, file).tensors()
     except AlbertKitError:
         raise
     except Exception as error:  # a damaged file can make the library raise almost anything
@@ -41,16 +41,69 @@ def read_h5(path: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def _names(group: object, attribute: str) -> list[str]:
-    """A list of names; lists over 64 kB, the limit of an attribute, are in parts numbered from 0."""
-    attributes = group.attrs  # type: ignore[attr-defined]
-    parts = [attribute] if attribute in attributes else []
-    while f"{attribute}{len(parts)}" in attributes and attribute not in attributes:
-        parts.append(f"{attribute}{len(parts)}")
-    return [
-        name.decode() if isinstance(name, bytes) else str(name) for part in parts for name in attributes[part]
-    ]
+class _Reader:
+    """Reads the tensors of an open file, at most as many bytes as the file has."""
 
+    def __init__(self, path: Path, file: Any) -> None:
+        self.path, self.file = path, file
+        self.room = path.stat().st_size
 
-def _tensor(array: np.ndarray, name: str) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array.T if array.ndim == 2 and is_turned(name) else array))
+    def tensors(self) -> dict[str, torch.Tensor]:
+        tensors: dict[str, torch.Tensor] = {}
+        for layer in self._names(self.file, "layer_names"):
+            group = self._find(self.file, layer)
+            for name in self._names(group, "weight_names"):
+                if name in tensors:
+                    raise self._refusal(name, "is listed twice")
+                tensors[name] = self._tensor(self._find(group, name), name)
+        return tensors
+
+    def _find(self, group: Any, name: str) -> Any:
+        """Return what a path of hard links leads to, below a group."""
+        for part in name.split("/"):
+            if part in ("", "."):
+                raise self._refusal(name, "is not a path below its group")
+            link = group.get(part, getlink=True)
+            if not isinstance(link, h5py.HardLink):
+                raise self._refusal(name, f"is reached by a {type(link).__name__}; expected the data itself")
+            group = group[part]
+        return group
+
+    def _names(self, group: Any, attribute: str) -> list[str]:
+        """Return a list of names; lists over 64 kB, the limit of an attribute, are in parts from 0."""
+        attributes = group.attrs
+        parts = [attribute] if attribute in attributes else []
+        while f"{attribute}{len(parts)}" in attributes and attribute not in attributes:
+            parts.append(f"{attribute}{len(parts)}")
+        names: list[str] = []
+        for part in parts:
+            stored = attributes.get_id(part)
+            self._take(stored.shape, stored.get_type().get_size(), part)
+            if stored.dtype.kind not in "SO":
+                raise self._refusal(part, f"is of type {stored.dtype}; expected names")
+            names += [name.decode() if isinstance(name, bytes) else str(name) for name in attributes[part]]
+        return names
+
+    def _tensor(self, dataset: Any, name: str) -> torch.Tensor:
+        if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind not in "fiu":
+            raise self._refusal(name, "is not an array of numbers")
+        properties = dataset.id.get_create_plist()
+        if dataset.is_virtual or properties.get_external_count() or properties.get_nfilters():
+            raise self._refusal(name, "is virtual, external or compressed; expected plain data in this file")
+        self._take(dataset.shape, dataset.dtype.itemsize, name)
+        if dataset.id.get_storage_size() < dataset.nbytes:
+            raise self._refusal(name, f"claims {dataset.nbytes:,} bytes and has fewer")
+        array = np.asarray(dataset)
+        turned = array.T if array.ndim == 2 and is_turned(name) else array
+        return torch.from_numpy(np.ascontiguousarray(turned))
+
+    def _take(self, shape: tuple[int, ...] | None, size: int, name: str) -> None:
+        """Count claimed bytes, before anything is allocated for them."""
+        for number in shape or ():
+            size *= number
+        self.room -= size
+        if self.room < 0:
+            raise self._refusal(name, f"claims {size:,} bytes, more than the file has")
+
+    def _refusal(self, name: str, problem: str) -> CheckpointError:
+        return CheckpointError(f"{self.path}: {name[:200]} {problem}. Download or save the file again.")

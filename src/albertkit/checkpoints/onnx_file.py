@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from albertkit.errors import CheckpointError, MissingExtraError
+from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.extras import optional
 
 onnx = optional("onnx", extra="onnx")
@@ -24,21 +24,22 @@ def read_onnx(path: Path) -> dict[str, torch.Tensor]:
         MissingExtraError: the extra `onnx` is not installed.
     """
     try:
-        model = onnx.load(str(path))
-    except MissingExtraError:
+        # Data in other files is not ours, and could be any file of the machine.
+        model = onnx.load(str(path), load_external_data=False)
+        if model.producer_name != PRODUCER:
+            raise CheckpointError(
+                f"{path} was written by {model.producer_name or 'nobody known'}: only weights in files of "
+                "`albertkit export onnx` have names that say what they are."
+            )
+        stored = {one.name: one for one in model.graph.initializer if not one.name.startswith("constants/")}
+        return {name: _weight(stored, name) for name in stored if not name.endswith(SCALE)}
+    except AlbertKitError:
         raise
     except Exception as error:  # protobuf's errors have no common base
         raise CheckpointError(
             f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete: expected an ONNX file "
             f"({error})."
         ) from error
-    if model.producer_name != PRODUCER:
-        raise CheckpointError(
-            f"{path} was written by {model.producer_name or 'nobody known'}: only weights in files of "
-            "`albertkit export onnx` have names that say what they are."
-        )
-    stored = {one.name: one for one in model.graph.initializer if not one.name.startswith("constants/")}
-    return {name: _weight(stored, name) for name in stored if not name.endswith(SCALE)}
 
 
 def _weight(stored: dict[str, Any], name: str) -> torch.Tensor:
@@ -51,6 +52,8 @@ def _weight(stored: dict[str, Any], name: str) -> torch.Tensor:
 
 
 def _tensor(stored: Any) -> torch.Tensor:
+    if stored.data_location == onnx.TensorProto.EXTERNAL:
+        raise CheckpointError(f"The ONNX file keeps {stored.name} in another file; expected one file.")
     if stored.data_type == onnx.TensorProto.BFLOAT16:  # which NumPy does not have
         values = torch.frombuffer(bytearray(stored.raw_data), dtype=torch.bfloat16)
         return values.reshape(tuple(stored.dims))

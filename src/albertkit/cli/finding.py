@@ -93,7 +93,9 @@ def answer(
     if context is not None and context_file is not None:
         raise DataError("the text is given twice, with --context and --context-file; give one of them")
     if context_file is not None:
-        context = context_file.read_text(encoding="utf-8")
+        from albertkit.text_files import read_text
+
+        context = read_text(context_file)
     if questions and context is None:
         raise DataError("there is no text to answer from: give --context or --context-file")
     given = read(

@@ -22,6 +22,7 @@ from albertkit.cli import (
     serving,
     text,
 )
+from albertkit.cli.mistakes import is_usage_error, usage_error
 from albertkit.errors import AlbertKitError
 
 app = typer.Typer(
@@ -89,13 +90,25 @@ def _in_words(error: Exception) -> str:
 
 
 def run() -> None:
-    """Run the command line; an expected error is one line on stderr and exit status 1."""
+    """Run the command line; an expected error is one line on stderr and exit status 1, wrong use 2."""
     try:
-        app(prog_name="albertkit")  # also where it is called as a module
+        # The name also where it is called as a module. The library itself would print a box for wrong use.
+        status = app(prog_name="albertkit", standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
     except KeyboardInterrupt:
         sys.exit(130)
     except (AlbertKitError, OSError) as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(
-            f"[red]error:[/] {escape(_in_words(error))}"
-        )
+        _print_error(_in_words(error))
         sys.exit(1)
+    except Exception as error:
+        if not is_usage_error(error):
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]  # the help, which is asked for by giving no arguments
+        else:
+            _print_error(usage_error(error))
+        sys.exit(2)
+
+
+def _print_error(message: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error:[/] {escape(message)}")

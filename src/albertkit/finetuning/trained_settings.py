@@ -1,9 +1,10 @@
 """The settings that a model was fine-tuned with, found again in its folder."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from albertkit.errors import ConfigError
+from albertkit.files import read_json
 from albertkit.finetuning.report import REPORT_JSON
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.recipe import build
@@ -16,8 +17,11 @@ def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
         model: folder or name.
         given: settings that hold instead.
     """
-    trained = _report(Path(model)).get("settings", {}).get("task", {})
-    return build(TaskSettings, {**trained, **given}, where="settings")
+    trained = _report(Path(model)).get("settings", {})
+    task = trained.get("task", {}) if isinstance(trained, dict) else None
+    if not isinstance(task, dict):
+        raise ConfigError(f"{Path(model) / REPORT_JSON}: expected a table of settings, found {trained!r:.60}")
+    return build(TaskSettings, {**task, **given}, where="settings")
 
 
 def is_run(folder: Path) -> bool:
@@ -27,4 +31,4 @@ def is_run(folder: Path) -> bool:
 
 def _report(folder: Path) -> dict[str, Any]:
     file = folder / REPORT_JSON
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return read_json(file, ConfigError) if file.is_file() else {}

@@ -8,7 +8,6 @@ Whatever is there under its final name is complete: files get their names when t
 note comes after its shards, the manifests after all of them. Only this file writes.
 """
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from albertkit.errors import DataError, DiskFullError
-from albertkit.files import atomic_path, check_new_folder, full_disk_named, write_json
-from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord, file_sha256
+from albertkit.files import atomic_path, check_new_folder, full_disk_named, read_json, write_json
+from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord, checked, file_sha256
 from albertkit.pretraining.units import SPLITS, Done
 
 Records = dict[str, ShardRecord]  # of one unit, by split
@@ -48,11 +47,10 @@ class PreparedFolder:
         """Return fingerprint and records of each finished unit whose files are still right, by its number."""
         units: dict[int, tuple[str, Records]] = {}
         for note in self._notes.glob("*.json"):
-            values = json.loads(note.read_text(encoding="utf-8"))
-            records = {split: ShardRecord(**record) for split, record in values["records"].items()}
+            number, fingerprint, records = _read_note(note)
             files = {self.path / split / record.file: record for split, record in records.items()}
             if all(file.is_file() and file_sha256(file) == record.sha256 for file, record in files.items()):
-                units[int(note.stem)] = values["fingerprint"], records
+                units[number] = fingerprint, records
         return units
 
     def keep(self, done: Done) -> Records:
@@ -104,3 +102,22 @@ class PreparedFolder:
                 f"{self.path}: cannot be written ({error.strerror or error}). What is finished is kept: put "
                 "that right and give the same command again"
             ) from error
+
+
+def _read_note(note: Path) -> tuple[int, str, Records]:
+    """Return the number of a finished unit, the fingerprint of its text and settings, and its records.
+
+    Raises:
+        DataError: the note is damaged.
+    """
+    values = read_json(note, DataError)
+    fingerprint, records = values.get("fingerprint"), values.get("records")
+    if not note.stem.isdecimal() or not isinstance(fingerprint, str) or not isinstance(records, dict):
+        raise DataError(f"{note} is damaged; delete it to do its unit again")
+    if not {*records} <= {*SPLITS}:
+        raise DataError(f"{note} names other splits than {', '.join(SPLITS)}; delete it to do the unit again")
+    return (
+        int(note.stem),
+        fingerprint,
+        {split: checked(ShardRecord, one, where=str(note)) for split, one in records.items()},
+    )

@@ -9,22 +9,23 @@ not stored: they are drawn anew in every epoch, so a corpus takes about half a b
 """
 
 import hashlib
-import json
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from albertkit.errors import DataError
 from albertkit.extras import optional
-from albertkit.files import write_json
+from albertkit.files import read_json, write_json
 from albertkit.tokenization.folder import read_settings
 from albertkit.tokenization.normalization import Normalization
 
 pa = optional("pyarrow", extra="train")
+
+Kind = TypeVar("Kind")
 
 MANIFEST = "manifest.json"
 FORMAT = "albertkit-shards"
@@ -76,23 +77,47 @@ class Manifest:
             DataError: there is none, or it is not one of ours.
         """
         file = folder / MANIFEST
-        try:
-            values = json.loads(file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not file.exists():
             raise DataError(
                 f"{folder}: no {MANIFEST}, so this is no finished shard folder; give the folder that "
                 "`albertkit prepare` wrote, or run that again if it was stopped (finished shards are kept)"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise DataError(f"{file}: cannot be read ({error})") from error
+            )
+        values = read_json(file, DataError)
         if values.get("format") != FORMAT or values.get("version") != VERSION:
             raise DataError(
                 f"{file}: expected format {FORMAT!r} version {VERSION}, "
                 f"found {values.get('format')!r} version {values.get('version')!r}"
             )
         del values["format"], values["version"]
-        values["shards"] = tuple(ShardRecord(**record) for record in values["shards"])
-        return cls(**values)
+        manifest = checked(cls, values, where=str(file))
+        shards = [
+            checked(ShardRecord, record, where=f"{file}, shard {number}")
+            for number, record in enumerate(manifest.shards)
+        ]
+        return replace(manifest, shards=tuple(shards))
+
+
+def checked(kind: type[Kind], values: Any, *, where: str) -> Kind:
+    """Return a record of values that were read from a file.
+
+    Raises:
+        DataError: they are not the fields of that record, each of its type.
+    """
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    if not isinstance(values, dict) or {*values} != {*names}:
+        raise DataError(
+            f"{where}: expected {', '.join(names)}, found {values!r:.100}; prepare the corpus again"
+        )
+    for name, value in values.items():
+        wanted = _TYPES.get(name, int)
+        fits = type(value) is wanted and (wanted is not int or abs(value) < 1 << 62)
+        if not fits or (name == "file" and Path(value).name != value) or (name in _COUNTS and value < 0):
+            raise DataError(f"{where}: {name} is {value!r:.60}; prepare the corpus again")
+    return kind(**values)
+
+
+_TYPES = {"file": str, "sha256": str, "tokenizer_sha256": str, "settings": dict, "shards": list}
+_COUNTS = ("documents", "sentences", "tokens", "vocabulary_size")
 
 
 class ShardSet:
@@ -180,14 +205,19 @@ class _Chunk:
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(path)))
             column = reader.get_batch(0).column(0)
-        except (pa.ArrowException, OSError) as error:
+            column.validate(full=True)
+        except (pa.ArrowException, OSError, IndexError, ValueError) as error:
             raise DataError(f"{path}: not a readable Arrow file ({error})") from error
         if reader.num_record_batches != 1 or len(column) != record.documents:
             raise DataError(
                 f"{path}: expected one record batch of {record.documents} documents, "
                 f"found {reader.num_record_batches} with {len(column)} in the first"
             )
-        sentences = column.values
+        sentences = column.values if pa.types.is_list(column.type) else column
+        if not (pa.types.is_list(sentences.type) and sentences.type.value_type in (pa.uint16(), pa.uint32())):
+            raise DataError(f"{path}: expected lists of lists of token ids, found {column.type}")
+        if column.null_count or sentences.null_count or sentences.values.null_count:
+            raise DataError(f"{path}: expected lists of token ids, found missing values")
         return cls(
             sentences.values.to_numpy(),
             sentences.offsets.to_numpy(),

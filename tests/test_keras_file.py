@@ -1,0 +1,139 @@
+"""`tf_model.h5` files that refer to other files, or claim what they do not hold."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from albertkit.checkpoints.keras_file import read_h5
+from albertkit.checkpoints.onnx_file import PRODUCER, read_onnx
+from albertkit.errors import CheckpointError
+
+NAME = "model/kernel:0"
+Put = Callable[[h5py.Group, Path], object]
+
+
+def keras_file(folder: Path, put: Put, *, names: list[bytes] | None = None) -> Path:
+    """Write a file of one layer, whose one tensor `put` makes."""
+    path = folder / "tf_model.h5"
+    (folder / "secret").write_bytes(np.arange(6, dtype="f4").tobytes())
+    with h5py.File(folder / "other.h5", "w") as file:
+        file[NAME] = np.arange(6.0)
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = [b"layer"]
+        group = file.create_group("layer")
+        group.create_group("model")
+        group.attrs["weight_names"] = names or [NAME.encode()]
+        put(group, folder)
+    return path
+
+
+def external(group: h5py.Group, folder: Path) -> None:
+    group.create_dataset(NAME, (6,), "f4", external=[(str(folder / "secret"), 0, 24)])
+
+
+def external_link(group: h5py.Group, folder: Path) -> None:
+    group[NAME] = h5py.ExternalLink(str(folder / "other.h5"), NAME)
+
+
+def soft_link(group: h5py.Group, folder: Path) -> None:
+    group.file["elsewhere"] = np.arange(6.0)
+    group[NAME] = h5py.SoftLink("/elsewhere")
+
+
+def cycle(group: h5py.Group, folder: Path) -> None:
+    group[NAME] = h5py.SoftLink(f"/layer/{NAME}")
+
+
+def group_link(group: h5py.Group, folder: Path) -> None:
+    group.file["elsewhere/kernel:0"] = np.arange(6.0)
+    del group["model"]
+    group["model"] = h5py.SoftLink("/elsewhere")
+
+
+def virtual(group: h5py.Group, folder: Path) -> None:
+    layout = h5py.VirtualLayout((6,), "f8")
+    layout[:] = h5py.VirtualSource(str(folder / "other.h5"), NAME, shape=(6,))
+    group.create_virtual_dataset(NAME, layout)
+
+
+def huge(group: h5py.Group, folder: Path) -> None:
+    group.create_dataset(NAME, (1 << 40,), "f4", chunks=(1024,))
+
+
+def never_written(group: h5py.Group, folder: Path) -> None:
+    group["padding"] = np.zeros(1000)
+    group.create_dataset(NAME, (500,), "f4", chunks=(10,))
+
+
+def compressed(group: h5py.Group, folder: Path) -> None:
+    group.create_dataset(NAME, data=np.zeros(1 << 20, "f4"), compression="gzip")
+
+
+def texts(group: h5py.Group, folder: Path) -> None:
+    group[NAME] = ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("put", "message"),
+    [
+        (external, "is virtual, external or compressed"),
+        (external_link, "is reached by a ExternalLink"),
+        (soft_link, "is reached by a SoftLink"),
+        (cycle, "is reached by a SoftLink"),
+        (group_link, "is reached by a SoftLink"),
+        (virtual, "is virtual, external or compressed"),
+        (huge, "claims 4,398,046,511,104 bytes, more than the file has"),
+        (never_written, "claims 2,000 bytes and has fewer"),
+        (compressed, "is virtual, external or compressed"),
+        (texts, "is not an array of numbers"),
+    ],
+)
+def test_data_outside_the_file_is_refused(tmp_path: Path, put: Put, message: str) -> None:
+    with pytest.raises(CheckpointError, match=rf"tf_model\.h5: {NAME} {message}"):
+        read_h5(keras_file(tmp_path, put))
+
+
+def plain(group: h5py.Group, folder: Path) -> None:
+    group[NAME] = np.arange(6.0)
+    group.file["layer2/model/kernel:0"] = np.arange(6.0)
+
+
+@pytest.mark.parametrize("name", [b"/layer2/model/kernel:0", b"./model/kernel:0", b"", b"model//kernel:0"])
+def test_a_path_out_of_its_layer_is_refused(tmp_path: Path, name: bytes) -> None:
+    with pytest.raises(CheckpointError, match="is not a path below its group"):
+        read_h5(keras_file(tmp_path, plain, names=[name]))
+
+
+def test_a_tensor_is_listed_once(tmp_path: Path) -> None:
+    (tensor,) = read_h5(keras_file(tmp_path, plain)).values()
+    assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(CheckpointError, match="is listed twice"):
+        read_h5(keras_file(tmp_path, plain, names=[NAME.encode()] * 1000))
+
+
+def test_data_outside_an_onnx_file_is_refused(tmp_path: Path) -> None:
+    """As in HDF5, a tensor can name any file beside it."""
+    (tmp_path / "secret").write_bytes(np.arange(6, dtype="f4").tobytes())
+    tensor = onnx.numpy_helper.from_array(np.arange(6, dtype="f4"), "output_bias")
+    onnx.external_data_helper.set_external_data(tensor, location="secret", length=24)
+    tensor.ClearField("raw_data")
+    graph = onnx.helper.make_graph([], "graph", [], [], [tensor])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(onnx.helper.make_model(graph, producer_name=PRODUCER).SerializeToString())
+    with pytest.raises(CheckpointError, match="keeps output_bias in another file"):
+        read_onnx(path)
+
+
+def test_a_damaged_tensor_of_an_onnx_file_is_refused(tmp_path: Path) -> None:
+    tensor = onnx.numpy_helper.from_array(torch.arange(6.0).numpy(), "output_bias")
+    tensor.dims[0] = 1 << 40
+    graph = onnx.helper.make_graph([], "graph", [], [], [tensor])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(onnx.helper.make_model(graph, producer_name=PRODUCER).SerializeToString())
+    with pytest.raises(CheckpointError, match="is damaged or incomplete"):
+        read_onnx(path)
