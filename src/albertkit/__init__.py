@@ -46,7 +46,17 @@ if TYPE_CHECKING:
         AlbertForSequenceClassification,
         AlbertForTokenClassification,
     )
-    from albertkit.pipelines import pipeline
+    from albertkit.pipelines import (
+        FeatureExtractionPipeline,
+        FillMaskPipeline,
+        MultipleChoicePipeline,
+        Pipeline,
+        QuestionAnsweringPipeline,
+        SentenceOrderPipeline,
+        TextClassificationPipeline,
+        TokenClassificationPipeline,
+        pipeline,
+    )
     from albertkit.tokenization.auto import AutoTokenizer
     from albertkit.tokenization.encoding import BatchEncoding
     from albertkit.tokenization.fast import AlbertTokenizerFast
@@ -82,8 +92,16 @@ _MODULES = {
     "CheckpointError": "errors",
     "ConfigError": "errors",
     "DataError": "errors",
+    "FeatureExtractionPipeline": "pipelines",
+    "FillMaskPipeline": "pipelines",
     "MissingExtraError": "errors",
     "ModelNotFoundError": "errors",
+    "MultipleChoicePipeline": "pipelines",
+    "Pipeline": "pipelines",
+    "QuestionAnsweringPipeline": "pipelines",
+    "SentenceOrderPipeline": "pipelines",
+    "TextClassificationPipeline": "pipelines",
+    "TokenClassificationPipeline": "pipelines",
     "TokenizerError": "errors",
     "TrainingError": "errors",
     "pipeline": "pipelines",
@@ -127,8 +145,16 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "DataError",
+    "FeatureExtractionPipeline",
+    "FillMaskPipeline",
     "MissingExtraError",
     "ModelNotFoundError",
+    "MultipleChoicePipeline",
+    "Pipeline",
+    "QuestionAnsweringPipeline",
+    "SentenceOrderPipeline",
+    "TextClassificationPipeline",
+    "TokenClassificationPipeline",
     "TokenizerError",
     "TrainingError",
     "__version__",

@@ -11,6 +11,7 @@ This file makes them; each has a file of its own.
 """
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -22,6 +23,7 @@ from albertkit.hub import BUNDLED
 from albertkit.modeling.loading import choose_device
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import check_head
+from albertkit.pipelines.devices import Device, read_device
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
 from albertkit.pipelines.fill_mask import FillMaskPipeline
 from albertkit.pipelines.interface import Pipeline
@@ -44,8 +46,6 @@ __all__ = [
     "TokenClassificationPipeline",
     "pipeline",
 ]
-
-Device = int | str | torch.device | None
 
 _CLASSES: tuple[type[Pipeline], ...] = (
     FillMaskPipeline,
@@ -105,6 +105,9 @@ def pipeline(
     cache_dir: str | Path | None = None,
     token: str | bool | None = None,
     local_files_only: bool = False,
+    trust_remote_code: bool | None = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    pipeline_class: type[Pipeline] | None = None,
     **defaults: Any,
 ) -> Pipeline:
     """Make the pipeline for a task.
@@ -124,8 +127,12 @@ def pipeline(
         dtype: type of the weights, default float32; `torch_dtype` is its older name.
         use_fast: which of the two tokenizer classes; their answers are the same.
         revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
-        defaults: `batch_size` (most rows at once), `batch_tokens` (most tokens at once), and arguments of the
-            call, such as `top_k=3`, for every call.
+        trust_remote_code: without effect: no code of a checkpoint is ever run.
+        model_kwargs: further arguments for the model's `from_pretrained`, such as `attn_implementation`; the
+            arguments above may be given here instead.
+        pipeline_class: a class of your own, derived from one of the pipelines.
+        defaults: `batch_size` (maximum number of rows in a batch), `batch_tokens` (of tokens), `num_workers`
+            (without effect), and arguments of the call, such as `top_k=3`, for every call.
 
     Raises:
         ModelNotFoundError: a name or folder that leads to no model.
@@ -133,31 +140,55 @@ def pipeline(
         ConfigError: an unknown task or device, or a model that does not fit the task.
         TokenizerError: the tokenizer is damaged, or is none of ALBERT's.
     """
+    del trust_remote_code
+    if isinstance(tokenizer, AlbertConfig):  # the third argument of `transformers`
+        raise ConfigError("the third argument is the tokenizer, and a config was given; write config=...")
+    direct, model_kwargs = _take(
+        model_kwargs or {},
+        device_map=device_map,
+        dtype=dtype,
+        torch_dtype=torch_dtype,
+        revision=revision,
+        cache_dir=cache_dir,
+        token=token,
+        local_files_only=local_files_only,
+    )
+    device_map, dtype, torch_dtype = (direct.pop(name) for name in ("device_map", "dtype", "torch_dtype"))
+    hub_options = direct
     if device is not None and device_map is not None:
         raise ConfigError("device and device_map are one argument; give device only")
-    hub_options: dict[str, Any] = {
-        "revision": revision,
-        "cache_dir": cache_dir,
-        "token": token,
-        "local_files_only": local_files_only,
-    }
-    chosen = _choose(_infer_task(model, config, hub_options) if task is None else task)
-    place = _read_device(one_of(device=device, device_map=device_map))
-    dtype = one_of(dtype=dtype, torch_dtype=torch_dtype)
-    if isinstance(model, AlbertPreTrainedModel):
-        if tokenizer is None:
-            raise ConfigError("a model that is loaded already does not say its tokenizer; give tokenizer=...")
-        if config is not None or dtype is not None:
-            raise ConfigError("config and dtype are for loading a model; this one is loaded already")
-        if place is not None:
-            model.to(place)
+    if pipeline_class is not None:
+        chosen = pipeline_class
     else:
+        chosen = _choose(_infer_task(model, config, hub_options) if task is None else task)
+    place = read_device(one_of(device=device, device_map=device_map))
+    dtype = one_of(dtype=dtype, torch_dtype=torch_dtype)
+    if isinstance(model, str | Path | None):
         model = BUNDLED if model is None else model
         tokenizer = model if tokenizer is None else tokenizer
-        model = _load(chosen, model, place or choose_device("auto"), config, dtype, hub_options)
+        place = place or choose_device("auto")
+        model = _load(chosen, model, place, config, dtype, hub_options, model_kwargs)
+    else:
+        if tokenizer is None:
+            raise ConfigError("a model that is loaded already does not say its tokenizer; give tokenizer=...")
+        if config is not None or dtype is not None or model_kwargs:
+            raise ConfigError(
+                "config, dtype and model_kwargs are for loading a model; this one is loaded already"
+            )
+        defaults["device"] = place
     if isinstance(tokenizer, str | Path):
         tokenizer = AutoTokenizer.from_pretrained(tokenizer, use_fast=use_fast, **hub_options)
     return chosen(model, tokenizer, **defaults)
+
+
+def _take(given: Mapping[str, Any], **direct: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arguments, some of which may be given in `model_kwargs`, and what else is given there."""
+    rest = dict(given)
+    for name in direct.keys() & rest.keys():
+        if direct[name]:
+            raise ConfigError(f"{name} is given twice, directly and in model_kwargs; give it once")
+        direct[name] = rest.pop(name)
+    return direct, rest
 
 
 def _choose(task: str) -> type[Pipeline]:
@@ -177,6 +208,8 @@ def _infer_task(
         raise ConfigError(f"the task is None and so is the model; expected a task, one of {known}")
     if isinstance(model, AlbertPreTrainedModel):
         names = [one.__name__ for one in type(model).__mro__ if one.__name__.startswith("Albert")][:1]
+    elif not isinstance(model, str | Path):
+        names = [type(model).__name__]
     else:
         if not isinstance(config, AlbertConfig):
             config = AlbertConfig.from_pretrained(model if config is None else config, **hub_options)
@@ -197,6 +230,7 @@ def _load(
     config: AlbertConfig | str | Path | None,
     dtype: torch.dtype | str | None,
     hub_options: dict[str, Any],
+    model_kwargs: dict[str, Any],
 ) -> AlbertPreTrainedModel:
     if not isinstance(config, AlbertConfig):
         config = AlbertConfig.from_pretrained(name if config is None else config, **hub_options)
@@ -204,7 +238,13 @@ def _load(
     with warnings.catch_warnings():  # the report is judged below, by what the task needs
         warnings.simplefilter("ignore", UserWarning)
         loaded: Any = chosen.model_class.from_pretrained(
-            name, config=config, dtype=dtype, device_map=device, output_loading_info=True, **hub_options
+            name,
+            config=config,
+            dtype=dtype,
+            device_map=device,
+            output_loading_info=True,
+            **hub_options,
+            **model_kwargs,
         )
     model, info = loaded
     report = info["report"]
@@ -218,27 +258,3 @@ def _load(
     if report.unexpected or report.conflicting:
         warnings.warn(f"{name}: {report}", UserWarning, stacklevel=3)
     return model
-
-
-def _read_device(device: Device) -> torch.device | None:
-    """Return the device meant, as `transformers` reads numbers; None where none was given."""
-    if device is None:
-        return None
-    if isinstance(device, str) and device.lstrip("-").isdecimal():
-        device = int(device)
-    if isinstance(device, int):
-        best = choose_device("auto" if device >= 0 else "cpu")
-        if device >= 0 and best.type == "cpu":
-            warnings.warn(f"device={device}, but this machine has no GPU: using the CPU", stacklevel=3)
-        if best.type == "cpu":
-            return best
-        device = f"{best.type}:{device}"
-    try:
-        chosen = choose_device(device)
-        torch.empty(0, device=chosen)  # a device that torch can name may still not be here
-    except (AssertionError, ConfigError, RuntimeError, TypeError) as error:
-        raise ConfigError(
-            f"device {str(device)!r} cannot be used ({str(error).splitlines()[0]}); expected such as 'cpu', "
-            "'cuda', 'cuda:1', 'mps', or a number, of a device that this machine has"
-        ) from error
-    return chosen

@@ -6,16 +6,16 @@ Shapes: B batch, T tokens, H hidden.
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import merge_arguments, read_limits
-from albertkit.tasks.engine import Engine, every_token, first_token
+from albertkit.tasks.engine import every_token, first_token
 from albertkit.tasks.feature_extraction import (
     FeatureExtraction,
     Pooling,
@@ -23,6 +23,7 @@ from albertkit.tasks.feature_extraction import (
     pool_tokens,
     saved_pooling,
 )
+from albertkit.tasks.rows import Row
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -38,17 +39,15 @@ class FeatureExtractionPipeline(Pipeline):
         model: AlbertPreTrainedModel,
         tokenizer: TokenizerInterface,
         *,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        engine: str | Engine = "auto",
         pooling: Pooling | Literal["none"] | None = None,
         normalize: bool | None = None,
         truncation: bool | str | None = None,
         max_length: int | None = None,
         tokenize_kwargs: Mapping[str, Any] | None = None,
         return_tensors: bool = False,
+        **shared: Unpack[Shared],
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
+        super().__init__(model, tokenizer, **shared)
         trained_pooling, self._trained_normalize = saved_pooling(model.config)
         self.pooling: Pooling | None = trained_pooling if pooling is None else _read_pooling(pooling)
         self.normalize = normalize
@@ -60,7 +59,7 @@ class FeatureExtractionPipeline(Pipeline):
     def __call__(
         self,
         inputs: str | Iterable[str] | Path,
-        *,
+        *others: Any,
         pooling: Pooling | Literal["none"] | None = None,
         normalize: bool | None = None,
         truncation: bool | str | None = None,
@@ -70,6 +69,7 @@ class FeatureExtractionPipeline(Pipeline):
         parse_special_tokens: bool | None = None,
         on_cut: Callable[[int], object] | None = None,
         batch_size: int | None = None,
+        num_workers: int | None = None,
     ) -> Any:
         """Encode texts.
 
@@ -86,7 +86,8 @@ class FeatureExtractionPipeline(Pipeline):
             return_tensors: tensors on the CPU in place of lists.
             parse_special_tokens: False reads `[SEP]` and the like, written in a text, as plain text.
             on_cut: is told of each text that was cut how many tokens were left out: a vector cannot say it.
-            batch_size: most rows computed at once.
+            batch_size: maximum number of rows in a batch.
+            num_workers: without effect, see `Pipeline`.
 
         Returns:
             For a text [1, T, H] as nested lists, with pooling [H]; tensors of these shapes with
@@ -104,32 +105,35 @@ class FeatureExtractionPipeline(Pipeline):
         strategy, longest = read_limits(**given, most=self.max_length)
         chosen = self.pooling if pooling is None else _read_pooling(pooling)
         normalize = self.normalize if normalize is None else normalize
+        task = FeatureExtraction(self.tokenizer, max_length=longest)
         answer = partial(
             self._answer,
             pooling=chosen,
             normalize=self._trained_normalize and chosen is not None if normalize is None else normalize,
-            strategy=strategy,
-            task=FeatureExtraction(self.tokenizer, max_length=longest),
             return_tensors=self.return_tensors if return_tensors is None else return_tensors,
-            parse_special_tokens=parse_special_tokens,
             on_cut=on_cut,
         )
-        return self._run(inputs, answer, batch_size)
+        return self._run(
+            inputs,
+            others,
+            features=partial(task.features, truncation=strategy, parse_special_tokens=parse_special_tokens),
+            answer=answer,
+            batch_size=batch_size,
+            num_workers=num_workers,
+        )
 
     def _answer(
         self,
         texts: list[str],
+        rows: list[Row],
         *,
         batch_size: int | None,
         pooling: Pooling | None,
         normalize: bool,
-        strategy: str,
-        task: FeatureExtraction,
         return_tensors: bool,
-        parse_special_tokens: bool | None,
         on_cut: Callable[[int], object] | None,
     ) -> list[Any]:
-        rows = task.features(texts, truncation=strategy, parse_special_tokens=parse_special_tokens)
+        del texts
         for row in rows:
             if row.cut and on_cut is not None:
                 on_cut(row.cut)

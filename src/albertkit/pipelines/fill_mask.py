@@ -5,14 +5,13 @@ from functools import partial
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
-from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import merge_arguments, read_limits
-from albertkit.tasks.engine import Engine
-from albertkit.tasks.masked_lm import MaskedLM
+from albertkit.tasks.masked_lm import MaskedLM, MaskedRow, MaskedText
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -28,14 +27,12 @@ class FillMaskPipeline(Pipeline):
         model: AlbertPreTrainedModel,
         tokenizer: TokenizerInterface,
         *,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        engine: str | Engine = "auto",
         top_k: int = 5,
         targets: str | Sequence[str] | None = None,
         tokenizer_kwargs: Mapping[str, Any] | None = None,
+        **shared: Unpack[Shared],
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
+        super().__init__(model, tokenizer, **shared)
         self.masked_lm = self._task(tokenizer_kwargs)
         self.top_k = top_k
         self.targets = targets
@@ -43,11 +40,12 @@ class FillMaskPipeline(Pipeline):
     def __call__(
         self,
         inputs: str | Iterable[str] | Path,
-        *,
+        *others: Any,
         top_k: int | None = None,
         targets: str | Sequence[str] | None = None,
         tokenizer_kwargs: Mapping[str, Any] | None = None,
         batch_size: int | None = None,
+        num_workers: int | None = None,
     ) -> Any:
         """Fill in every [MASK].
 
@@ -59,7 +57,8 @@ class FillMaskPipeline(Pipeline):
                 the vocabulary "_man" with its word-start mark.
             tokenizer_kwargs: `max_length`, the most tokens read at once; `truncation` and `padding` are taken
                 too and change nothing, since every mask is read whatever the length of its text.
-            batch_size: most rows computed at once.
+            batch_size: maximum number of rows in a batch.
+            num_workers: without effect, see `Pipeline`.
 
         Returns:
             For a text with one mask a list of {score, token, token_str, sequence}, best first; with several
@@ -73,13 +72,24 @@ class FillMaskPipeline(Pipeline):
             ConfigError: `top_k` or `batch_size` out of range.
         """
         wanted = self.targets if targets is None else targets
+        task = self.masked_lm if tokenizer_kwargs is None else self._task(tokenizer_kwargs)
         answer = partial(
             self._answer,
-            task=self.masked_lm if tokenizer_kwargs is None else self._task(tokenizer_kwargs),
+            task=task,
             top_k=self.top_k if top_k is None else top_k,
             target_ids=None if wanted is None else self.masked_lm.target_ids(wanted),
         )
-        return self._run(inputs, answer, batch_size)
+        return self._run(
+            inputs,
+            others,
+            features=task.features,
+            answer=answer,
+            batch_size=batch_size,
+            num_workers=num_workers,
+        )
+
+    def _rows(self, features: Sequence[MaskedText]) -> list[MaskedRow]:
+        return [row for one in features for row in one.rows]
 
     def _task(self, tokenizer_kwargs: Mapping[str, Any] | None) -> MaskedLM:
         given = merge_arguments("tokenizer_kwargs", tokenizer_kwargs)
@@ -88,18 +98,17 @@ class FillMaskPipeline(Pipeline):
     def _answer(
         self,
         texts: list[str],
+        features: list[MaskedText],
         *,
         batch_size: int | None,
         task: MaskedLM,
         top_k: int,
         target_ids: list[int] | None,
     ) -> list[Any]:
-        features = task.features(texts)
-        rows = [row for one in features for row in one.rows]
-
+        del texts
         found = iter(
             self.engine.run(
-                rows,
+                self._rows(features),
                 read=attrgetter("mask_positions"),
                 then=partial(task.candidates, top_k=top_k, target_ids=target_ids),
                 batch_tokens=self.batch_tokens,

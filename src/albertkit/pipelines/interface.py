@@ -1,23 +1,40 @@
-"""What every pipeline does alike: one input, lists, iterables, files; batches by length; answers in order."""
+"""What every pipeline does alike: one input, lists, datasets, iterables, files; batches by length; order."""
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 import torch
 
 from albertkit.engines.choosing import make_engine
-from albertkit.errors import ConfigError, DataError
-from albertkit.inputs import format_of, read_inputs
+from albertkit.errors import AlbertKitError, ConfigError, DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.pipelines.devices import Device, read_device
+from albertkit.pipelines.sources import Source, check_table
 from albertkit.tasks.engine import Engine
+from albertkit.tasks.rows import Row
+from albertkit.tasks.unknown import UnknownTokens
 from albertkit.tokenization.interface import TokenizerInterface
 
 _INPUTS_AHEAD = 512  # so many inputs of an iterable are sorted by length together ...
 _BATCHES_AHEAD = 16  # ... or so many batches, where a batch has a number of rows
+
+Features = Callable[[list[Any]], Sequence[Any]]
+
+
+class Shared(TypedDict, total=False):
+    """What the constructor of every pipeline takes beside a model and its tokenizer; see `Pipeline`."""
+
+    task: str | None
+    device: Device
+    batch_size: int | None
+    batch_tokens: int | None
+    num_workers: int | None
+    engine: str | Engine
 
 
 class Pipeline(ABC):
@@ -26,9 +43,14 @@ class Pipeline(ABC):
     Args:
         model: as `model_class` or another class that `accepts` holds; its mode (training or not) is kept.
         tokenizer: the one the model was trained with.
-        batch_size: most rows computed at once; None for as many as `batch_tokens` allows. With 1, a
+        task: the name of the task, for callers of `transformers`; another name than the pipeline's is an
+            error.
+        device: moves the model there; None leaves it where it is.
+        batch_size: maximum number of rows of a batch; None for as many as `batch_tokens` allows. With 1, a
             generator's inputs are answered as they come.
-        batch_tokens: most tokens computed at once; None for what suits the device.
+        batch_tokens: maximum number of tokens of a batch; None for what suits the device.
+        num_workers: taken for callers of `transformers`, and without effect: inputs are read and tokenized
+            in the thread of the caller, which takes a small part of the time.
         engine: "auto", "torch" (without padding), "plain" (the model is called), or an engine of the model.
 
     Raises:
@@ -44,27 +66,40 @@ class Pipeline(ABC):
     """What an input consists of: the keys of a mapping, the columns of a TSV file."""
     rest: ClassVar[str | None] = None
     """The field that takes all further columns."""
+    by_name: ClassVar[str] = "Give several texts as a list"
+    """What to do in place of several arguments without a name."""
 
     def __init__(
         self,
         model: AlbertPreTrainedModel,
         tokenizer: TokenizerInterface,
         *,
+        task: str | None = None,
+        device: Device = None,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
+        num_workers: int | None = None,
         engine: str | Engine = "auto",
     ) -> None:
+        if task not in (None, "", self.task, *self.aliases):
+            raise ConfigError(f"the task is {task!r}; expected {self.task!r}, or pipeline({task!r}, ...)")
         if not isinstance(model, self.accepts):
             names = " or ".join(accepted.__name__ for accepted in self.accepts)
-            raise ConfigError(f"{self.task} needs a model of class {names}, got {type(model).__name__}")
+            raise ConfigError(
+                f"{self.task} needs a model of class {names}, got {_class_name(model)}. "
+                f'pipeline("{self.task}", model=...) loads a model by its folder or name'
+            )
         if not isinstance(tokenizer, TokenizerInterface):
-            raise ConfigError(f"expected a tokenizer of albertkit, got {type(tokenizer).__name__}")
+            raise ConfigError(f"expected a tokenizer of albertkit, got {_class_name(tokenizer)}")
         if len(tokenizer) > model.config.vocab_size:
             raise ConfigError(
                 f"the tokenizer has {len(tokenizer)} pieces and the model {model.config.vocab_size}: they do "
                 "not belong together. (For tokens that you added: "
                 "model.resize_token_embeddings(len(tokenizer)))"
             )
+        _check_size("num_workers", num_workers, least=0)
+        if (place := read_device(device)) is not None:
+            model.to(place)
         self.model = model
         self.tokenizer = tokenizer
         self.batch_size = _check_size("batch_size", batch_size)
@@ -75,6 +110,16 @@ class Pipeline(ABC):
     def device(self) -> torch.device:
         """Where the model is."""
         return self.model.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the model's weights; `torch_dtype` is its older name."""
+        return self.model.dtype
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """As `dtype`."""
+        return self.dtype
 
     @property
     def max_length(self) -> int:
@@ -91,41 +136,124 @@ class Pipeline(ABC):
             raise DataError(f"received {given!r:.80} ({type(given).__name__}) for a text; expected a string")
         return given
 
-    def _run(self, inputs: Any, answer: Callable[..., list[Any]], batch_size: int | None) -> Any:
-        """Give all inputs to `answer(inputs, batch_size=...)`, some batches of them at a time."""
+    def _rows(self, features: Sequence[Any]) -> Sequence[Row]:
+        """Return the rows of what a task has made of examples."""
+        return features
+
+    def _run(
+        self,
+        inputs: Any,
+        others: tuple[Any, ...],
+        *,
+        features: Features,
+        answer: Callable[..., list[Any]],
+        batch_size: int | None,
+        num_workers: int | None,
+    ) -> Any:
+        """Answer all inputs, some batches of them at a time.
+
+        Args:
+            inputs: one input, or several.
+            others: positional arguments after the inputs, which are an error.
+            features: makes features of examples.
+            answer: is called with examples, their features, and `batch_size`.
+            batch_size: maximum number of rows of a batch; None for the pipeline's.
+            num_workers: see `Pipeline`.
+        """
+        if others:
+            raise ConfigError(
+                f"received {1 + len(others)} arguments without a name; expected one. {self.by_name}"
+            )
+        _check_size("num_workers", num_workers, least=0)
         size = self.batch_size if batch_size is None else _check_size("batch_size", batch_size)
         answer = partial(answer, batch_size=size)
+        check_table(inputs, fields=self.fields, rest=self.rest)
         if self._is_single(inputs):
-            return answer([self._read(inputs)])[0]
-        if isinstance(inputs, Path):
-            if not inputs.exists():  # said at once, not when the first answer is asked for
-                raise DataError(f"{inputs}: no such file")
-            return self._stream(self._read_file(inputs), answer, size)
-        # Iterating over a mapping would give its keys: no texts that anybody meant.
-        if not isinstance(inputs, Iterable) or isinstance(inputs, str | Mapping):
-            raise DataError(
-                f"received {inputs!r:.60} ({type(inputs).__name__}); expected {self._expected()} or an "
-                "iterable of these, or the path of a file"
-            )
-        answers = self._stream(inputs, answer, size)
-        return list(answers) if isinstance(inputs, Sequence) or hasattr(inputs, "__len__") else answers
+            examples = [self._read(inputs)]
+            found = features(examples)
+            unknown = UnknownTokens(self.tokenizer)
+            unknown.add(self._rows(found), count=1)
+            _warn_of(unknown)
+            return answer(examples, found)[0]
+        source = Source(inputs, expected=self._expected(), fields=self.fields, rest=self.rest)
+        ahead = _INPUTS_AHEAD if size is None else 1 if size == 1 else size * _BATCHES_AHEAD
+        if not source.is_list:
+            return self._stream(source, features, answer, ahead)
+        items = list(source.items)
+        source.items = iter(items)
+        checked = len(items) > ahead  # else the only chunk is checked before it is answered
+        if checked:
+            self._check(items, source, features)
+        return list(self._stream(source, features, answer, ahead, checked=checked))
+
+    def _stream(
+        self,
+        source: Source,
+        features: Features,
+        answer: Callable[[list[Any], Sequence[Any]], list[Any]],
+        ahead: int,
+        *,
+        checked: bool = False,
+    ) -> Iterator[Any]:
+        start, unknown = 0, UnknownTokens(self.tokenizer)
+        while some := list(islice(source.items, ahead)):
+            try:
+                examples = [self._read(one) for one in some]
+                found = features(examples)
+            except AlbertKitError as error:
+                problems = self._problems(some, features, start)
+                raise source.error(problems, count=start + len(some)) if problems else error from error
+            start += len(some)
+            if not checked:
+                unknown.add(self._rows(found), count=len(some))
+                checked = _warn_of(unknown)  # once is enough
+            yield from answer(examples, found)
+
+    def _check(self, items: list[Any], source: Source, features: Features) -> None:
+        """Raise one error for all of the inputs that cannot be answered, before anything is computed."""
+        unknown, problems = UnknownTokens(self.tokenizer), dict[int, AlbertKitError]()
+        for start in range(0, len(items), _INPUTS_AHEAD):
+            some = items[start : start + _INPUTS_AHEAD]
+            try:
+                unknown.add(self._rows(features([self._read(one) for one in some])), count=len(some))
+            except AlbertKitError:
+                if not (found := self._problems(some, features, start)):
+                    raise
+                problems |= found
+        if problems:
+            raise source.error(problems, count=len(items))
+        _warn_of(unknown)
+
+    def _problems(self, some: list[Any], features: Features, start: int) -> dict[int, AlbertKitError]:
+        """Return the error of each input that has one alone, by its number."""
+        problems: dict[int, AlbertKitError] = {}
+        for number, one in enumerate(some, start):
+            try:
+                features([self._read(one)])
+            except AlbertKitError as error:
+                problems[number] = error
+        return problems
 
     def _expected(self) -> str:
         return "a text"
 
-    def _read_file(self, path: Path) -> Iterator[Any]:
-        with path.open("rb") as stream:
-            yield from read_inputs(
-                stream, str(path), format=format_of(path), fields=self.fields, rest=self.rest
-            )
+    def predict(self, inputs: Any) -> Any:
+        """Answer as a call does; the name that scikit-learn has for it."""
+        return self(inputs)
 
-    def _stream(
-        self, inputs: Iterable[Any], answer: Callable[[list[Any]], list[Any]], batch_size: int | None
-    ) -> Iterator[Any]:
-        inputs = iter(inputs)
-        ahead = _INPUTS_AHEAD if batch_size is None else 1 if batch_size == 1 else batch_size * _BATCHES_AHEAD
-        while some := list(islice(inputs, ahead)):
-            yield from answer([self._read(one) for one in some])
+    def transform(self, inputs: Any) -> Any:
+        """Answer as a call does; the name that scikit-learn has for it."""
+        return self(inputs)
+
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> None:
+        """Save the model and its tokenizer into a folder, from which `pipeline` loads them.
+
+        Args:
+            save_directory: the folder.
+            options: those of the model's `save_pretrained`.
+        """
+        self.model.save_pretrained(save_directory, **options)
+        self.tokenizer.save_pretrained(save_directory)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({type(self.model).__name__}, {self.tokenizer!r}, device={self.device})"
@@ -135,7 +263,19 @@ class Pipeline(ABC):
         """Answer one input, a list of them, an iterable of them, or a file of them."""
 
 
-def _check_size(name: str, value: int | None) -> int | None:
-    if value is not None and value < 1:
-        raise ConfigError(f"{name} is {value}; expected at least 1")
+def _check_size(name: str, value: int | None, *, least: int = 1) -> int | None:
+    if value is not None and value < least:
+        raise ConfigError(f"{name} is {value}; expected at least {least}")
     return value
+
+
+def _warn_of(unknown: UnknownTokens) -> bool:
+    """Warn of texts that the vocabulary does not cover; return whether there are any."""
+    if note := unknown.note():
+        warnings.warn(note, UserWarning, stacklevel=5)
+    return note is not None
+
+
+def _class_name(given: Any) -> str:
+    """Return the name of its class, with the package: another package may have a class of that name."""
+    return f"{type(given).__module__.split('.')[0]}.{type(given).__name__}"

@@ -1,17 +1,17 @@
 """The pipeline for the choice among answers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from albertkit.errors import DataError
+from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForMultipleChoice
-from albertkit.pipelines.interface import Pipeline
-from albertkit.tasks.engine import Engine
+from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.tasks.examples import ChoiceExample
 from albertkit.tasks.multiple_choice import MultipleChoice
+from albertkit.tasks.rows import Row
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -23,26 +23,29 @@ class MultipleChoicePipeline(Pipeline):
     accepts = (AlbertForMultipleChoice,)
     fields = ("context", "question")
     rest = "choices"
+    by_name = 'Give context="...", question="..." and choices=["...", "..."] by name'
 
     def __init__(
         self,
         model: AlbertPreTrainedModel,
         tokenizer: TokenizerInterface,
         *,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        engine: str | Engine = "auto",
         truncation: bool = False,
+        **shared: Unpack[Shared],
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
+        super().__init__(model, tokenizer, **shared)
         self.truncation = truncation
 
     def __call__(
         self,
-        inputs: Mapping[str, Any] | Iterable[Any] | Path,
-        *,
+        inputs: Mapping[str, Any] | Iterable[Any] | Path | None = None,
+        *others: Any,
+        context: str | None = None,
+        question: str | None = None,
+        choices: Sequence[str] | None = None,
         truncation: bool | None = None,
         batch_size: int | None = None,
+        num_workers: int | None = None,
     ) -> Any:
         """Choose.
 
@@ -50,9 +53,11 @@ class MultipleChoicePipeline(Pipeline):
             inputs: {"context": ..., "question": ..., "choices": [...]}, where the question may be left out;
                 a list or other iterable of these; or a file: .jsonl, or .tsv with the columns context,
                 question (may be empty) and one for each choice.
+            context, question, choices: the same of one input, in place of `inputs`.
             truncation: cut a context that is too long at its end, instead of raising. The answer then has
                 `cut`, the most tokens left out beside a choice.
-            batch_size: most rows computed at once; each choice is a row.
+            batch_size: maximum number of rows in a batch; each choice is a row.
+            num_workers: without effect, see `Pipeline`.
 
         Returns:
             {choice, index, score, scores}: the best choice, its number from 0, its probability, and those of
@@ -62,12 +67,23 @@ class MultipleChoicePipeline(Pipeline):
             DataError: what is no such input, fewer than two choices, or a context that is too long.
             ConfigError: `batch_size` below 1.
         """
+        if inputs is None and not others:
+            inputs = {"context": context, "question": question, "choices": choices}
+        elif (context, question, choices) != (None, None, None):
+            raise ConfigError("the choices are given twice; give inputs, or context, question and choices")
         task = MultipleChoice(
             self.tokenizer,
             max_length=self.max_length,
             truncation=self.truncation if truncation is None else truncation,
         )
-        return self._run(inputs, partial(self._answer, task=task), batch_size)
+        return self._run(
+            inputs,
+            others,
+            features=task.features,
+            answer=partial(self._answer, task=task),
+            batch_size=batch_size,
+            num_workers=num_workers,
+        )
 
     def _is_single(self, inputs: Any) -> bool:
         return isinstance(inputs, Mapping)
@@ -93,9 +109,13 @@ class MultipleChoicePipeline(Pipeline):
         return '{"context": "...", "question": "...", "choices": ["...", "..."]}'
 
     def _answer(
-        self, examples: list[ChoiceExample], *, batch_size: int | None, task: MultipleChoice
+        self,
+        examples: list[ChoiceExample],
+        rows: list[Row],
+        *,
+        batch_size: int | None,
+        task: MultipleChoice,
     ) -> list[dict[str, Any]]:
-        rows = task.features(examples)
         outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         cut = [0] * len(examples)
         for row in rows:

@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
-from albertkit.pipelines.interface import Pipeline
-from albertkit.tasks.engine import Engine
+from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.tasks.examples import QuestionExample
-from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering
+from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering, QuestionRow
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -26,23 +25,22 @@ class QuestionAnsweringPipeline(Pipeline):
     model_class = AlbertForQuestionAnswering
     accepts = (AlbertForQuestionAnswering,)
     fields = ("question", "context")
+    by_name = 'Give question="..." and context="..." by name'
 
     def __init__(
         self,
         model: AlbertPreTrainedModel,
         tokenizer: TokenizerInterface,
         *,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        engine: str | Engine = "auto",
         top_k: int = 1,
         doc_stride: int = 128,
         max_seq_len: int = 384,
         max_question_len: int | None = None,
         max_answer_len: int = 30,
         handle_impossible_answer: bool | None = None,
+        **shared: Unpack[Shared],
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
+        super().__init__(model, tokenizer, **shared)
         self.top_k = top_k
         self.handle_impossible_answer = handle_impossible_answer
         self.doc_stride = doc_stride
@@ -53,7 +51,7 @@ class QuestionAnsweringPipeline(Pipeline):
     def __call__(
         self,
         inputs: Mapping[str, str] | Iterable[Any] | Path | None = None,
-        *,
+        *others: Any,
         question: str | list[str] | None = None,
         context: str | list[str] | None = None,
         top_k: int | None = None,
@@ -63,6 +61,7 @@ class QuestionAnsweringPipeline(Pipeline):
         max_answer_len: int | None = None,
         handle_impossible_answer: bool | None = None,
         batch_size: int | None = None,
+        num_workers: int | None = None,
     ) -> Any:
         """Answer questions.
 
@@ -71,22 +70,24 @@ class QuestionAnsweringPipeline(Pipeline):
                 these two columns, .jsonl.
             question, context: the same in place of `inputs`: a text each; or lists, where a single context
                 is that of all questions.
-            top_k: how many answers.
+            top_k: maximum number of answers. None overlaps another: of those that do, the best is given.
             doc_stride: tokens that a window repeats from the one before, where the context needs several.
             max_seq_len: most tokens of a window, at most what the model reads.
             max_question_len: most tokens of a question; None for half of a window.
             max_answer_len: most tokens of an answer.
             handle_impossible_answer: whether "no answer" (an empty one) is an answer; None: where the config
                 has a threshold for it.
-            batch_size: most windows computed at once.
+            batch_size: maximum number of windows in a batch.
+            num_workers: without effect, see `Pipeline`.
 
         Returns:
             {score, start, end, answer} for a question: characters `start:end` of the context; with `top_k`
-            over 1 a list of so many, best first. A list or generator of these for several questions. "No
-            answer" is "" at 0:0; it comes first where it beats the best answer by the threshold.
+            over 1 a list of that many, best first, and fewer where the context has no more. A list or
+            generator of these for several questions. "No answer" is "" at 0:0; it comes first where it beats
+            the best answer by the threshold.
 
         Raises:
-            DataError: what is no question and context, or a question that is too long.
+            DataError: no question and context, an empty one, or a question that is too long.
             ConfigError: a size below 1 or over what the model reads.
         """
         count = self.top_k if top_k is None else top_k
@@ -98,15 +99,20 @@ class QuestionAnsweringPipeline(Pipeline):
             doc_stride=self.doc_stride if doc_stride is None else doc_stride,
             max_question_length=self.max_question_len if max_question_len is None else max_question_len,
             max_answer_length=self.max_answer_len if max_answer_len is None else max_answer_len,
-            n_best=max(20, count),
+            n_best=count,
         )
-        if inputs is None:
+        if inputs is None and not others:
             inputs = _join(question, context)
         elif question is not None or context is not None:
             raise ConfigError("questions are given twice; give inputs, or question and context")
         threshold = self._threshold(handle_impossible_answer)
         return self._run(
-            inputs, partial(self._answer, task=task, top_k=count, threshold=threshold), batch_size
+            inputs,
+            others,
+            features=task.features,
+            answer=partial(self._answer, task=task, top_k=count, threshold=threshold),
+            batch_size=batch_size,
+            num_workers=num_workers,
         )
 
     def _threshold(self, wanted: bool | None) -> float | None:
@@ -124,6 +130,9 @@ class QuestionAnsweringPipeline(Pipeline):
         if isinstance(given, Mapping):
             question, context = given.get("question"), given.get("context")
             if isinstance(question, str) and isinstance(context, str):
+                for name, text in (("question", question), ("context", context)):
+                    if not text.strip():
+                        raise DataError(f"the {name} is empty; expected a text")
                 return QuestionExample(str(given.get("id", "")), question, context)
         raise DataError(
             f"received {given!r:.80} ({type(given).__name__}); expected {self._expected()}, two strings"
@@ -135,13 +144,13 @@ class QuestionAnsweringPipeline(Pipeline):
     def _answer(
         self,
         examples: list[QuestionExample],
+        rows: list[QuestionRow],
         *,
         batch_size: int | None,
         task: QuestionAnswering,
         top_k: int,
         threshold: float | None,
     ) -> list[Any]:
-        rows = task.features(examples)
         outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         answers = []
         for answered in task.predictions(examples, rows, outputs):

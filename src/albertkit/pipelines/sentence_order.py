@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from albertkit.errors import DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
-from albertkit.tasks.engine import Engine
 from albertkit.tasks.examples import TextExample
+from albertkit.tasks.rows import Row
 from albertkit.tasks.sentence_order import SentenceOrder
 from albertkit.tokenization.interface import TokenizerInterface
 
@@ -23,26 +23,26 @@ class SentenceOrderPipeline(Pipeline):
     model_class = AlbertForPreTraining
     accepts = (AlbertForPreTraining,)
     fields = ("text", "text_pair")
+    by_name = "Give the two texts of a pair as a tuple, (text, text_pair)"
 
     def __init__(
         self,
         model: AlbertPreTrainedModel,
         tokenizer: TokenizerInterface,
         *,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        engine: str | Engine = "auto",
         truncation: bool = False,
+        **shared: Unpack[Shared],
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
+        super().__init__(model, tokenizer, **shared)
         self.truncation = truncation
 
     def __call__(
         self,
         inputs: Mapping[str, str] | tuple[str, str] | Iterable[Any] | Path,
-        *,
+        *others: Any,
         truncation: bool | None = None,
         batch_size: int | None = None,
+        num_workers: int | None = None,
     ) -> Any:
         """Judge the order of pairs of texts.
 
@@ -51,7 +51,8 @@ class SentenceOrderPipeline(Pipeline):
                 of pairs; or a file: .tsv with two columns, .jsonl.
             truncation: cut pairs that are longer than the model reads (the longer text of each), instead of
                 raising. The answer then has `cut`, the number of tokens left out.
-            batch_size: most rows computed at once.
+            batch_size: maximum number of rows in a batch.
+            num_workers: without effect, see `Pipeline`.
 
         Returns:
             {label, score} for a pair: "in order" or "swapped", and its probability. A list or generator of
@@ -66,7 +67,14 @@ class SentenceOrderPipeline(Pipeline):
             max_length=self.max_length,
             truncation=self.truncation if truncation is None else truncation,
         )
-        return self._run(inputs, partial(self._answer, task=task), batch_size)
+        return self._run(
+            inputs,
+            others,
+            features=task.features,
+            answer=partial(self._answer, task=task),
+            batch_size=batch_size,
+            num_workers=num_workers,
+        )
 
     def _is_single(self, inputs: Any) -> bool:
         return isinstance(inputs, Mapping) or is_pair(inputs)
@@ -81,9 +89,8 @@ class SentenceOrderPipeline(Pipeline):
         return "a pair (text, text_pair) or {text, text_pair}"
 
     def _answer(
-        self, examples: list[TextExample], *, batch_size: int | None, task: SentenceOrder
+        self, examples: list[TextExample], rows: list[Row], *, batch_size: int | None, task: SentenceOrder
     ) -> list[dict[str, Any]]:
-        rows = task.features(examples)
         outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         return [
             {"label": one.label, "score": max(one.scores), **({"cut": row.cut} if row.cut else {})}

@@ -4,15 +4,15 @@ import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
-from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import read_limits
-from albertkit.tasks.engine import Engine
 from albertkit.tasks.examples import TextExample
+from albertkit.tasks.rows import Row
 from albertkit.tasks.sequence_classification import (
     PAIRS_KEY,
     Function,
@@ -32,22 +32,21 @@ class TextClassificationPipeline(Pipeline):
     model_class = AlbertForSequenceClassification
     accepts = (AlbertForSequenceClassification,)
     fields = ("text", "text_pair")
+    by_name = 'Give several texts as a list, and the second text of a pair as text_pair="..."'
 
     def __init__(
         self,
         model: AlbertPreTrainedModel,
         tokenizer: TokenizerInterface,
         *,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        engine: str | Engine = "auto",
         top_k: int | None = _UNSET,
         function_to_apply: Function | None = None,
         truncation: bool | str = False,
         max_length: int | None = None,
         padding: bool | str = False,
+        **shared: Unpack[Shared],
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
+        super().__init__(model, tokenizer, **shared)
         self.top_k = top_k
         self.function_to_apply: Function | None = function_to_apply
         self._limits = {"truncation": truncation, "max_length": max_length, "padding": padding}
@@ -55,20 +54,25 @@ class TextClassificationPipeline(Pipeline):
     def __call__(
         self,
         inputs: str | Mapping[str, str] | tuple[str, str] | Iterable[Any] | Path,
-        *,
+        *others: Any,
+        text_pair: str | None = None,
         top_k: int | None = _UNSET,
         function_to_apply: Function | None = None,
         truncation: bool | str | None = None,
         max_length: int | None = None,
         padding: bool | str | None = None,
         batch_size: int | None = None,
+        num_workers: int | None = None,
     ) -> Any:
         """Classify texts or pairs of texts.
 
         Args:
             inputs: a text; a pair as {"text": ..., "text_pair": ...} or (text, text_pair); a list or other
                 iterable of these; or a file: one text in a line, .tsv with one or two columns, .jsonl.
-            top_k: how many labels; None for all. Not given: the best one.
+            text_pair: the second text of a single one.
+            top_k: how many labels; None for all. Not given: the best one; of a model with
+                `problem_type="multi_label_classification"` all labels with a probability over one half, as
+                in `albertkit predict`.
             function_to_apply: "softmax", "sigmoid" or "none" makes the scores of the logits; None for what
                 the config's `problem_type` says (softmax; sigmoid for multi-label or a single label; none
                 for regression).
@@ -77,11 +81,13 @@ class TextClassificationPipeline(Pipeline):
                 tokens left out.
             max_length: most tokens of an input, [CLS] and [SEP] included; None for what the model reads.
             padding: as for a tokenizer; no answer depends on it.
-            batch_size: most rows computed at once.
+            batch_size: maximum number of rows in a batch.
+            num_workers: without effect, see `Pipeline`.
 
         Returns:
             For a text [{label, score}]; for a pair, and for each input of several, {label, score}. With
-            `top_k` given a list of so many, best first. A list or generator of these for several inputs.
+            `top_k` given a list of so many, best first; for a multi-label model without `top_k` a list of the
+            labels that apply, which may be empty. A list or generator of these for several inputs.
 
         Raises:
             DataError: what is no text, or a text that is too long.
@@ -101,12 +107,23 @@ class TextClassificationPipeline(Pipeline):
             problem_type=problem_type_of(self.model.config),
             truncation=strategy,
         )
-        answer = partial(
-            self._answer, task=task, top_k=chosen, function=function_to_apply or self.function_to_apply
+        function = function_to_apply or self.function_to_apply
+        decides = chosen is _UNSET and self.model.config.problem_type == "multi_label_classification"
+        is_text = isinstance(inputs, str)
+        if text_pair is not None and not is_text:
+            raise ConfigError(
+                "text_pair is the second text of one text; give several pairs as (text, text_pair)"
+            )
+        answers = self._run(
+            inputs if text_pair is None else (inputs, text_pair),
+            others,
+            features=task.features,
+            answer=partial(self._answer, task=task, top_k=chosen, function=function, decides=decides),
+            batch_size=batch_size,
+            num_workers=num_workers,
         )
-        answers = self._run(inputs, answer, batch_size)
         # As in `transformers`, where one text without top_k gives a list all the same.
-        return [answers] if isinstance(inputs, str) and top_k is _UNSET else answers
+        return [answers] if is_text and top_k is _UNSET and not decides else answers
 
     def set_patience(self, patience: int | None) -> None:
         """Let texts leave the model once so many depths in a row agree; None for all depths.
@@ -121,13 +138,7 @@ class TextClassificationPipeline(Pipeline):
         return isinstance(inputs, str | Mapping) or is_pair(inputs)
 
     def _read(self, given: Any) -> TextExample:
-        example = read_text_or_pair(given)
-        match self.model.config.extra.get(PAIRS_KEY), example.text_pair is not None:
-            case True, False:
-                warnings.warn("the model was fine-tuned on pairs, and this is a single text", stacklevel=2)
-            case False, True:
-                warnings.warn("the model was fine-tuned on single texts, and this is a pair", stacklevel=2)
-        return example
+        return read_text_or_pair(given)
 
     def _expected(self) -> str:
         return "a text, a pair {text, text_pair}"
@@ -135,13 +146,15 @@ class TextClassificationPipeline(Pipeline):
     def _answer(
         self,
         examples: list[TextExample],
+        rows: list[Row],
         *,
         batch_size: int | None,
         task: SequenceClassification,
         top_k: int | None,
         function: Function | None,
+        decides: bool,
     ) -> list[Any]:
-        rows = task.features(examples)
+        self._warn_of_other_kind(examples)
         outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         answers = []
         predictions = task.predictions(examples, rows, outputs, function_to_apply=function)
@@ -155,8 +168,19 @@ class TextClassificationPipeline(Pipeline):
                 key=lambda one: one["score"],
                 reverse=True,
             )
-            answers.append(ranked[0] if top_k is _UNSET else ranked[:top_k])
+            if decides:
+                answers.append([one for one in ranked if one["label"] in prediction.label])
+            else:
+                answers.append(ranked[0] if top_k is _UNSET else ranked[:top_k])
         return answers
+
+    def _warn_of_other_kind(self, examples: list[TextExample]) -> None:
+        are_pairs = {example.text_pair is not None for example in examples}
+        match self.model.config.extra.get(PAIRS_KEY):
+            case True if False in are_pairs:
+                warnings.warn("the model was fine-tuned on pairs, and this is a single text", stacklevel=2)
+            case False if True in are_pairs:
+                warnings.warn("the model was fine-tuned on single texts, and this is a pair", stacklevel=2)
 
 
 def is_pair(given: Any) -> bool:
@@ -168,6 +192,10 @@ def read_text_or_pair(given: Any) -> TextExample:
     """Return a text or a pair, in any of its forms; raise DataError for anything else."""
     if isinstance(given, str):
         return TextExample(given)
+    if isinstance(given, list) and len(given) == 1:  # [["a", "b"]]: a pair in an older form of `transformers`
+        (inner,) = given
+        if isinstance(inner, list | tuple) and is_pair(tuple(inner)):
+            return TextExample(*inner)
     if is_pair(given):
         return TextExample(*given)
     if (

@@ -4,16 +4,15 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from albertkit.errors import DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForTokenClassification
-from albertkit.pipelines.interface import Pipeline
-from albertkit.tasks.engine import Engine
+from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.tasks.entities import Aggregation, Entities
 from albertkit.tasks.examples import WordsExample
-from albertkit.tasks.token_classification import TokenClassification
+from albertkit.tasks.token_classification import TokenClassification, WordsRow
 from albertkit.tasks.words import split_words
 from albertkit.tokenization.interface import TokenizerInterface
 
@@ -36,14 +35,12 @@ class TokenClassificationPipeline(Pipeline):
         model: AlbertPreTrainedModel,
         tokenizer: TokenizerInterface,
         *,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        engine: str | Engine = "auto",
         aggregation_strategy: Aggregation = "none",
         ignore_labels: Collection[str] = ("O",),
         stride: int = 64,
+        **shared: Unpack[Shared],
     ) -> None:
-        super().__init__(model, tokenizer, batch_size=batch_size, batch_tokens=batch_tokens, engine=engine)
+        super().__init__(model, tokenizer, **shared)
         self.labels = [model.config.id2label[number] for number in range(model.config.num_labels)]
         self.token_classification = self._task(stride)
         self.aggregation_strategy: Aggregation = aggregation_strategy
@@ -53,12 +50,13 @@ class TokenClassificationPipeline(Pipeline):
     def __call__(
         self,
         inputs: str | Sequence[str] | Iterable[Any] | Path,
-        *,
+        *others: Any,
         aggregation_strategy: Aggregation | None = None,
         ignore_labels: Collection[str] | None = None,
         is_split_into_words: bool = False,
         stride: int | None = None,
         batch_size: int | None = None,
+        num_workers: int | None = None,
     ) -> Any:
         """Label the words of texts.
 
@@ -73,7 +71,8 @@ class TokenClassificationPipeline(Pipeline):
             is_split_into_words: the input is a list of words, or a list or other iterable of those. Then
                 characters are counted in the words joined with spaces.
             stride: tokens that a window repeats of the one before; None for the pipeline's.
-            batch_size: most rows computed at once.
+            batch_size: maximum number of rows in a batch.
+            num_workers: without effect, see `Pipeline`.
 
         Returns:
             For a text a list of {entity, score, index, word, start, end}, or with aggregation of
@@ -86,12 +85,18 @@ class TokenClassificationPipeline(Pipeline):
         """
         entities = self._entities(aggregation_strategy, ignore_labels)
         task = self.token_classification if stride is None else self._task(stride)
-        answer = partial(self._answer, entities=entities, task=task)
-        if not is_split_into_words:
-            return self._run(inputs, answer, batch_size)
-        if isinstance(inputs, list | tuple) and all(isinstance(word, str) for word in inputs):
-            return self._run([inputs], answer, batch_size)[0] if inputs else []
-        return self._run(inputs, answer, batch_size)
+        one_sentence = is_split_into_words and isinstance(inputs, list | tuple) and _is_words(inputs)
+        if one_sentence and not inputs:
+            return []
+        answers = self._run(
+            [inputs] if one_sentence else inputs,
+            others,
+            features=lambda sentences: task.features([one.example for one in sentences]),
+            answer=partial(self._answer, entities=entities, task=task),
+            batch_size=batch_size,
+            num_workers=num_workers,
+        )
+        return answers[0] if one_sentence else answers
 
     def _task(self, stride: int) -> TokenClassification:
         return TokenClassification(
@@ -112,7 +117,7 @@ class TokenClassificationPipeline(Pipeline):
             return _Sentence(
                 WordsExample(tuple(given[start:end] for start, end in words)), [start for start, _ in words]
             )
-        if isinstance(given, list | tuple) and all(isinstance(word, str) for word in given):
+        if isinstance(given, list | tuple) and _is_words(given):
             lengths = [len(word) + 1 for word in given]  # and a space
             return _Sentence(WordsExample(tuple(given)), [0, *accumulate(lengths)][: len(given)])
         raise DataError(
@@ -123,15 +128,19 @@ class TokenClassificationPipeline(Pipeline):
     def _answer(
         self,
         sentences: list[_Sentence],
+        rows: list[WordsRow],
         *,
         batch_size: int | None,
         entities: Entities,
         task: TokenClassification,
     ) -> list[list[dict[str, Any]]]:
         examples = [sentence.example for sentence in sentences]
-        rows = task.features(examples)
         outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         return [
             entities(tagged, sentence.word_starts)
             for tagged, sentence in zip(task.predictions(examples, rows, outputs), sentences, strict=True)
         ]
+
+
+def _is_words(given: Sequence[Any]) -> bool:
+    return all(isinstance(word, str) for word in given)

@@ -7,8 +7,9 @@ text does not say", as is usual for SQuAD 2.0 (Rajpurkar et al. 2018; Devlin et 
 Shapes: B batch, T tokens, S tokens of the text in one row.
 """
 
+import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,7 @@ from albertkit.tokenization.encoding import Encoding
 from albertkit.tokenization.interface import TokenizerInterface
 
 NO_ANSWER = (0, 0)  # start and end at [CLS]
+_USUALLY_ENOUGH = 20  # spans of a window, until the answers are found
 THRESHOLD_KEY = "null_score_diff_threshold"
 """Where a config keeps by how much [CLS] must beat the best answer, to say that there is none."""
 
@@ -60,7 +62,7 @@ class Answered:
     """What is predicted for one question."""
 
     answers: list[Answer]
-    """The best places of the text, best first; none for an empty text."""
+    """The best places of the text, best first, none of which overlaps another; none for an empty text."""
     no_answer: Answer
 
     @property
@@ -84,7 +86,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         doc_stride: tokens that a window repeats from the one before, at most half of the text in it.
         max_question_length: most tokens of a question, at most half of the row; None for just that half.
         max_answer_length: most tokens of an answer.
-        n_best: how many answers are kept.
+        n_best: maximum number of answers. An answer that overlaps a better one is left out.
         truncation: cut questions that are too long at their end; the rows count what was cut.
 
     Raises:
@@ -103,7 +105,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         doc_stride: int = 128,
         max_question_length: int | None = None,
         max_answer_length: int = 30,
-        n_best: int = 20,
+        n_best: int = 1,
         truncation: bool = False,
     ) -> None:
         super().__init__(tokenizer, max_length=max_length)
@@ -231,36 +233,38 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         )  # (2, S + 1 of every window)
         norm = float(possible.logsumexp(dim=1).sum())
         null = min(float(logits[:, 0].sum()) for _, logits in windows)
-        best: dict[tuple[int, int], float] = {}
-        for row, logits in windows:
-            for logit, start, end in self._spans(row, logits):
-                place = whole_words(context, row.offsets[start][0], row.offsets[end][1])
-                if place[0] < place[1]:  # not a mark of a word's beginning alone
-                    best[place] = max(logit, best.get(place, float("-inf")))
-        ranked = sorted(best.items(), key=lambda one: one[1], reverse=True)[: self.n_best]
-        return Answered(
-            [
-                Answer(context[start:end], start, end, _probability(logit - norm), logit)
-                for (start, end), logit in ranked
-            ],
-            Answer("", 0, 0, _probability(null - norm), null),
-        )
+        # Best first; of equally good spans those of the first window.
+        spans = heapq.merge(*(self._spans(*window) for window in windows), key=lambda one: -one[0])
+        answers: list[Answer] = []
+        for logit, first, last in spans:
+            start, end = whole_words(context, first, last)
+            # A mark of a word's beginning alone has no characters.
+            if start < end and all(end <= one.start or one.end <= start for one in answers):
+                answers.append(Answer(context[start:end], start, end, _probability(logit - norm), logit))
+                if len(answers) == self.n_best:
+                    break
+        return Answered(answers, Answer("", 0, 0, _probability(null - norm), null))
 
-    def _spans(self, row: QuestionRow, logits: Tensor) -> list[tuple[float, int, int]]:
-        """Return (logit, start, end) of the best spans of a row, counted in its tokens of the text."""
-        start, end = logits[:, row.context.start : row.context.stop]  # (S,) each
-        sums = start[:, None] + end[None, :]  # (S, S)
+    def _spans(self, row: QuestionRow, logits: Tensor) -> Iterator[tuple[float, int, int]]:
+        """Yield (logit, start, end) of the spans of a row, in characters of the text, best first.
+
+        The best ones come twice: they are mostly enough, and need no sorting.
+        """
+        starts, ends = logits[:, row.context.start : row.context.stop]  # (S,) each
+        sums = starts[:, None] + ends[None, :]  # (S, S)
         allowed = torch.ones_like(sums, dtype=torch.bool).triu().tril(self.max_answer_length - 1)
         first = row.owned.start - row.context.start
         allowed[:first] = False
         allowed[first + len(row.owned) :] = False
-        count = min(self.n_best, int(allowed.sum()))
-        values, places = sums.masked_fill(~allowed, float("-inf")).flatten().topk(count)
-        width = len(row.context)
-        return [
-            (value, place // width, place % width)
-            for value, place in zip(values.tolist(), places.tolist(), strict=True)
-        ]
+        places = allowed.flatten().nonzero().flatten()  # of the spans, in S * S
+        values, width = sums.flatten()[places], len(row.context)
+        for sort in (
+            lambda: values.topk(min(_USUALLY_ENOUGH, len(values))),
+            lambda: values.sort(descending=True),
+        ):
+            found, order = sort()
+            for value, place in zip(found.tolist(), places[order].tolist(), strict=True):
+                yield value, row.offsets[place // width][0], row.offsets[place % width][1]
 
 
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:

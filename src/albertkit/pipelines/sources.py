@@ -1,0 +1,129 @@
+"""What a pipeline is given in place of one input: lists, datasets, iterables, files; and their errors."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from albertkit.errors import AlbertKitError, DataError
+from albertkit.inputs import format_of, read_inputs
+
+_LISTED = 10  # places named in an error
+
+
+class Source:
+    """Several inputs, to be read once.
+
+    Args:
+        inputs: a list or another sized iterable, a dataset with `__len__` and `__getitem__`, any iterable, or
+            the path of a file.
+        expected: how errors call one input.
+        fields: the keys of an input, the columns of a TSV file.
+        rest: the field that takes all further columns.
+
+    Raises:
+        DataError: none of these, or a table, whose items are not texts.
+    """
+
+    def __init__(self, inputs: Any, *, expected: str, fields: Sequence[str], rest: str | None) -> None:
+        self._lines: list[int] | None = None
+        self._path: Path | None = None
+        self.is_list = False
+        """Whether the answers are a list too: all inputs are in memory, and not read one by one."""
+        if isinstance(inputs, PathLike):
+            self._path, self._lines = Path(inputs), []
+            if not self._path.exists():  # at once, and not when the first answer is asked for
+                raise DataError(f"{inputs}: no such file")
+            self.items = _read_file(self._path, fields, rest, self._lines)
+        elif _is_dataset(inputs):
+            self.items = _iterate(inputs)
+        elif isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | Mapping):
+            self.is_list = hasattr(inputs, "__len__")
+            self.items = iter(inputs)
+        else:
+            raise DataError(
+                f"received {inputs!r:.60} ({type(inputs).__name__}); expected {expected} or an iterable of "
+                "these, or the path of a file"
+            )
+
+    def error(self, problems: Mapping[int, AlbertKitError], *, count: int) -> AlbertKitError:
+        """Return one error for all inputs that cannot be answered.
+
+        Args:
+            problems: the error of each, by its number from 0.
+            count: how many inputs have been read.
+        """
+        first, error = next(iter(problems.items()))
+        places = [number if self._lines is None else self._lines[number] for number in problems]
+        kind = "input" if self._lines is None else "line"
+        counted = " (counted from 0)" if self._lines is None else ""
+        where = "" if self._path is None else f"{self._path}, "
+        if len(problems) == 1:
+            return type(error)(f"{where}{kind} {places[0]}{counted}: {error}")
+        listed = ", ".join(map(str, places[:_LISTED])) + (", ..." if len(places) > _LISTED else "")
+        return type(problems[first])(
+            f"{where}{len(problems):,} of {count:,} inputs cannot be answered: {kind}s {listed}{counted}. "
+            f"The first: {error}"
+        )
+
+
+def check_table(inputs: Any, *, fields: Sequence[str], rest: str | None) -> None:
+    """Raise DataError for a table: iterating over it would give the names of its columns."""
+    names = _column_names(inputs, rest)
+    if names is None:
+        return
+    fields = [*fields, *([rest] if rest else [])]
+    shown = ", ".join(map(repr, names[:_LISTED]))
+    column = next((name for name in names if name in fields), next(iter(names), "text"))
+    todo = f'one column, such as df["{column}"]' if fields[0] == "text" else ""
+    if len(fields) > 1:
+        listed = ", ".join(f'"{name}"' for name in fields)
+        todo += f'{" or " if todo else ""}its rows, such as df[[{listed}]].to_dict("records")'
+    raise DataError(
+        f"received a table ({type(inputs).__name__}) with the columns {shown}: it is not clear which of them "
+        f"are the inputs. Give {todo}, where df is the table"
+    )
+
+
+def _column_names(inputs: Any, rest: str | None) -> list[str] | None:
+    """Return the names of a table's columns; None for what is no table. `rest` is a list in one input too."""
+    if isinstance(inputs, Mapping):
+        columns = [
+            hasattr(one, "__len__") and not isinstance(one, str | bytes)
+            for name, one in inputs.items()
+            if name != rest
+        ]
+        return [*map(str, inputs)] if columns and all(columns) else None
+    if not hasattr(inputs, "columns"):  # of pandas, polars, PyArrow; a dataset of `datasets` has rows
+        return None
+    return [*map(str, getattr(inputs, "column_names", inputs.columns))]
+
+
+def _is_dataset(inputs: Any) -> bool:
+    """Whether this is a dataset of torch or of `datasets`, which may be larger than memory."""
+    is_array = hasattr(inputs, "shape") and not hasattr(inputs, "column_names")
+    if isinstance(inputs, Sequence | Mapping) or is_array:
+        return False
+    return hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")
+
+
+def _iterate(dataset: Any) -> Iterator[Any]:
+    if isinstance(dataset, Iterable):
+        return iter(dataset)
+    return (dataset[number] for number in range(len(dataset)))
+
+
+def _read_file(path: Path, fields: Sequence[str], rest: str | None, lines: list[int]) -> Iterator[Any]:
+    """Yield the inputs of a file, and note the line of each."""
+    number = 0
+
+    def counted(stream: Iterable[bytes]) -> Iterator[bytes]:
+        nonlocal number
+        for line in stream:
+            number += 1
+            yield line
+
+    with path.open("rb") as stream:
+        for one in read_inputs(counted(stream), str(path), format=format_of(path), fields=fields, rest=rest):
+            lines.append(number)
+            yield one

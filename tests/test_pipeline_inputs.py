@@ -1,0 +1,313 @@
+"""What pipelines are given and how they are made: datasets, tables, wrong inputs, calls of transformers."""
+
+import json
+import types
+import warnings
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+import transformers
+from transformers.pipelines.pt_utils import KeyDataset, KeyPairDataset
+
+import albertkit
+from albertkit import pipelines
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError, DataError
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.task_heads import (
+    AlbertForMultipleChoice,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
+)
+from albertkit.pipelines import Pipeline, interface, pipeline
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+LIMIT = 48
+TEXTS = ["the harbour opened", "my sister found the silver word", "a word"]
+PAIRS = [("the harbour opened", "a word"), ("my sister", "the silver code")]
+QUESTION = types.MappingProxyType({"question": "who opened it", "context": "the captain opened the harbour"})
+CHOICE = types.MappingProxyType(
+    {"context": "the captain", "question": "who", "choices": ["a word", "my sister"]}
+)
+ARABIC = "\u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645"
+
+
+@pytest.fixture(scope="module")
+def made(tiny_vocabulary: Path) -> dict[str, Pipeline]:
+    """A pipeline for each task, of random models."""
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    config = AlbertConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=16,
+        hidden_size=32,
+        num_attention_heads=4,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        max_position_embeddings=LIMIT,
+        initializer_range=0.3,
+        num_labels=3,
+    )
+    torch.manual_seed(0)
+    pretrained = AlbertForPreTraining(config.replace(num_labels=2))
+    models = {
+        "fill-mask": pretrained,
+        "feature-extraction": pretrained,
+        "sentence-order": pretrained,
+        "text-classification": AlbertForSequenceClassification(config),
+        "token-classification": AlbertForTokenClassification(config),
+        "question-answering": AlbertForQuestionAnswering(config),
+        "multiple-choice": AlbertForMultipleChoice(config),
+    }
+    return {task: pipeline(task, model, tokenizer, device="cpu") for task, model in models.items()}
+
+
+@pytest.fixture(scope="module")
+def classify(made) -> Pipeline:
+    return made["text-classification"]
+
+
+class TestDatasets:
+    def test_map_style_as_in_transformers(self, made, classify):
+        rows = [{"sentence": text, "label": 1} for text in TEXTS]
+        expected = classify(TEXTS)
+        for dataset in (
+            KeyDataset(rows, "sentence"),
+            KeyDataset(datasets.Dataset.from_list(rows), "sentence"),
+        ):
+            answers = classify(dataset, num_workers=2, batch_size=2)
+            assert isinstance(answers, types.GeneratorType)  # a dataset may be larger than memory
+            assert list(answers) == classify(TEXTS, batch_size=2)
+            assert list(made["feature-extraction"](dataset)) == made["feature-extraction"](TEXTS)
+        pairs = KeyPairDataset([{"a": a, "b": b} for a, b in PAIRS], "a", "b")
+        assert list(classify(pairs)) == classify(PAIRS)
+        assert list(classify(datasets.Dataset.from_dict({"text": TEXTS}))) == expected
+        assert list(classify(datasets.Dataset.from_list(rows)["sentence"])) == expected
+        assert (
+            list(made["question-answering"](datasets.Dataset.from_list([dict(QUESTION)] * 2)))
+            == [made["question-answering"](dict(QUESTION))] * 2
+        )
+
+    def test_a_map_style_dataset_is_read_as_answers_are_asked_for(self, classify):
+        class Counted(torch.utils.data.Dataset):
+            def __len__(self):
+                return 10**9
+
+            def __getitem__(self, number):
+                read.append(number)
+                return "a word"
+
+        read = []
+        answers = classify(Counted(), batch_size=2)
+        assert read == []
+        next(answers)
+        assert read == list(range(32))
+
+    def test_columns(self, made, classify):
+        expected = classify(TEXTS)
+        frame = pd.DataFrame({"text": TEXTS})
+        for column in (frame["text"], frame["text"][::-1][::-1], np.array(TEXTS), frame["text"].to_numpy()):
+            assert classify(column) == expected
+        assert classify(frame.to_dict("records")) == expected
+        assert classify([[["the harbour opened", "a word"]]]) == classify(PAIRS[:1])
+        assert classify([[list(pair)] for pair in PAIRS]) == classify(PAIRS)
+        with pytest.raises(DataError, match=r"\['a', 'b'\] \(list\) for a text; .*\"text_pair\""):
+            classify([["a", "b"]])  # as in transformers: these may be two texts
+
+    @pytest.mark.parametrize(
+        ("task", "todo"),
+        [
+            ("fill-mask", r'Give one column, such as df\["text"\], where'),
+            ("feature-extraction", r'Give one column, such as df\["text"\], where'),
+            ("token-classification", r'Give one column, such as df\["text"\], where'),
+            (
+                "text-classification",
+                r'such as df\["text"\] or its rows, such as df\[\["text", "text_pair"\]\]',
+            ),
+            ("question-answering", r'Give its rows, such as df\[\["question", "context"\]\]\.to_dict'),
+            ("multiple-choice", r'Give its rows, such as df\[\["context", "question", "choices"\]\]'),
+        ],
+    )
+    def test_a_table_is_refused(self, made, task, todo):
+        columns = {"label": [0, 1], "text": ["a [MASK]", "b"]}
+        for table in (pd.DataFrame(columns), pa.table(columns), columns, {"train": pd.DataFrame(columns)}):
+            with pytest.raises(
+                DataError, match=r"received a table .* with the columns '(label', 'text|train)'"
+            ):
+                made[task](table)
+        with pytest.raises(DataError, match=todo):
+            made[task](pd.DataFrame(columns))
+        with pytest.raises(DataError, match=r'such as df\["note"\]'):
+            made["fill-mask"](pd.DataFrame({"note": ["a"]}))
+
+
+class TestWrongInputs:
+    BAD = ("a word", None, "word " * 60, "the harbour", float("nan"))
+
+    def test_all_are_counted_before_anything_is_computed(self, classify, monkeypatch):
+        monkeypatch.setattr(type(classify.engine), "run", lambda *_, **__: pytest.fail("computed"))
+        for inputs in (list(self.BAD), pd.Series(self.BAD, dtype=object, index=range(7, 12)), self.BAD):
+            with pytest.raises(
+                DataError,
+                match=r"3 of 5 inputs .* inputs 1, 2, 4 \(counted from 0\)\. .*first: received None",
+            ):
+                classify(inputs)
+            with pytest.raises(DataError, match=r"^3 of 5 inputs"):
+                classify(inputs, batch_size=1)
+        monkeypatch.setattr(interface, "_INPUTS_AHEAD", 2)
+        with pytest.raises(DataError, match=r"^13 of 25 .* 1, 2, 4, 6, 7, 9, 11, 12, 14, 16, \.\.\. \("):
+            classify([*self.BAD * 4, *TEXTS, "a", None])
+        with pytest.raises(DataError, match=r"^input 2 \(counted from 0\): the text .* has 62 tokens"):
+            classify(["a", "b", "word " * 60])
+
+    def test_a_generator_is_checked_as_it_is_read(self, classify, monkeypatch):
+        monkeypatch.setattr(interface, "_INPUTS_AHEAD", 2)
+        answers = classify(one for one in ["a", "b", "c", None, 3])
+        assert [next(answers) for _ in range(2)] == classify(["a", "b"])
+        with pytest.raises(DataError, match=r"^input 3 \(counted from 0\): received None"):
+            next(answers)
+
+    def test_lines_of_a_file(self, classify, tmp_path):
+        file = tmp_path / "texts.jsonl"
+        file.write_text("\n".join(["", '"a word"', "", "null", '{"text": "b"}', "3"]))
+        with pytest.raises(DataError, match=r"texts\.jsonl, 2 of 4 inputs cannot be answered: lines 4, 6\. "):
+            list(classify(file))
+        file.write_text('"a"\n\nnull\n')
+        with pytest.raises(DataError, match=r"texts\.jsonl, line 3: received None"):
+            list(classify(file))
+
+    @pytest.mark.parametrize(
+        ("task", "good", "bad", "message"),
+        [
+            ("fill-mask", "a [MASK]", "a word", "there is no"),
+            ("feature-extraction", "a word", "word " * 60, "62 tokens"),
+            ("token-classification", "a word", 3, "expected a string"),
+            ("sentence-order", ("a", "b"), "a", "expected a pair"),
+            ("question-answering", dict(QUESTION), {**QUESTION, "question": "word " * 60}, "60 tokens"),
+            ("multiple-choice", dict(CHOICE), {**CHOICE, "choices": ["a"]}, "1 choices"),
+        ],
+    )
+    def test_every_task(self, made, task, good, bad, message):
+        with pytest.raises(
+            DataError, match=rf"^2 of 4 inputs .*: inputs 1, 3 \(counted from 0\)\..*{message}"
+        ):
+            made[task]([good, bad, good, bad])
+
+    def test_arguments_without_a_name(self, made):
+        for task, advice in (
+            ("fill-mask", "Give several texts as a list"),
+            ("text-classification", r'as text_pair="\.\.\."'),
+            ("sentence-order", r"\(text, text_pair\)"),
+            ("question-answering", r'question="\.\.\." and context="\.\.\." by name'),
+            ("multiple-choice", r'context="\.\.\.", question="\.\.\." and choices='),
+        ):
+            with pytest.raises(ConfigError, match=rf"received 2 arguments without a name.*{advice}"):
+                made[task]("a word", "another")
+
+    def test_fields_by_name(self, made, classify):
+        assert made["multiple-choice"](**CHOICE) == made["multiple-choice"](dict(CHOICE))
+        with pytest.raises(ConfigError, match="given twice"):
+            made["multiple-choice"](dict(CHOICE), choices=["a", "b"])
+        assert classify(PAIRS[0][0], text_pair=PAIRS[0][1]) == [classify(PAIRS[0])]
+        with pytest.raises(ConfigError, match="text_pair is the second text of one text"):
+            classify(TEXTS, text_pair="a")
+
+
+class TestUnknownTokens:
+    @pytest.mark.parametrize("text", [ARABIC, "\U0001f600", "\U0001f600 \U0001f680!"])
+    def test_one_warning_for_all_texts(self, classify, made, text):
+        for inputs, count in (([text], "1 of 1"), ([*TEXTS, *[text] * 40], "40 of 43")):
+            for given in (inputs, iter(inputs)):
+                with pytest.warns(UserWarning, match="consist mostly of unknown tokens") as caught:
+                    list(classify(given, batch_size=3))
+                assert len(caught) == 1
+            with pytest.warns(
+                UserWarning, match=rf"^{count} texts consist mostly of unknown tokens \(\d+% of"
+            ):
+                classify(inputs)
+        with pytest.warns(UserWarning, match="consist mostly of unknown tokens"):
+            classify(text)
+        with pytest.warns(UserWarning, match="consist mostly of unknown tokens"):
+            made["fill-mask"](f"{text} {text} [MASK]")
+        with pytest.warns(UserWarning, match=r"1 of 1 texts .* \(100% of their tokens\)"):
+            made["token-classification"](ARABIC)
+
+    def test_no_warning_for_known_text(self, classify, made):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            classify([*TEXTS, "", "the word \U0001f600"])
+            made["fill-mask"]("[MASK] [MASK]")
+
+
+class TestAsInTransformers:
+    def test_attributes_and_methods(self, made, classify, tmp_path):
+        assert classify.predict(TEXTS) == classify.transform(TEXTS) == classify(TEXTS)
+        assert classify.dtype == classify.torch_dtype == torch.float32
+        assert classify.device == torch.device("cpu")
+        for task, one in made.items():
+            assert one.task == task
+            assert one.model.config.vocab_size == len(one.tokenizer)
+        classify.save_pretrained(tmp_path)
+        assert pipeline("text-classification", tmp_path)(TEXTS) == classify(TEXTS)
+        assert transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path).num_labels == 3
+
+    def test_classes_are_importable_and_made_by_name(self, made):
+        for name in pipelines.__all__:
+            assert getattr(albertkit, name) is getattr(pipelines, name)
+        for task, one in made.items():
+            again = type(one)(
+                model=one.model, tokenizer=one.tokenizer, task=task, device="cpu", num_workers=0, batch_size=4
+            )
+            assert (again.task, again.batch_size) == (task, 4)
+        one = made["fill-mask"]
+        assert albertkit.FillMaskPipeline(model=one.model, tokenizer=one.tokenizer, top_k=2)(
+            "a [MASK]"
+        ) == one("a [MASK]", top_k=2)
+        with pytest.raises(ConfigError, match=r"the task is 'ner'; expected 'fill-mask'"):
+            albertkit.FillMaskPipeline(one.model, one.tokenizer, task="ner")
+        with pytest.raises(
+            ConfigError, match=r"got builtins\.str\. pipeline\(\"fill-mask\", model=\.\.\.\) loads"
+        ):
+            albertkit.FillMaskPipeline("bundled", one.tokenizer)
+        with pytest.raises(ConfigError, match="num_workers is -1; expected at least 0"):
+            one("a [MASK]", num_workers=-1)
+
+    def test_objects_of_transformers_are_named_as_such(self, made, tmp_path):
+        made["text-classification"].save_pretrained(tmp_path)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+        with pytest.raises(ConfigError, match=r"got transformers\.AlbertForSequenceClassification"):
+            pipeline("text-classification", model, made["fill-mask"].tokenizer)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+        with pytest.raises(ConfigError, match=r"a tokenizer of albertkit, got transformers\."):
+            pipeline("fill-mask", made["fill-mask"].model, tokenizer)
+
+    def test_arguments_of_the_factory(self, made, classify, tmp_path):
+        classify.save_pretrained(tmp_path)
+        kwargs = {"dtype": "bfloat16", "device_map": "cpu", "attention_probs_dropout_prob": 0.25}
+        one = pipeline(
+            "text-classification", tmp_path, model_kwargs=kwargs, trust_remote_code=True, num_workers=1
+        )
+        assert one.dtype == torch.bfloat16
+        assert one.model.config.attention_probs_dropout_prob == 0.25
+        assert len(kwargs) == 3  # they are the caller's
+        with pytest.raises(ConfigError, match="dtype is given twice, directly and in model_kwargs"):
+            pipeline("text-classification", tmp_path, dtype="float32", model_kwargs=kwargs)
+        with pytest.raises(ConfigError, match="model_kwargs are for loading a model"):
+            pipeline("text-classification", classify.model, classify.tokenizer, model_kwargs={"x": 1})
+        with pytest.raises(ConfigError, match=r"the third argument is the tokenizer.*config=\.\.\."):
+            pipeline("text-classification", tmp_path, classify.model.config)
+
+        class Mine(albertkit.TextClassificationPipeline):
+            pass
+
+        assert isinstance(pipeline(model=tmp_path, pipeline_class=Mine), Mine)
+
+
+def test_answers_are_plain_json(made):
+    for task, given in (("question-answering", dict(QUESTION)), ("multiple-choice", dict(CHOICE))):
+        json.dumps(made[task]([given]), allow_nan=False)
