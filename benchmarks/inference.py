@@ -28,7 +28,6 @@ from report import alternate, compare, show, state, write_page
 from albertkit import AlbertConfig, AlbertForSequenceClassification, AlbertTokenizer, pipeline
 from albertkit.bench.ceiling import largest_product
 from albertkit.bench.sides import other_sides
-from albertkit.engines.automatic import AutomaticEngine
 from albertkit.modeling.footprint import measure as measure_footprint
 
 BATCH_SIZES = (1, 8, 32)  # of which transformers gets the best for pairs
@@ -106,8 +105,6 @@ def main() -> None:
         int8 = pipeline("text-classification", name, device="cpu", engine="onnx-int8")
         theirs = transformers.pipeline("text-classification", model=name, device="cpu")
         (traced,) = other_sides(["onnxruntime"], ours.model, tokenizer, Path(name))
-    if isinstance(ours.engine, AutomaticEngine):
-        ours.engine.settle()  # not while it is measured
     footprint = measure_footprint(ours.model)
     cpu = torch.device("cpu")
 

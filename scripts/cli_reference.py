@@ -55,8 +55,6 @@ ENVIRONMENT = {
     cores.VARIABLE: "Threads that compute; otherwise as many as the cores that affinity and container leave.",
     "OMP_NUM_THREADS, MKL_NUM_THREADS": "The same for torch, where the one above is not set.",
     KEY_VARIABLE: "The key that requests to `serve` must bring, where there is no `--key-file`.",
-    "ALBERTKIT_CACHE, XDG_CACHE_HOME": "Where is kept what was measured of this machine: the folder itself, "
-    "or that in which `albertkit` is; otherwise `~/.cache/albertkit`.",
     "HF_HUB_OFFLINE": "1: never ask the hub; use what was downloaded before.",
     "HF_HOME, HF_TOKEN, HF_ENDPOINT": "Of huggingface_hub: where downloads are kept, the token for private "
     "models, another hub.",

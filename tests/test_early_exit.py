@@ -16,6 +16,7 @@ from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.early_exit import run_until_sure
 from albertkit.engines.packing import PackedLayer
+from albertkit.engines.plan import Batch
 from albertkit.errors import ConfigError
 from albertkit.finetuning.exits import note_exits, set_patience
 from albertkit.finetuning.labelled_choices import LabelledChoices
@@ -145,7 +146,7 @@ class TestTheEngine:
         layers = [PackedLayer(layer, packed=False) for layer in model.albert.encoder.executed_layers()]
         engine = make_engine(model, "torch")
         with torch.inference_mode():
-            states = [engine._embed(_Rows([row])) for row in rows]
+            states = [engine._embed(Batch([0], [row], [[0]])) for row in rows]
             states = torch.cat([one[: len(row.input_ids)] for one, row in zip(states, rows, strict=True)])
             lengths = [len(row.input_ids) for row in rows]
             logits, depths = run_until_sure(model, layers, states, lengths)
@@ -188,11 +189,6 @@ class TestTheEngine:
         model.set_patience(1)
         with pytest.raises(ConfigError, match="choose the engine 'torch'"):
             make_engine(model, "onnx").run(rows_of([5]))
-
-
-class _Rows:
-    def __init__(self, rows: list[Row]) -> None:
-        self.rows = rows
 
 
 class TestFiles:

@@ -15,11 +15,12 @@ from torch import nn
 
 from albertkit import cores
 from albertkit.engines import packing
-from albertkit.engines.attention import Group, RowAttention, attend_by_products
+from albertkit.engines.attention import RowAttention, attend_by_products
 from albertkit.engines.choosing import make_engine, settle_threads
 from albertkit.engines.fitting import fits
 from albertkit.engines.packing import PackedLinear, can_pack
 from albertkit.engines.padding_free import PaddingFreeEngine
+from albertkit.engines.plan import Group
 from albertkit.engines.torch_layers import rounded
 from albertkit.errors import ConfigError
 from albertkit.tasks.engine import PlainEngine, every_token, first_token

@@ -14,7 +14,7 @@ from test_engines import CLASSIFIER
 
 from albertkit import pipeline
 from albertkit.engines.choosing import make_engine
-from albertkit.engines.padding_free import PaddingFreeEngine
+from albertkit.engines.onnx_engine import OnnxEngine
 from albertkit.errors import CheckpointError, ConfigError, DataError
 from albertkit.export import int8_check
 from albertkit.export.int8_check import is_labelled, measure_agreement
@@ -59,9 +59,10 @@ def test_a_file_says_what_the_engine_says_of_the_model_read_from_it(head: str, t
     report = export_onnx(tmp_path / "model", tmp_path / "out", int8=True, max_drop=100)
     assert report.architecture == head
     model = getattr(auto, head).from_pretrained(tmp_path / "out")
-    engine = make_engine(model)
-    assert isinstance(engine, PaddingFreeEngine)
-    assert engine.kind == make_engine(model, "onnx").kind == "onnx-int8"
+    engine, named = make_engine(model), make_engine(model, "onnx")
+    for one in (engine, named):
+        assert isinstance(one, OnnxEngine)
+        assert one.int8
     # The states before the head, through a file of the encoder alone.
     encoder = model.base_model
     report = export_onnx(

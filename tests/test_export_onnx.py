@@ -302,9 +302,9 @@ def test_the_config_decides_where_weights_fit_several_classes(save: Save, tmp_pa
 def test_a_wrong_graph_leaves_no_file(
     labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from albertkit.graphs import network
+    from albertkit.graphs import padded
 
-    monkeypatch.setattr(network, "UNSEEN", 0.0)  # the padding is seen
+    monkeypatch.setattr(padded, "UNSEEN", 0.0)  # the padding is seen
     with pytest.raises(CheckpointError, match=r"computes another logits .* Nothing was written"):
         export_onnx(labelled, tmp_path / "out" / "model.onnx")
     assert not (tmp_path / "out").exists()

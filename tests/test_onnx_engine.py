@@ -15,14 +15,14 @@ from modeling_twins import HEADS, make
 from test_engines import CLASSIFIER, OUTPUTS, WHOLE_TEXT, assert_equal, rows_of, some_tokens
 from torch import nn
 
-from albertkit.engines import padding_free
-from albertkit.engines.attention import Group
+from albertkit.engines import onnx_engine
 from albertkit.engines.choosing import make_engine
-from albertkit.engines.onnx_layers import _alike
-from albertkit.engines.padding_free import PaddingFreeEngine
+from albertkit.engines.onnx_engine import OnnxEngine
+from albertkit.engines.onnx_network import OnnxNetwork, _alike
+from albertkit.engines.plan import Group
 from albertkit.errors import ConfigError, MissingExtraError
 from albertkit.graphs.int8 import COMPUTED_LARGEST, quantize
-from albertkit.graphs.packed import build_layers
+from albertkit.graphs.rows import build_rows
 from albertkit.modeling.arrays import to_arrays, to_numpy
 from albertkit.tasks.engine import PlainEngine, every_token, first_token
 
@@ -106,6 +106,20 @@ class TestWhatTheConfigDoesNotTell:
                 layer.activation.register_forward_hook(lambda *values: -values[-1])
             assert_equal(model, rows_of([3, 7]), engine=make_engine(model, "onnx"))
 
+    @pytest.mark.parametrize("change", ["hook", "module", "eps", "untied"])
+    def test_other_heads(self, change):
+        model = make("AlbertForMaskedLM")
+        head = model.predictions
+        if change == "hook":
+            head.dense.register_forward_hook(lambda *values: -values[-1])
+        elif change == "module":
+            head.decoder = nn.Sequential(head.decoder, nn.Tanh())
+        elif change == "eps":
+            head.LayerNorm.eps = 0.5
+        else:
+            head.decoder.weight = nn.Parameter(-head.decoder.weight.detach())
+        assert_equal(model, rows_of([3, 7]), engine=make_engine(model, "onnx"), read=every_token)
+
     def test_functions_as_activation(self):
         model = make(CLASSIFIER, hidden_act=torch.tanh)
         assert_equal(model, rows_of([3, 7]), engine=make_engine(model, "onnx"))
@@ -126,21 +140,22 @@ class TestWeightsThatChange:
 
     def test_made_once_for_each_model(self, monkeypatch):
         made = []
-        for kind, maker in list(padding_free._MAKERS.items()):
+        original = OnnxNetwork.__init__
 
-            def count(model, kind=kind, maker=maker):
-                made.append(kind)
-                return maker(model)
+        def count(self, *given, **options):
+            made.append((options["output"], options["int8"]))
+            original(self, *given, **options)
 
-            monkeypatch.setitem(padding_free._MAKERS, kind, count)
+        monkeypatch.setattr(OnnxNetwork, "__init__", count)
         model = make(CLASSIFIER)
         for length in (5, 6):
-            for kind in ("onnx", "torch", "onnx-int8"):
+            for kind in ("onnx", "onnx-int8"):
                 make_engine(model, kind).run(rows_of([length]))
-        assert made == ["onnx", "torch", "onnx-int8"]
-        known = len(padding_free._MADE)
+            make_engine(model, "onnx").run(rows_of([length]), output="hidden_states")
+        assert made == [("logits", False), ("logits", True), ("hidden_states", False)]
+        known = len(onnx_engine._MADE)
         del model
-        assert len(padding_free._MADE) == known - 1
+        assert len(onnx_engine._MADE) == known - 1
 
     def test_copies_and_pickles(self):
         engine = make_engine(make(CLASSIFIER), "onnx-int8")
@@ -179,8 +194,13 @@ class TestInt8:
 
     def test_matrices_are_stored_once_and_no_sum_of_two_products_overflows(self):
         encoder = make("AlbertModel")
-        graph = build_layers(encoder.config, to_arrays(encoder.state_dict()), int8=True)
-        matrices = {one.name: one for one in graph.graph.initializer if len(one.dims) == 2}
+        weights = to_arrays(encoder.state_dict())
+        graph, _ = build_rows("AlbertModel", encoder.config, weights, output="hidden_states", int8=True)
+        matrices = {
+            one.name: one
+            for one in graph.graph.initializer
+            if len(one.dims) == 2 and ".albert_layers." in one.name
+        }
         assert len(matrices) == 6
         for name, one in matrices.items():
             numbers = np.frombuffer(one.raw_data, np.int8).reshape(one.dims)
@@ -223,7 +243,7 @@ class TestLongRowsAmongShortOnes:
     def test_the_same_as_the_plain_model(self, read):
         model = make(CLASSIFIER)
         rows = rows_of([24, 1, 1, 2, 20, 3] + [2] * 40)
-        assert_equal(model, rows, engine=PaddingFreeEngine(model, "onnx"), output="hidden_states", read=read)
+        assert_equal(model, rows, engine=OnnxEngine(model), output="hidden_states", read=read)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "onnx-int8"])
@@ -248,8 +268,8 @@ class TestChoosing:
         model = make(CLASSIFIER)
         for name in ("onnx", "onnx-int8"):
             engine = make_engine(model, name)
-            assert isinstance(engine, PaddingFreeEngine)
-            assert engine.kind == name
+            assert isinstance(engine, OnnxEngine)
+            assert engine.int8 == (name == "onnx-int8")
 
     def test_other_devices(self):
         with pytest.raises(ConfigError, match=r"on meta, and the engine 'onnx' computes on the CPU"):

@@ -68,3 +68,38 @@ def test_a_missing_tensor_is_named():
     weights = {name: one.numpy() for name, one in model.state_dict().items() if "LayerNorm" not in name}
     with pytest.raises(CheckpointError, match=r"no tensor embeddings\.LayerNorm\.weight"):
         reference.forward("AlbertModel", model.config, weights, batch()["input_ids"].numpy())
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("groups", [(1, 1), (3, 2)], ids=["shared", "groups"])
+def test_the_onnx_network_equals_it(head, groups):
+    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    from albertkit.engines.onnx_network import OnnxNetwork
+    from albertkit.engines.plan import plan
+    from albertkit.tasks.rows import Row
+
+    model = make(head, num_hidden_groups=groups[0], inner_group_num=groups[1])
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    network = OnnxNetwork(
+        head, model.config, weights, output="hidden_states" if head == "AlbertModel" else "logits",
+        int8=False, threads=1,
+    )  # fmt: skip
+    rows = [
+        Row(input_ids=list(range(5, 5 + size)), token_type_ids=[0, *[1] * (size - 1)], example=0)
+        for size in (9, 3, 9, 1)
+    ]
+    (batch,) = plan(rows, lambda row: range(len(row.input_ids)), 1000, None)
+    found = network(batch)
+    for row, scores in zip(
+        batch.rows, np.split(found, np.cumsum([len(row.input_ids) for row in batch.rows])), strict=False
+    ):
+        ids, segments = np.array([row.input_ids]), np.array([row.token_type_ids])
+        if head == "AlbertForMultipleChoice":
+            ids, segments = ids[None], segments[None]
+        outputs = reference.forward(head, model.config, weights, ids, token_type_ids=segments)
+        if head == "AlbertForQuestionAnswering":
+            expected = np.stack([outputs["start_logits"], outputs["end_logits"]], axis=-1)[0]
+        else:
+            expected = next(iter(outputs.values()))[0]
+        whole_text = head in ("AlbertForSequenceClassification", "AlbertForMultipleChoice")
+        np.testing.assert_allclose(scores[0] if whole_text else scores, expected, atol=2e-5, rtol=1e-4)

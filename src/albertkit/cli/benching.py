@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from albertkit.bench.measuring import Report, Timing
-    from albertkit.engines.automatic import AutomaticEngine
 
 
 def bench(
@@ -44,10 +43,6 @@ def bench(
     processor_time: Annotated[
         bool, typer.Option("--processor-time", help="Of one thread, on a machine that does other work too.")
     ] = False,
-    choose: Annotated[
-        bool,
-        typer.Option("--choose", help="Only measure what the engine `auto` is to be here, and remember it."),
-    ] = False,
     device: Device = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON line for each figure, after one of the machine.")
@@ -74,14 +69,9 @@ def bench(
     from albertkit.bench.measuring import run
     from albertkit.bench.sides import other_sides, own_sides
     from albertkit.bench.summary import figures
-    from albertkit.engines.automatic import AutomaticEngine
     from albertkit.pipelines import pipeline
 
     loaded = pipeline(None, model, device=device, dtype=dtype)
-    automatic = loaded.engine if isinstance(loaded.engine, AutomaticEngine) else None
-    if choose:
-        _choose(automatic, json)
-        return
     sides, left_out = own_sides(loaded.model, loaded.tokenizer)
     with tempfile.TemporaryDirectory() as folder, Console(stderr=True).status("measuring") as status:
         all_sides = [*sides, *other_sides(others, loaded.model, loaded.tokenizer, Path(folder))]
@@ -101,8 +91,6 @@ def bench(
         needed = "; ".join(f"{name} {reason}" for name, reason in report.left_out.items())
         raise ConfigError(f"nothing could be measured in {minutes:g} minutes ({needed}): give more --minutes")
     report.left_out = left_out | report.left_out
-    if automatic is not None:
-        report.about["auto"] = automatic.describe()
     if plot is not None:
         from albertkit.bench.drawing import draw
 
@@ -121,22 +109,6 @@ def bench(
             print_json(asdict(figure))
     else:
         _print(report, plot)
-
-
-def _choose(engine: "AutomaticEngine | None", json: bool) -> None:
-    """Measure the engines for a model anew, and print what was found."""
-    from dataclasses import asdict
-
-    found = None if engine is None else engine.settle(anew=True)
-    if engine is None or found is None:
-        raise ConfigError(
-            "there is nothing to choose: `auto` chooses for models in float32 on a CPU, of up to 64 million "
-            "weights in their layers, where the extra is installed: pip install 'albertkit[onnx]'"
-        )
-    if json:
-        print_json({"engine": found.engine, "file": str(found.file), **asdict(found)})
-    else:
-        new_console().print(f"auto: {engine.describe()}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _numbers(name: str, given: str) -> list[int]:
@@ -172,8 +144,6 @@ def _print(report: "Report", plot: Path | None) -> None:
         markup=False,
     )
     console.print(f"largest matrix product: {report.ceiling / 1e9:,.1f} GFLOP/s")
-    if "auto" in about:
-        console.print(f"auto: {about['auto']}", markup=False, soft_wrap=True)
     console.print()
     sides = list(dict.fromkeys(one.side for one in (*report.texts, *report.grid)))
     _print_table("texts per second", report, sides, lambda one: f"{one.texts_per_second:,.4g}")

@@ -10,7 +10,6 @@ N heads, D head width.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 from typing import Any, cast
@@ -20,24 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albertkit.engines.packing import can_pack, multiply
+from albertkit.engines.plan import Group
 
 _LONG = 320  # tokens from which on products head by head are faster
 _MULTIPLE = 32
 _FEW_THREADS = 2  # more of them are better used by one head each
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Rows of one length that stand next to each other."""
-
-    rows: int
-    length: int
-    asking: int
-    """Tokens of each row that ask."""
-
-    def whole(self) -> "Group":
-        """Return these rows with all their tokens asking."""
-        return replace(self, asking=self.length)
 
 
 class RowAttention:

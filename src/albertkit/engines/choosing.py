@@ -6,8 +6,8 @@ from importlib.util import find_spec
 import torch
 
 from albertkit.cores import VARIABLE, usable_cores
-from albertkit.engines.automatic import AutomaticEngine
-from albertkit.engines.onnx_layers import require_runtime
+from albertkit.engines.onnx_engine import OnnxEngine
+from albertkit.engines.onnx_network import require_runtime
 from albertkit.engines.padding_free import PaddingFreeEngine
 from albertkit.errors import ConfigError, suggestion
 from albertkit.graphs.int8 import INT8, QUANTIZATION
@@ -15,20 +15,19 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.engine import Engine, PlainEngine
 
 ENGINES = ("auto", "torch", "plain", "onnx", "onnx-int8")
-"""`torch` computes without padding, `onnx` does so in ONNX Runtime, `onnx-int8` with matrices in int8, and
-`plain` calls the model. `auto` is `torch`, or `onnx` where that was found to be faster (`automatic.py`); for
-a model exported in int8 `auto` and `onnx` compute in int8 too."""
+"""`torch` computes without padding, `onnx` does so in ONNX Runtime, `onnx-int8` with the layers' matrices in
+int8, and `plain` calls the model. `auto` is `onnx-int8` for a model that was exported in int8, and otherwise
+`torch` on the CPU and on CUDA, and `plain` on other devices."""
 
 _WELL_TESTED = ("cpu", "cuda")  # devices on which `auto` computes without padding
 
 
-def make_engine(model: AlbertPreTrainedModel, name: str = "auto", *, measured: bool = True) -> Engine:
+def make_engine(model: AlbertPreTrainedModel, name: str = "auto") -> Engine:
     """Return the engine of a name for a model.
 
     Args:
-        model: any; one that has hooks, or modules of its own, is called as it is by every engine.
+        model: any; every engine calls a model with hooks, or with modules of its own, as it is.
         name: one of `ENGINES`.
-        measured: `auto` goes by what was measured here; if not, it computes the same bits in every run.
 
     Raises:
         ConfigError: another name, or a model on a device that the engine does not compute on.
@@ -41,9 +40,7 @@ def make_engine(model: AlbertPreTrainedModel, name: str = "auto", *, measured: b
         name = "onnx-int8"
     if name == "plain" or (name == "auto" and model.device.type not in _WELL_TESTED):
         return PlainEngine(model)
-    if name == "auto" and measured:
-        return AutomaticEngine(model)
-    if name == "auto" or name == "torch":
+    if name in ("auto", "torch"):
         return PaddingFreeEngine(model)
     if model.device.type != "cpu":
         raise ConfigError(
@@ -51,7 +48,7 @@ def make_engine(model: AlbertPreTrainedModel, name: str = "auto", *, measured: b
             "there, or choose the engine 'torch'"
         )
     require_runtime()
-    return PaddingFreeEngine(model, "onnx-int8" if name == "onnx-int8" else "onnx")
+    return OnnxEngine(model, int8=name == "onnx-int8")
 
 
 def _is_ready(model: AlbertPreTrainedModel, name: str) -> bool:

@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albertkit.engines.attention import Group, RowAttention
+from albertkit.engines.attention import RowAttention
 from albertkit.engines.packing import PackedLayer
+from albertkit.engines.plan import Group
 from albertkit.engines.torch_layers import rounded
 from albertkit.modeling.early_exit import agree, exits_of
 from albertkit.modeling.pretrained import AlbertPreTrainedModel

@@ -25,6 +25,8 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import (
     AlbertForMaskedLM,
     AlbertForPreTraining,
+    AlbertMLMHead,
+    AlbertSOPHead,
 )
 from albertkit.modeling.task_heads import (
     AlbertForMultipleChoice,
@@ -40,6 +42,7 @@ _PARTS = frozenset(
         *(nn.Linear, nn.LayerNorm, nn.Embedding, nn.Dropout, nn.ModuleList, nn.Tanh),
     }
 )
+_HEAD_PARTS = frozenset({AlbertMLMHead, AlbertSOPHead})
 Head = Callable[[Tensor], Tensor]
 """Hidden states (P, H) -> scores (P, K)."""
 
@@ -93,6 +96,21 @@ def as_configured(model: AlbertPreTrainedModel) -> bool:
         and not _has_hooks(layer.activation)
         for layer in layers
     )
+
+
+def head_as_configured(model: AlbertPreTrainedModel) -> bool:
+    """Tell whether the head of a model that fits is the one of its class: its parts, activation and ties."""
+    encoder = encoder_of(model)
+    parts = [part for child in model.children() if child is not encoder for part in parts_of(child)]
+    expected = None if callable(model.config.hidden_act) else type(make_activation(model.config.hidden_act))
+    if any(type(part) not in {*_PARTS, *_HEAD_PARTS, expected} or _has_hooks(part) for part in parts):
+        return False
+    if not isinstance(model, AlbertForMaskedLM | AlbertForPreTraining):
+        return True
+    head = model.predictions
+    tied = head.decoder.weight is encoder.embeddings.word_embeddings.weight
+    same = type(head.activation) is expected and head.LayerNorm.eps == model.config.layer_norm_eps
+    return same and tied == model.config.tie_word_embeddings and (not tied or head.decoder.bias is head.bias)
 
 
 def _has_hooks(part: nn.Module) -> bool:

@@ -9,7 +9,7 @@ Shapes: M tokens of a batch, Q of them that are asked for, H hidden, N heads, D 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import torch
@@ -117,12 +117,12 @@ class PackedLayer:
         return self.norm(self.ffn_output(expanded).add_(attended))
 
 
-def fingerprint(layers: list[AlbertLayer]) -> tuple[list[tuple[int, int]], Tensor]:
-    """Return what tells whether layers have changed since: where weights are, their versions, and samples.
+def fingerprint(modules: Sequence[nn.Module]) -> tuple[list[tuple[int, int]], Tensor]:
+    """Return the places and versions of the modules' weights, and samples of them, to detect changes.
 
     Writing into `parameter.data` changes no version, so a few numbers of each are compared as well.
     """
-    parameters = [parameter for layer in layers for parameter in own_parameters(layer)]
+    parameters = [parameter for module in modules for parameter in own_parameters(module)]
     with torch.inference_mode():
         samples = [one.reshape(-1)[:: max(1, one.numel() // _SAMPLES)] for one in parameters]
         return [(one.data_ptr(), one._version) for one in parameters], torch.cat(samples)

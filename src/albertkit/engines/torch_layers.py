@@ -6,9 +6,10 @@ Shapes: M tokens of a batch, P of them that are read, H hidden.
 import torch.nn.functional as F
 from torch import Tensor
 
-from albertkit.engines.attention import Group, RowAttention
+from albertkit.engines.attention import RowAttention
 from albertkit.engines.fitting import encoder_of
 from albertkit.engines.packing import PackedLayer, can_pack
+from albertkit.engines.plan import Group
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 _SHAPES_AN_OCTAVE = 16  # of numbers of tokens: oneDNN keeps 2 MB of code for each one it has seen
@@ -26,7 +27,7 @@ class TorchLayers:
         self.layers = [made[id(layer)] for layer in layers]
 
     def __call__(self, states: Tensor, groups: list[Group], places: Tensor) -> Tensor:
-        """(M, H) and (P,) -> (P, H): see `padding_free.Layers`."""
+        """(M, H) and (P,) -> (P, H): the last states of the tokens read."""
         whole = RowAttention([one.whole() for one in groups])
         for layer in self.layers[:-1]:
             states = layer(states, states, whole)

@@ -16,7 +16,7 @@ from albertkit.conversion import write_vocabulary
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path, json_text
 from albertkit.graphs.graph import onnx
-from albertkit.graphs.network import build
+from albertkit.graphs.padded import build
 from albertkit.modeling.arrays import to_arrays
 from albertkit.tokenization.folder import MODEL_FILE, RUST_FILE, WORD_LIST_FILE
 from albertkit.tokenization.interface import TokenizerInterface

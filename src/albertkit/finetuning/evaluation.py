@@ -104,7 +104,7 @@ class EvaluationSet:
         predictions: list[Any] = []
         engine = backend
         if not isinstance(engine, Engine):
-            engine = make_engine(model, engine or "auto", measured=engine is not None)
+            engine = make_engine(model, engine or "auto")
         for examples, rows in self._chunks:
             outputs = self.task.run(engine, rows, batch_tokens=self.batch_tokens)
             predictions += self.task.predictions(examples, rows, outputs)

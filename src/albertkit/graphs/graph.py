@@ -32,6 +32,8 @@ _RUNTIME = "com.microsoft"
 """The domain of the operators that are ONNX Runtime's own."""
 _ZERO_POINT = 128  # what stands for 0 in a rounded activation, as bytes there have no sign
 _TINY = 1e-30
+_LARGE = 4096
+"""Bytes from which on a weight is external: smaller ones cost less than being given one by one."""
 
 STORED_TYPES = {
     np.dtype(np.float32): "FLOAT",
@@ -46,13 +48,27 @@ class Graph:
 
     Weights are stored in their own type and cast to `compute` where they differ; runtimes do that once, when
     they load the file. With `int8` large matrices are rounded (`int8.py`).
+
+    In a `flat` graph all values that are multiplied by weights are matrices. Products are then Gemm, which
+    takes weights as checkpoints have them (outputs x inputs), and large weights stay out of the graph, in
+    `external`. With `int8` only the layers' matrices are rounded there.
     """
 
     def __init__(
-        self, weights: Mapping[str, np.ndarray], *, opset: int, compute: np.dtype, int8: bool = False
+        self,
+        weights: Mapping[str, np.ndarray],
+        *,
+        opset: int,
+        compute: np.dtype,
+        int8: bool = False,
+        flat: bool = False,
     ) -> None:
         self.weights = weights
+        self.flat = flat
+        self.external: dict[str, np.ndarray] = {}
+        """Weights that the graph names and does not hold."""
         self.int8 = int8
+        self.rounds_tables = int8 and not flat
         self.opset = opset
         self.compute = compute
         self.compute_type: int = getattr(onnx.TensorProto, STORED_TYPES[compute])
@@ -97,7 +113,7 @@ class Graph:
         Raises:
             CheckpointError: the source has no such tensor, or has it in a type that is not for weights.
         """
-        if name not in self._cast and self.int8 and is_stored(name):
+        if name not in self._cast and self.rounds_tables and is_stored(name):
             self._cast[name] = self._restore(*self._round(name, STORED_LARGEST, transposed=transposed))
         if name not in self._cast:
             tensor = self._tensor(name)
@@ -139,12 +155,16 @@ class Graph:
     def _store(self, name: str, tensor: np.ndarray) -> None:
         if tensor.dtype not in STORED_TYPES:
             raise CheckpointError(f"{name} is in {tensor.dtype}: choose the dtype 'float32'.")
-        self._stored[name] = onnx.TensorProto(
-            name=name,
-            dims=tensor.shape,
-            data_type=getattr(onnx.TensorProto, STORED_TYPES[tensor.dtype]),
-            raw_data=tensor.tobytes(),
+        stored = onnx.TensorProto(
+            name=name, dims=tensor.shape, data_type=getattr(onnx.TensorProto, STORED_TYPES[tensor.dtype])
         )
+        if self.flat and tensor.nbytes >= _LARGE:
+            stored.data_location = onnx.TensorProto.EXTERNAL
+            stored.external_data.add(key="location", value="memory")
+            self.external[name] = tensor
+        else:
+            stored.raw_data = tensor.tobytes()
+        self._stored[name] = stored
 
     # --- inputs and outputs ---------------------------------------------------------------------
 
@@ -215,11 +235,20 @@ class Graph:
         matrix, bias = f"{name}.weight", self.weight(f"{name}.bias")
         if self.int8 and is_computed(matrix, self._tensor(matrix)):
             return self.node("Add", self._whole_product(values, matrix), bias)
+        if self.flat:
+            return self.node("Gemm", values, self.weight(matrix), bias, transB=1)
         return self.node("Add", self.node("MatMul", values, self.weight(matrix, transposed=True)), bias)
+
+    def product_with_rows(self, values: str, table: str, *, bias: str) -> str:
+        """(..., width) -> (..., rows): multiply by the rows of a table, and add a bias."""
+        if self.flat:
+            return self.node("Gemm", values, self.weight(table), self.weight(bias), transB=1)
+        columns = self.node("Transpose", self.weight(table), perm=[1, 0])
+        return self.node("Add", self.node("MatMul", values, columns), self.weight(bias))
 
     def rows(self, name: str, numbers: str) -> str:
         """Take rows of a table by their numbers: (...) -> (..., width)."""
-        if not (self.int8 and is_stored(name)):
+        if not (self.rounds_tables and is_stored(name)):
             return self.node("Gather", self.weight(name), numbers)
         rounded = self._round(name, STORED_LARGEST, transposed=False)
         return self._restore(*(self.node("Gather", part, numbers) for part in rounded))

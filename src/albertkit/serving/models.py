@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from albertkit.config import AlbertConfig
-from albertkit.engines.automatic import AutomaticEngine
 from albertkit.errors import CheckpointError
 from albertkit.graphs.int8 import INT8, QUANTIZATION
 from albertkit.pipelines import pipeline
@@ -102,8 +101,6 @@ def load_model(
     pretrained = task is None and architectures[:1] == ["AlbertForPreTraining"]
     first = pipeline("sentence-order" if pretrained else task, source, device=device, engine=engine)
     _own(first.model)
-    if isinstance(first.engine, AutomaticEngine):
-        first.engine.settle()  # later, requests would wait for it
     # What users write is text; only fill-mask reads [MASK] all the same.
     first.tokenizer.parse_special_tokens = False
     shared: dict[str, Any] = {"model": first.model, "tokenizer": first.tokenizer, "engine": first.engine}

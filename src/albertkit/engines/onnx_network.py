@@ -1,27 +1,20 @@
-"""All layers of a model by ONNX Runtime, in float32 or with matrices in int8.
+"""A whole network in ONNX Runtime, from config and arrays: rows without padding in, scores out. NumPy only.
 
-Embeddings and heads, which are little work, stay with torch and with the model, so nothing is stored twice
-but the layers.
-
-Shapes: M tokens of a batch, P of them that are read, B rows, T tokens of the longest, R most that are read of
-one, H hidden.
+Shapes: M tokens of a batch, Q of them that are read, B rows, T tokens of the longest, R most that are read of
+one, K scores of a token.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from albertkit.engines.attention import Group
-from albertkit.engines.fitting import encoder_of
+from albertkit.config import AlbertConfig
+from albertkit.engines.plan import Batch, Group
 from albertkit.extras import optional
 from albertkit.graphs.graph import onnx
-from albertkit.graphs.layers import UNSEEN
-from albertkit.graphs.packed import build_layers
-from albertkit.modeling.arrays import to_numpy
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.graphs.network import UNSEEN, Output
+from albertkit.graphs.rows import build_rows
 
 onnxruntime = optional("onnxruntime", extra="onnx")
 
@@ -30,7 +23,7 @@ _MOST_PADDING = 2  # places of attention for each token
 
 
 def require_runtime() -> None:
-    """Import what the layers need.
+    """Import what the network needs.
 
     Raises:
         MissingExtraError: the extra `onnx` is not installed.
@@ -38,39 +31,63 @@ def require_runtime() -> None:
     _ = onnx.ModelProto, onnxruntime.InferenceSession
 
 
-class OnnxLayers:
-    """The layers of a model that fits and is as configured, copied once.
+class OnnxNetwork:
+    """One output of one model.
+
+    Args:
+        architecture: the name of a model class.
+        config: its shape.
+        weights: its tensors by the names of its state dict, float32. Their memory is used, so it must not
+            change; of the matrices ONNX Runtime keeps a copy, in the order it computes with.
+        output: which output.
+        int8: multiply the layers' matrices in whole numbers.
+        threads: how many compute.
 
     Raises:
+        CheckpointError: a tensor is missing.
         MissingExtraError: the extra `onnx` is not installed.
     """
 
-    def __init__(self, model: AlbertPreTrainedModel, *, int8: bool) -> None:
-        weights = {
-            name: to_numpy(tensor.float())
-            for name, tensor in encoder_of(model).state_dict().items()
-            if ".albert_layers." in name
-        }
-        graph = build_layers(model.config, weights, int8=int8)
-        self._session = onnxruntime.InferenceSession(
-            graph.SerializeToString(), _options(), providers=["CPUExecutionProvider"]
+    def __init__(
+        self,
+        architecture: str,
+        config: AlbertConfig,
+        weights: Mapping[str, np.ndarray],
+        *,
+        output: Output,
+        int8: bool,
+        threads: int,
+    ) -> None:
+        graph, external = build_rows(architecture, config, weights, output=output, int8=int8)
+        options = _options(threads)
+        self._external = external  # the session looks into this memory
+        options.add_external_initializers(
+            list(external), [onnxruntime.OrtValue.ortvalue_from_numpy(values) for values in external.values()]
         )
+        self._session = onnxruntime.InferenceSession(
+            graph.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        self.width: int = self._session.get_outputs()[0].shape[1]
+        """K."""
 
-    def __call__(self, states: Tensor, groups: list[Group], places: Tensor) -> Tensor:
-        """(M, H) and (P,) -> (P, H): see `padding_free.Layers`."""
-        found = [np.empty((0, states.shape[1]), np.float32)]
+    def __call__(self, batch: Batch) -> np.ndarray:
+        """Return the scores (Q, K) of the tokens of a batch that are read, in the order of the rows."""
+        ids, segments, positions = np.array(batch.inputs(), np.int64)
+        reads = np.array(batch.places(), np.int64)
+        found = []
         token = read = 0
-        given, asked = states.float().contiguous().numpy(), places.numpy()
-        for some in _alike(groups):
+        for some in _alike(batch.groups()):
             tokens = sum(group.rows * group.length for group in some)
-            reads = sum(group.rows * group.asking for group in some)
-            if reads:
-                inputs = _inputs(some, tokens=tokens)
-                inputs["states"] = given[token : token + tokens]
-                inputs["read_tokens"] = asked[read : read + reads] - token
+            count = sum(group.rows * group.asking for group in some)
+            stop = token + tokens
+            if count:
+                inputs = _places_of(some, tokens=tokens)
+                inputs["input_ids"], inputs["token_type_ids"] = ids[token:stop], segments[token:stop]
+                inputs["position_ids"] = positions[token:stop]
+                inputs["read_tokens"] = reads[read : read + count] - token
                 found += self._session.run(None, inputs)
-            token, read = token + tokens, read + reads
-        return torch.from_numpy(np.concatenate(found)).to(states.dtype)
+            token, read = stop, read + count
+        return np.concatenate(found) if found else np.empty((0, self.width), np.float32)
 
 
 def _alike(groups: list[Group]) -> Iterator[list[Group]]:
@@ -87,7 +104,7 @@ def _alike(groups: list[Group]) -> Iterator[list[Group]]:
         yield some
 
 
-def _options() -> Any:
+def _options(threads: int) -> Any:
     """Return options for inputs of any shape: nothing is kept for shapes that were seen.
 
     The runtime's own pool of memory stays: it grows to what the largest batch needs, and with memory from
@@ -95,15 +112,15 @@ def _options() -> Any:
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
-    options.intra_op_num_threads = torch.get_num_threads()
-    # Threads that wait for the next run would take cores from torch and the tokenizer.
+    options.intra_op_num_threads = threads
+    # Threads that wait for the next run would take cores from the tokenizer.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.enable_mem_pattern = False
     return options
 
 
-def _inputs(groups: list[Group], *, tokens: int) -> dict[str, np.ndarray]:
-    """Return where the tokens of rows stand; see `graphs.packed.build_layers`."""
+def _places_of(groups: list[Group], *, tokens: int) -> dict[str, np.ndarray]:
+    """Return where the tokens of rows stand; see `graphs.rows.build_rows`."""
     lengths, reads = (
         np.repeat([getattr(group, name) for group in groups], [group.rows for group in groups])
         for name in ("length", "asking")

@@ -1,0 +1,142 @@
+"""The network for files: padded batches in, the outputs of the model class out.
+
+Where only [CLS] is read, the last layer computes nothing else, as the PyTorch classes do.
+
+Shapes: B batch, C choices, T tokens, E embedding, H hidden, V vocabulary, K labels.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from albertkit import __version__
+from albertkit.checkpoints.names import executed_layers
+from albertkit.checkpoints.onnx_file import PRODUCER
+from albertkit.config import AlbertConfig
+from albertkit.graphs.graph import Graph, onnx
+from albertkit.graphs.network import (
+    ENCODER,
+    MULTIPLE_CHOICE,
+    PRETRAINING,
+    QUESTION_ANSWERING,
+    SEQUENCE_CLASSIFICATION,
+    UNSEEN,
+    Network,
+)
+
+_READ_FIRST = (SEQUENCE_CLASSIFICATION, MULTIPLE_CHOICE)
+
+
+def build(
+    architecture: str,
+    config: AlbertConfig,
+    weights: Mapping[str, np.ndarray],
+    *,
+    opset: int,
+    compute: np.dtype,
+    int8: bool,
+    optional_inputs: bool,
+) -> tuple[Any, int]:
+    """Write the network.
+
+    Args:
+        architecture: the name of a model class.
+        config: its shape.
+        weights: its tensors by the names of its state dict; without a pooler `AlbertModel` has no
+            `pooler_output`.
+        opset: version of the ONNX operators.
+        compute: float32 or float16.
+        int8: multiply in whole numbers; needs float32.
+        optional_inputs: whether `attention_mask` and `token_type_ids` may be left out.
+
+    Returns:
+        The `ModelProto`, and the bytes of the weights in it.
+
+    Raises:
+        CheckpointError: a tensor is missing.
+    """
+    graph = Graph(weights, opset=opset, compute=compute, int8=int8)
+    network = Network(graph, architecture, config)
+    shape = ["batch", "choices", "sequence"] if architecture == MULTIPLE_CHOICE else ["batch", "sequence"]
+    given = [graph.input("input_ids", shape)]
+    for name, default in (("attention_mask", 1), ("token_type_ids", 0)):
+        if optional_inputs:
+            given.append(graph.optional_input(name, shape, like="input_ids", default=default))
+        else:
+            given.append(graph.input(name, shape))
+    if architecture == MULTIPLE_CHOICE:
+        rows = graph.node(
+            "Concat", graph.whole(-1), graph.node("Shape", given[0], start=2), axis=0
+        )  # (-1, T)
+        given = [graph.node("Reshape", ids, rows) for ids in given]  # (B, C, T) -> (B*C, T)
+    _write_outputs(network, _encode(network, *given))
+    return graph.model(architecture, producer=PRODUCER, version=__version__), graph.weight_bytes
+
+
+def _encode(network: Network, input_ids: str, attention_mask: str, token_type_ids: str) -> str:
+    """(B, T) each -> the last hidden states (B, T, H), or (B, 1, H) of [CLS]."""
+    graph = network.graph
+    graph.scope = "mask/"
+    bias = _mask(graph, attention_mask)
+    graph.scope = "embeddings/"
+
+    def first_positions(table: str) -> str:
+        """Return (T, E); a text that is longer than there are positions cannot be added."""
+        length = graph.node("Shape", input_ids, start=1)  # (1,)
+        return graph.node("Slice", graph.weight(table), graph.whole(0), length)
+
+    states = network.embed(input_ids, token_type_ids, first_positions)
+
+    def attend(query: str, key: str, value: str) -> str:
+        return network.attend(query, key, value, bias)
+
+    layers = executed_layers(network.config, network.prefix)
+    for index, layer in enumerate(layers):
+        graph.scope = f"layer_{index}/"
+        queried = states
+        if network.architecture in _READ_FIRST and index == len(layers) - 1:
+            queried = graph.node("Slice", states, graph.whole(0), graph.whole(1), graph.whole(1))
+        states = network.layer(layer, queried, states, attend)
+    graph.scope = "head/"
+    return states
+
+
+def _mask(graph: Graph, attention_mask: str) -> str:
+    """(B, T) of 0 and 1 -> what is added to scores, (B, 1, 1, T). Rows that may see nothing see all."""
+    seen = graph.node("Cast", attention_mask, to=onnx.TensorProto.BOOL)
+    count = graph.node(
+        "ReduceSum", graph.node("Cast", seen, to=onnx.TensorProto.INT64), graph.whole(1), keepdims=1
+    )
+    seen = graph.node("Or", seen, graph.node("Equal", count, graph.index(0)))
+    bias = graph.node("Where", seen, graph.number(0.0), graph.number(UNSEEN))
+    return graph.node("Unsqueeze", bias, graph.whole(1, 2))
+
+
+def _write_outputs(network: Network, states: str) -> None:
+    """Declare the outputs that the model class has, from states (B, T, H)."""
+    graph, config, architecture = network.graph, network.config, network.architecture
+    texts, tokens = ["batch"], ["batch", "sequence"]
+
+    def first() -> str:
+        return graph.node("Gather", states, graph.index(0), axis=1)  # (B, T, H) -> (B, H)
+
+    if architecture == ENCODER:
+        graph.output("last_hidden_state", states, [*tokens, config.hidden_size])
+        if "pooler.weight" in graph.weights:
+            graph.output("pooler_output", network.pool(first()), [*texts, config.hidden_size])
+    elif architecture == PRETRAINING:
+        graph.output("prediction_logits", network.scores(states), [*tokens, network.width()])
+        graph.output("sop_logits", network.scores(first(), "order"), [*texts, 2])
+    elif architecture == SEQUENCE_CLASSIFICATION:
+        graph.output("logits", network.scores(first()), [*texts, network.width()])
+    elif architecture == MULTIPLE_CHOICE:
+        scores = network.scores(first())  # (B*C, 1)
+        shape = graph.node("Shape", "input_ids", end=2)
+        graph.output("logits", graph.node("Reshape", scores, shape), ["batch", "choices"])
+    elif architecture == QUESTION_ANSWERING:
+        scores = network.scores(states)  # (B, T, 2)
+        for column, name in enumerate(("start_logits", "end_logits")):
+            graph.output(name, graph.node("Gather", scores, graph.index(column), axis=2), tokens)
+    else:
+        graph.output("logits", network.scores(states), [*tokens, network.width()])

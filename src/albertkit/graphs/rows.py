@@ -1,0 +1,92 @@
+"""The network for engines: rows without padding in, the scores of the tokens that are read out.
+
+The tokens of a batch stand one after the other. Only attention sees rows: queries, keys and values are
+gathered into padded rows for it, and its contexts are gathered back. This padding costs little, as attention
+is a small part of the work for short rows, and the rows of one batch have about the same length. The last
+layer computes only the tokens that are read.
+
+Shapes: M tokens of a batch, Q of them that are read, B rows, T tokens of the longest row, R most tokens
+read of a row, H hidden, K scores of a token.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from albertkit import __version__
+from albertkit.checkpoints.names import executed_layers
+from albertkit.checkpoints.onnx_file import PRODUCER
+from albertkit.config import AlbertConfig
+from albertkit.graphs.graph import Graph
+from albertkit.graphs.network import Network, Output
+
+OPSET = 20
+"""The first with Gelu."""
+
+
+def build_rows(
+    architecture: str,
+    config: AlbertConfig,
+    weights: Mapping[str, np.ndarray],
+    *,
+    output: Output = "logits",
+    int8: bool = False,
+) -> tuple[Any, dict[str, np.ndarray]]:
+    """Write the network with one output.
+
+    The graph's inputs are int64 but for `bias`: `input_ids`, `token_type_ids` and `position_ids` (M,);
+    `row_tokens` (B, T), the token at each place of the rows; `bias` (B, 1, 1, T), float32, 0 or
+    `network.UNSEEN`; `token_places` (M,), the place in B * T of each token; and, for the tokens that are
+    read, `read_tokens` (Q,), their numbers, `row_reads` (B, R) and `read_places` (Q,) as above. Its output
+    is `scores` (Q, K).
+
+    Args:
+        architecture: the name of a model class.
+        config: its shape.
+        weights: its tensors by the names of its state dict.
+        output: which output; `Network.scores` says of what width.
+        int8: multiply in whole numbers.
+
+    Returns:
+        The `ModelProto` without the large weights, and these by name: a session is given them as they lie in
+        memory (`add_external_initializers`).
+
+    Raises:
+        CheckpointError: a tensor is missing.
+    """
+    graph = Graph(weights, opset=OPSET, compute=np.dtype(np.float32), int8=int8, flat=True)
+    network = Network(graph, architecture, config)
+    input_ids, token_type_ids, position_ids = (
+        graph.input(name, ["tokens"]) for name in ("input_ids", "token_type_ids", "position_ids")
+    )
+    bias = graph.float_input("bias", ["rows", 1, 1, "longest"])
+    row_tokens = graph.input("row_tokens", ["rows", "longest"])
+    token_places = graph.input("token_places", ["tokens"])
+    read_tokens = graph.input("read_tokens", ["read"])
+    row_reads = graph.input("row_reads", ["rows", "most_read"])
+    read_places = graph.input("read_places", ["read"])
+
+    def attend(query: str, key: str, value: str, *, queries: str, places: str, width: int) -> str:
+        """(M or Q, N*D) and twice (M, N*D) -> (M or Q, N*D)."""
+        padded_query = graph.node("Gather", query, queries)
+        padded_key, padded_value = (graph.node("Gather", values, row_tokens) for values in (key, value))
+        contexts = network.attend(padded_query, padded_key, padded_value, bias)
+        flat = graph.node("Reshape", contexts, graph.whole(-1, width))  # (B, R, N*D) -> (B * R, N*D)
+        return graph.node("Gather", flat, places)
+
+    graph.scope = "embeddings/"
+    states = network.embed(input_ids, token_type_ids, lambda table: graph.rows(table, position_ids))
+    layers = executed_layers(config, network.prefix)
+    for index, layer in enumerate(layers):
+        graph.scope = f"layer_{index}/"
+        last = index == len(layers) - 1
+        queried = graph.node("Gather", states, read_tokens) if last else states
+        queries, places = (row_reads, read_places) if last else (row_tokens, token_places)
+        width = len(weights[f"{layer}.attention.query.bias"])  # N*D, less than H where heads are pruned
+        attention = partial(attend, queries=queries, places=places, width=width)
+        states = network.layer(layer, queried, states, attention)
+    graph.scope = "head/"
+    graph.output("scores", network.scores(states, output), ["read", network.width(output)])
+    return graph.model(architecture, producer=PRODUCER, version=__version__), graph.external
