@@ -36,7 +36,7 @@ STATUSES = {
     "expected and what to do. Nothing half written is left.",
     "2": "No such verb or option, or a value of the wrong kind.",
     "130": "Ended by Ctrl-C (SIGINT). `pretrain` and `finetune` first finish their step and write a "
-    "checkpoint; the same command goes on.",
+    "checkpoint, and `predict` keeps its finished parts; the same command goes on.",
     "143": "`pretrain` or `finetune` ended by SIGTERM, with a checkpoint; the same command goes on.",
 }
 FILES = {

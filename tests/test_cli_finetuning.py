@@ -1,18 +1,25 @@
 """The verbs for labelled data: from files to a model, its report and predictions."""
 
+import csv
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import torch
-from command_line import Run, assert_one_line_error
+from command_line import Result, Run, assert_one_line_error
+from pyarrow import parquet
 
+from albertkit.cli.printing import PredictionProgress
 from albertkit.config import AlbertConfig
 from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.evaluation import CHUNK
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.labelled_texts import LabelledTexts
+from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.metrics.classification import accuracy
 from albertkit.modeling.model import AlbertModel
@@ -226,8 +233,6 @@ def test_what_labels_look_like_is_said(folder: Path, tmp_path: Path, run: Run) -
         "marks": [("old;lost", "a"), ("new", "b")],
         "numbers": [("0.5", "a"), ("1.5", "b")],
         "many": [(f"kind{number:02d}", "a") for number in [0, *range(21)]],
-        "ratings": [(str(number), "a") for number in [*range(11), 3]],
-        "stars": [(str(number), "a") for number in [*range(10), 3]],
     }
     said = {}
     for name, rows in lines.items():
@@ -240,8 +245,6 @@ def test_what_labels_look_like_is_said(folder: Path, tmp_path: Path, run: Run) -
     assert "2 labels (single label classification): new 1, old;lost 1\n" in said["marks"]
     assert "some labels hold a ';': if it stands between several, --label-separator ';'" in said["marks"]
     assert "labels are numbers (regression): 0.5 to 1.5" in said["numbers"]
-    assert "the labels are 11 whole numbers, read as classes; if they are amounts" in said["ratings"]
-    assert "--problem-type" not in said["stars"]
     assert "kind19 1, ...\n" in said["many"]
     assert "kind20" not in said["many"]
 
@@ -255,3 +258,157 @@ def test_help_says_what_holds_without_a_flag(run: Run) -> None:
         assert "(64)" not in flat[verb]
         assert "[default: (as the model was fine-tuned)]" in flat[verb]
     assert not [verb for verb, shown in flat.items() if "(None)" in shown]
+
+
+# --- predict -------------------------------------------------------------------------------------
+
+
+def predicted(run: Run, model: Path, source: Path, output: Path, *more: str) -> Result:
+    return run(
+        "predict", "text-classification", "--model", model, "--input", source, "--output", output,
+        "--device", "cpu", *more,
+    )  # fmt: skip
+
+
+def test_predict_uses_the_columns_of_the_training(classifier: Path, tmp_path: Path, run: Run) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("sentence,kind\nthe house,old\nthe river,new\n")
+    output = tmp_path / "answers.csv"
+    result = predicted(run, classifier, rows, output)
+    assert result.status == 0, result.errors
+    assert "as in training: --text-column sentence\n" in result.errors
+    result = run("evaluate", "text-classification", "--model", classifier, "--data", rows, "--device", "cpu")
+    assert result.status == 0, result.errors
+    assert "as in training: --text-column sentence --label-column kind\n" in result.errors
+    # A flag overrides them, and a file without these columns is read as without training.
+    result = predicted(run, classifier, rows, output, "--text-column", "kind")
+    assert (result.status, "as in training" in result.errors) == (0, False)
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"text": "the house"}\n')
+    result = predicted(run, classifier, other, output)
+    assert (result.status, "as in training" in result.errors) == (0, False)
+    result = predicted(run, classifier, other, output, "--text-column", "sentence")
+    assert_one_line_error(result, "no column 'sentence'; it has text", "--text-column")
+
+
+def test_tables_have_a_column_for_each_score(classifier: Path, tmp_path: Path, run: Run) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text('name,sentence,score,more\nn1,the house,3,"a\tb"\nn2,the river,4,\n')
+    records = {}
+    for kind in ("jsonl", "csv", "tsv", "parquet"):
+        output = tmp_path / f"answers.{kind}"
+        result = predicted(run, classifier, rows, output, "--keep-columns", "--id-column", "name")
+        assert result.status == 0, result.errors
+        if kind == "jsonl":
+            records[kind] = [json.loads(line) for line in output.read_text().splitlines()]
+        elif kind == "parquet":
+            records[kind] = parquet.read_table(output).to_pylist()
+        else:
+            with output.open(newline="") as stream:
+                records[kind] = [*csv.DictReader(stream, delimiter="\t" if kind == "tsv" else ",")]
+    first = records["jsonl"][0]
+    names = ["row", "id", "sentence", "input_score", "more", "label", "score", "scores", "cut"]
+    assert list(first) == names
+    assert (first["row"], first["id"], first["input_score"], first["more"]) == (1, "n1", "3", "a\tb")
+    assert list(first["scores"]) == ["new", "old"]
+    assert first["score"] == max(first["scores"].values())
+    flat = [{name: one[name] for name in names if name != "scores"} for one in records["jsonl"]]
+    for one, record in zip(flat, records["jsonl"], strict=True):
+        one |= {f"score_{name}": score for name, score in record["scores"].items()}
+    assert records["parquet"] == flat
+    for kind in ("csv", "tsv"):
+        assert records[kind] == [{name: str(value) for name, value in one.items()} for one in flat]
+
+
+def test_columns_are_kept_of_tables_only(classifier: Path, tmp_path: Path, run: Run) -> None:
+    file = tmp_path / "pairs.xml"
+    file.write_text('<x><pair id="8" entailment="NO"><t>the house</t><h>was lost</h></pair></x>')
+    result = predicted(run, classifier, file, tmp_path / "answers.csv", "--keep-columns")
+    assert_one_line_error(result, "keep_columns is for tables", "pairs.xml has no columns")
+
+
+def test_rows_that_cannot_be_read_are_all_counted_first(classifier: Path, tmp_path: Path, run: Run) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text\na\nb,c\nd\n" + "e,f\n" * 6)
+    result = predicted(run, classifier, rows, tmp_path / "answers.csv")
+    assert_one_line_error(result, "7 of 9 rows cannot be read", "line 3: 2 cells, expected 1; ")
+    assert "line 8: 2 cells, expected 1; ..." in result.errors
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_an_interrupted_prediction_continues(
+    classifier: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C says what is kept; the input may be touched, but not changed, before the command runs again."""
+    rows, output = tmp_path / "rows.jsonl", tmp_path / "answers.jsonl"
+    rows.write_text("".join(f'{{"text": "the house {number}"}}\n' for number in range(CHUNK + 3)))
+    computed: list[int] = []
+    whole = Predictor.__call__
+
+    def stopped(self: Predictor, asked: list[Asked]) -> str:
+        if len(asked) < CHUNK:
+            raise KeyboardInterrupt
+        return whole(self, asked)
+
+    def counted(self: Predictor, asked: list[Asked]) -> str:
+        computed.append(len(asked))
+        return whole(self, asked)
+
+    monkeypatch.setattr(PredictionProgress, "SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "__call__", stopped)
+        result = predicted(run, classifier, rows, output)
+    assert result.status == 130
+    parts = tmp_path / ".answers.jsonl.parts"
+    assert result.errors.splitlines() == [
+        "1,024 of 1,027 examples",
+        f"interrupted: 1,024 of 1,027 predictions are kept in {parts}; the same command continues",
+    ]
+    content = rows.read_text()
+    rows.write_text(content + "{}\n")
+    result = predicted(run, classifier, rows, output)
+    assert_one_line_error(result, "run that differ in: content of the input", "or delete the folder")
+    result = predicted(run, classifier, rows, output, "--max-length", "8", "--keep-columns")
+    assert "differ in: max_length, keep_columns, content of the input." in result.errors.replace("  ", " ")
+    rows.write_text(content)
+    os.utime(rows, (0, 0))
+    output.write_text("older")
+    monkeypatch.setattr(Predictor, "__call__", counted)
+    result = predicted(run, classifier, rows, output)
+    assert result.status == 0, result.errors
+    assert computed == [3]
+    assert result.errors.splitlines() == [
+        f"{output} exists and will be replaced when all predictions are done",
+        f"continuing after 1,024 of 1,027 predictions, kept in {parts} from an interrupted run",
+        f"1,027 predictions in {output}",
+    ]
+    assert len(output.read_text().splitlines()) == CHUNK + 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.jsonl", "rows.jsonl"]
+
+
+def test_predictions_do_not_go_into_their_input(classifier: Path, tmp_path: Path, run: Run) -> None:
+    folder = tmp_path / "split"
+    folder.mkdir()
+    table = pa.Table.from_pylist([{"text": "the house"}])
+    with pa.OSFile(str(folder / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+    (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
+    for output in (folder / "answers.jsonl", tmp_path / "more" / ".." / "split" / "more" / "answers.jsonl"):
+        result = predicted(run, classifier, folder, output)
+        assert_one_line_error(result, "is inside of the input")
+    result = predicted(run, classifier, folder, tmp_path / "answers.jsonl")
+    assert result.status == 0, result.errors
+    (tmp_path / "folder.csv").mkdir()
+    result = predicted(run, classifier, folder, tmp_path / "folder.csv")
+    assert_one_line_error(result, "folder.csv is a folder; give the name of a file")
+
+
+def test_damaged_parts_are_named(classifier: Path, tmp_path: Path, run: Run) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "the house"}\n')
+    about = tmp_path / ".answers.jsonl.parts" / "about.json"
+    about.parent.mkdir()
+    for content in ("{", "[1]", "null"):
+        about.write_text(content)
+        result = predicted(run, classifier, rows, tmp_path / "answers.jsonl")
+        assert_one_line_error(result, "about.json is damaged", "delete the folder")

@@ -471,7 +471,8 @@ def test_predictions_go_on_after_a_kill(
     computed: list[int] = []
 
     def predict(output: Path, *, stop_after: int | None = None) -> int:
-        def progress(count: int) -> None:
+        def progress(count: int, total: int) -> None:
+            assert total == 50
             computed.append(count)
             if stop_after is not None and count >= stop_after:
                 raise KeyboardInterrupt
@@ -489,6 +490,7 @@ def test_predictions_go_on_after_a_kill(
     assert computed == [32, 40, 48, 50]
     said = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [one["id"] for one in said] == [str(number) for number in range(50)]
+    assert [one["row"] for one in said] == [*range(1, 51)]
     right = sum(one["label"] == row["label"] for one, row in zip(said, rows, strict=True))
     assert right >= 48
     assert predict(tmp_path / "out.csv") == 50
@@ -497,7 +499,13 @@ def test_predictions_go_on_after_a_kill(
     assert predict(tmp_path / "out.parquet") == 50
     from pyarrow import parquet
 
-    assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == said
+    tabular = [
+        {name: value for name, value in one.items() if name != "scores"}
+        | {f"score_{label}": score for label, score in one["scores"].items()}
+        for one in said
+    ]
+    assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == tabular
+    assert list(tabular[0]) == ["row", "id", "label", "score", "cut", "score_bad", "score_good"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "input.jsonl", "out.csv", "out.jsonl", "out.parquet",
     ]  # fmt: skip
@@ -527,14 +535,14 @@ def test_predictions_say_what_was_not_read(classifier: Path, tmp_path: Path) -> 
             "question-answering",
             {"question": "what was lost?", "context": "the key was lost"},
             {},
-            {"id", "answer", "start", "end", "score", "no_answer_difference", "cut"},
+            {"row", "answer", "start", "end", "score", "no_answer_difference", "cut"},
         ),
-        ("token-classification", {"tokens": ["the", "key"]}, {}, {"id", "tokens", "labels"}),
+        ("token-classification", {"tokens": ["the", "key"]}, {}, {"row", "tokens", "labels"}),
         (
             "multiple-choice",
             {"sent1": "the key", "sent2": "was", "choices": ["lost", "found"]},
             {"choice_columns": "choices"},
-            {"id", "choice", "text", "score", "scores", "cut"},
+            {"row", "choice", "text", "score", "scores", "cut"},
         ),
     ],
 )
@@ -553,9 +561,7 @@ def test_each_task_predicts_for_a_file(
         assert predict_file(labelled, own, loaded, loaded.config, reader, output, about={}, part_size=2) == 3
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert all(set(line) == expected for line in lines)
-    assert [line["id"] for line in lines] == [
-        f"{tmp_path / 'in.jsonl'}, line {number}" for number in (1, 2, 3)
-    ]
+    assert [line["row"] for line in lines] == [1, 2, 3]
 
 
 # --- The other tasks -----------------------------------------------------------------------------
@@ -594,6 +600,19 @@ def test_rows_shorter_than_asked_for_are_announced(model: Path, data: Path) -> N
         )
         assert prepared.task.max_length == 48
         assert [line for line in said if line.startswith("max_length")] == expected
+
+
+def test_whole_numbers_that_may_be_amounts_are_named(model: Path, tmp_path: Path) -> None:
+    for count, named in ((11, True), (10, False)):
+        file = write(tmp_path / "a.jsonl", [{"text": "a", "label": number % count} for number in range(12)])
+        said: list[str] = []
+        prepare(
+            "text-classification", FAST, model=model, train_data=file, validation_data=file,
+            options=DataOptions(), say=said.append,
+        )  # fmt: skip
+        expected = f"the labels are {count} whole numbers, read as classes; if they are amounts, "
+        found = [line for line in said if line.startswith(expected) and "--problem-type regression" in line]
+        assert bool(found) is named
 
 
 def test_numbers_are_learnt(model: Path, tmp_path: Path) -> None:

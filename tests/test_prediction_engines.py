@@ -3,10 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_texts import LabelledTexts
 from albertkit.finetuning.prediction import predict_file
 from albertkit.finetuning.prediction_engines import Engine, engine_of, run_local
-from albertkit.finetuning.predictor import Predictor
+from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.tasks.examples import TextExample
@@ -61,7 +60,8 @@ def predict(
     """Predict; return how many were done after each part."""
     done: list[int] = []
 
-    def progress(count: int) -> None:
+    def progress(count: int, total: int) -> None:
+        assert total == COUNT
         done.append(count)
         if count == stop_after:
             raise KeyboardInterrupt
@@ -74,9 +74,9 @@ def predict(
     return done
 
 
-def parts(count: int, examples: int = 3) -> Iterator[tuple[int, list[Any]]]:
+def parts(count: int, examples: int = 3) -> Iterator[tuple[int, list[Asked]]]:
     for number in range(count):
-        yield number, [TextExample(f"part {number}", None, None, str(one)) for one in range(examples)]
+        yield number, [Asked(TextExample(f"part {number}"), one) for one in range(1, examples + 1)]
 
 
 def test_the_engines_make_the_same_file(
@@ -101,7 +101,7 @@ def test_few_parts_are_in_memory(predictor: Predictor, two_cpu_ray: None) -> Non
     for engine, most in ((run_local, 1), (engine_of("ray", workers=2), 4)):
         taken: list[int] = []
 
-        def counted(taken: list[int] = taken) -> Iterator[tuple[int, list[Any]]]:
+        def counted(taken: list[int] = taken) -> Iterator[tuple[int, list[Asked]]]:
             for number, examples in parts(20):
                 taken.append(number)
                 yield number, examples
@@ -119,12 +119,12 @@ class Dying(Predictor):
     deaths: Path = Path()
     most: int = 1
 
-    def __call__(self, examples: list[Any]) -> str:
+    def __call__(self, asked: Sequence[Asked]) -> str:
         died = len(list(self.deaths.iterdir()))
-        if examples[0].text == "part 2" and died < self.most:
+        if asked[0].example.text == "part 2" and died < self.most:
             (self.deaths / str(died)).touch()
             os._exit(1)
-        return super().__call__(examples)
+        return super().__call__(asked)
 
 
 def test_a_worker_that_dies_is_started_again(
@@ -157,7 +157,7 @@ def test_errors_in_a_worker_are_those_of_this_process(predictor: Predictor, two_
     messages = []
     for engine in (run_local, engine_of("ray", workers=1)):
         with pytest.raises(DataError) as raised:
-            list(engine(iter([(0, [TextExample("river " * 20, None, None, "one")])]), strict))
+            list(engine(iter([(0, [Asked(TextExample("river " * 20), 1)])]), strict))
         messages.append(str(raised.value))
     assert messages[0] == messages[1]
     assert "8" in messages[0]

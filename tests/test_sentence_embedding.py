@@ -446,7 +446,7 @@ def test_vectors_and_cosines_for_files(trained: Path, data: Path, tmp_path: Path
     np.testing.assert_allclose(
         [one["similarity"] for one in found], [one["similarity"] for one in said], atol=1e-5
     )
-    assert set(found[0]) == {"id", "similarity", "cut"}
+    assert set(found[0]) == {"row", "similarity", "cut"}
     result = run("evaluate", "sentence-embedding", "--data", pairs, "--json", *arguments)
     assert result.json[0] == json.loads((trained / "report.json").read_text())["metrics"]
     result = run("evaluate", "sentence-embedding", "--data", alone, *arguments)

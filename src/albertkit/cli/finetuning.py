@@ -1,5 +1,6 @@
 """The verbs for labelled data: finetune, evaluate, predict."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,9 +10,9 @@ from rich.console import Console
 
 from albertkit.cli.completing import FINETUNING_TASKS, SUITES, models, one_of
 from albertkit.cli.flags import settings_flags
-from albertkit.cli.printing import print_json
+from albertkit.cli.printing import PredictionProgress, print_json
 from albertkit.cli.reading import Backend, Model, Patience
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.hub import BUNDLED
@@ -160,7 +161,8 @@ def evaluate(
         check_picture(early_exit_curve)
     if task is not None:
         common |= {"patience": patience, "exit_curve": early_exit_curve}
-        settings, options = task_settings(model, flags or {}), _options(columns)
+        settings = task_settings(model, flags or {})
+        options = _trained_options(task, model, data, columns, say, labelled=True)
         _print_metrics(measure(task, model, data, settings=settings, options=options, **common), json)
         return
     if patience is not None or early_exit_curve is not None:
@@ -182,8 +184,8 @@ def evaluate(
 @settings_flags(DataOptions, parameter="columns", panel="data")
 def predict(
     task: _Task,
-    input: Annotated[str, typer.Option(help="File or folder; labels are not looked at.")],
-    output: Annotated[Path, typer.Option(help="File: .jsonl, .csv or .parquet.")],
+    input: Annotated[str, typer.Option(help="File or folder; labels are not read.")],
+    output: Annotated[Path, typer.Option(help="File: .jsonl, .csv, .tsv or .parquet.")],
     model: Model = BUNDLED,
     device: _Device = "auto",
     batch_tokens: _BatchTokens = None,
@@ -199,6 +201,9 @@ def predict(
     workers: Annotated[
         int | None, typer.Option(help="Of Ray (default: one per GPU, or without any per CPU).", min=1)
     ] = None,
+    keep_columns: Annotated[
+        bool, typer.Option("--keep-columns", help="Copy the columns of the input beside its predictions.")
+    ] = False,
     columns: dict[str, Any] | None = None,
     flags: dict[str, Any] | None = None,
 ) -> None:
@@ -208,7 +213,6 @@ def predict(
     """
     from dataclasses import asdict
 
-    from albertkit.datasets.report import ReadingReport
     from albertkit.finetuning.exits import set_patience
     from albertkit.finetuning.labelled_task import room_note
     from albertkit.finetuning.prediction import predict_file
@@ -218,24 +222,18 @@ def predict(
     from albertkit.modeling.loading import choose_device
 
     console = Console(stderr=True)
-    options = _options(columns)
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     settings = task_settings(model, flags or {})
+    options = _trained_options(task, model, input, columns, say, labelled=False)
     chosen = engine_of(engine, workers=workers, device=device)
     # With Ray only its workers compute.
     own_device = choose_device("cpu" if engine == "ray" else device)
     labelled, own, loaded = load_task(task, model, settings, device=own_device)
     if note := room_note(loaded.config, settings):
-        console.print(note, highlight=False, markup=False, soft_wrap=True)
+        say(note)
     set_patience(loaded, patience)
-    about = {"task": task, "input": input, "patience": patience}
-    about |= asdict(settings) | asdict(options)
-    if (source := Path(input)).exists():
-        if output.exists() and output.samefile(source):
-            raise DataError(f"{output} is the input; choose another file for the predictions")
-        about |= {"input_bytes": source.stat().st_size, "input_changed_ns": source.stat().st_mtime_ns}
     cut: list[int] = []
-    report = ReadingReport(input)
-    with console.status("predicting") as status:
+    with PredictionProgress(console) as progress:
         count = predict_file(
             labelled,
             own,
@@ -243,24 +241,48 @@ def predict(
             loaded.config,
             labelled.reader(input, options, labelled=False),
             output,
-            about=about,
+            about={"task": task, "patience": patience} | asdict(settings) | asdict(options),
             batch_tokens=batch_tokens,
             backend=backend,
             engine=chosen,
-            progress=lambda done: status.update(f"{done:,} examples"),
+            keep_columns=keep_columns,
+            progress=progress,
             on_cut=cut.append,
-            report=report,
+            say=say,
         )
-    if report.problems:
-        console.print("\n".join(report.lines()), highlight=False, markup=False, soft_wrap=True)
-    console.print(f"{count:,} predictions in {output}", highlight=False, soft_wrap=True)
+    say(f"{count:,} predictions in {output}")
     if cut:
-        console.print(
+        say(
             f"{len(cut):,} of {count:,} are of examples that were cut ({sum(cut):,} tokens, of one up to "
-            f"{max(cut):,}); the column 'cut' says which",
-            highlight=False,
-            soft_wrap=True,
+            f"{max(cut):,}); the column 'cut' says which"
         )
+
+
+def _trained_options(
+    task: str,
+    model: str,
+    source: str,
+    columns: dict[str, Any] | None,
+    say: Callable[[str], None],
+    *,
+    labelled: bool,
+) -> DataOptions:
+    """Return the options for a file, with the columns of the training where none are given; name these."""
+    from dataclasses import asdict
+
+    from albertkit.finetuning.registry import labelled_task
+    from albertkit.finetuning.trained_settings import data_options
+
+    given = columns or {}
+    options = data_options(model, labelled_task(task), source, given, labelled=labelled)
+    default = asdict(_options(given))
+    if used := {name: value for name, value in asdict(options).items() if value != default[name]}:
+        flags = " ".join(
+            f"--{name.replace('_', '-')} {value}" if value is not False else f"--no-{name}"
+            for name, value in used.items()
+        )
+        say(f"as in training: {flags}")
+    return options
 
 
 def _options(columns: dict[str, Any] | None) -> DataOptions:

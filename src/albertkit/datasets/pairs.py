@@ -83,8 +83,10 @@ class PairTable(TableReader[PairExample, PairColumns]):
         names = [name for name in (columns.text, columns.pair, columns.negative) if name is not None]
         texts = {name: text_of(values.get(name)) or "" for name in names}
         empty = next((name for name, text in texts.items() if not text), None)
-        if empty is not None and self.labelled:
-            return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
+        if empty is not None:
+            if self.labelled:
+                return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
+            report.add("empty", row.origin, f"no text in {empty!r}, and predicted all the same")
         score = None
         if columns.score is not None:
             value = values.get(columns.score)

@@ -45,8 +45,8 @@ class Reader(ABC, Generic[ExampleT]):
             yield example
 
     def leave_out(self, report: ReadingReport, problem: Problem, origin: str, detail: str = "") -> None:
-        """Count a row that cannot be used; where rows must not be lost, raise DataError."""
-        if not self.labelled:
+        """Count a row that cannot be used. Without labels no row may be left out: raise DataError."""
+        if not self.labelled and not report.counts_all:
             raise DataError(f"{origin}: {problem}" + (f" ({detail})" if detail else ""))
         report.add(problem, origin, detail)
 

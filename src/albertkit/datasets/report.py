@@ -26,6 +26,8 @@ class ReadingReport:
     rows: int = 0
     examples: int = 0
     problems: dict[Problem, ProblemRows] = field(default_factory=dict)
+    counts_all: bool = False
+    """Count rows without labels that cannot be read, instead of raising for the first one."""
 
     def add(self, problem: Problem, origin: str, detail: str = "") -> None:
         """Count a row that is left out.

@@ -73,10 +73,9 @@ class LabelledChoices(LabelledTask):
         return [Judged(example.label, prediction.choice, right, max(prediction.scores))]
 
     def record(self, example: ChoiceExample, prediction: Chosen, config: AlbertConfig) -> dict[str, Any]:
-        """Return {id, choice, text, score, scores}."""
+        """Return {choice, text, score, scores}."""
         del config
         return {
-            "id": example.id,
             "choice": prediction.choice,
             "text": example.choices[prediction.choice],
             "score": max(prediction.scores),

@@ -177,20 +177,14 @@ class LabelledPairs(LabelledTask):
         return None
 
     def record(self, example: PairExample, prediction: Embedded, config: AlbertConfig) -> dict[str, Any]:
-        """Return {id, vector} of a text, {id, similarity} of a pair; where it was sought {rank, nearest}."""
-        del config
+        """Return {vector} for a text, {similarity} for a pair, and {rank, nearest} where known."""
+        del example, config
         if prediction.similarity is None:
-            return {"id": example.id, "vector": prediction.vectors[0].tolist()}
-        found = {"id": example.id, "similarity": prediction.similarity}
-        return (
-            found
-            if prediction.rank is None
-            else found
-            | {
-                "rank": prediction.rank,
-                "nearest": prediction.nearest,
-            }
-        )
+            return {"vector": prediction.vectors[0].tolist()}
+        found: dict[str, Any] = {"similarity": prediction.similarity}
+        if prediction.rank is not None:
+            found |= {"rank": prediction.rank, "nearest": prediction.nearest}
+        return found
 
     def truth(self, example: PairExample) -> str | float | None:
         """Return the score, or the text that belongs to the first."""

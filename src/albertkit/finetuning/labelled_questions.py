@@ -144,10 +144,10 @@ class LabelledQuestions(LabelledTask):
         return [Judged(texts[0], answer.text, right, min(answer.score, 1.0))]
 
     def record(self, example: QuestionExample, prediction: Answered, config: AlbertConfig) -> dict[str, Any]:
-        """Return {id, answer, start, end, score, no_answer_difference}."""
+        """Return {answer, start, end, score, no_answer_difference}."""
+        del example
         answer = prediction.best(config.extra.get(THRESHOLD_KEY))
         return {
-            "id": example.id,
             "answer": answer.text,
             "start": answer.start,
             "end": answer.end,

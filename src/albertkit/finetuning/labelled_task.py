@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,10 +15,13 @@ import numpy as np
 from albertkit.config import AlbertConfig
 from albertkit.datasets.labels import LabelSet
 from albertkit.datasets.reader import Reader
+from albertkit.datasets.sources import FORMATS, open_table
+from albertkit.datasets.table import Table
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.task import Task
+from albertkit.text_files import file_format
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -48,6 +52,17 @@ class LabelledTask(ABC):
         Raises:
             DataError: no such source, or no such column.
         """
+
+    def table(self, source: str, options: DataOptions) -> Table | None:
+        """Return the table of a source, or None for a source without named columns."""
+        path = Path(source)
+        if options.glue is not None or not ((path / "state.json").is_file() or self.is_table(path)):
+            return None
+        return open_table(source, header=options.header, delimiter=options.delimiter)
+
+    def is_table(self, path: Path) -> bool:
+        """Return whether the task reads a file as a table, by its name."""
+        return file_format(path)[0] in FORMATS
 
     @abstractmethod
     def task(self, tokenizer: TokenizerInterface, config: AlbertConfig, settings: TaskSettings) -> Task:

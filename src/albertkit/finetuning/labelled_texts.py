@@ -141,18 +141,14 @@ class LabelledTexts(LabelledTask):
         return bool(predicted < CONSTANT * true)
 
     def record(self, example: TextExample, prediction: Classified, config: AlbertConfig) -> dict[str, Any]:
-        """Return {id, label, score, scores}; `score` is for one class only."""
-        del config
+        """Return {label, score, scores}: `scores` by label, `score` for one class only."""
+        del example
         if isinstance(prediction.label, float):
-            return {"id": example.id, "label": prediction.label}
+            return {"label": prediction.label}
+        scores = dict(zip(config.id2label.values(), prediction.scores, strict=True))
         if isinstance(prediction.label, tuple):
-            return {"id": example.id, "label": list(prediction.label), "scores": prediction.scores}
-        return {
-            "id": example.id,
-            "label": prediction.label,
-            "score": max(prediction.scores),
-            "scores": prediction.scores,
-        }
+            return {"label": list(prediction.label), "scores": scores}
+        return {"label": prediction.label, "score": max(prediction.scores), "scores": scores}
 
     def truth(self, example: TextExample) -> str | float | list[str] | None:
         """Return the label."""

@@ -24,8 +24,6 @@ from albertkit.tasks.token_classification import Tagged, TokenClassification, Wo
 from albertkit.text_files import file_format
 from albertkit.tokenization.interface import TokenizerInterface
 
-TABLES = (".csv", ".jsonl", ".parquet", ".arrow")
-
 
 class LabelledWords(LabelledTask):
     """Sentences with a label for each word."""
@@ -35,7 +33,7 @@ class LabelledWords(LabelledTask):
     def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[WordsExample]:
         """Return the reader of a table or, by any other name, of a file of CoNLL columns."""
         path = Path(source)
-        if path.is_dir() or file_format(path)[0] in TABLES:
+        if path.is_dir() or self.is_table(path):
             columns = WordsColumns(
                 words=options.words_column or "tokens",
                 labels=options.label_column or "ner_tags",
@@ -50,6 +48,10 @@ class LabelledWords(LabelledTask):
             label_column=_number("label_column", options.label_column or "-1"),
             labelled=labelled,
         )
+
+    def is_table(self, path: Path) -> bool:
+        """Return whether a file is a table: a .tsv file has the columns of CoNLL."""
+        return file_format(path)[0] != ".tsv" and super().is_table(path)
 
     def task(
         self, tokenizer: TokenizerInterface, config: AlbertConfig, settings: TaskSettings
@@ -104,9 +106,9 @@ class LabelledWords(LabelledTask):
         ]
 
     def record(self, example: WordsExample, prediction: Tagged, config: AlbertConfig) -> dict[str, Any]:
-        """Return {id, tokens, labels}."""
+        """Return {tokens, labels}."""
         del config
-        return {"id": example.id, "tokens": list(example.words), "labels": prediction.labels}
+        return {"tokens": list(example.words), "labels": prediction.labels}
 
     def truth(self, example: WordsExample) -> list[str]:
         """Return the labels."""

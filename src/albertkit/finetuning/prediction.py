@@ -1,16 +1,15 @@
 """Predictions for a file of any size, in constant memory, in its order, resumable.
 
-Each part of some thousand examples is written whole, into a folder beside the output. A run that was killed
-goes on after the last part; at the end the parts become the output.
+Each part of some thousand examples is written whole, into a folder beside the output. An interrupted run
+continues after the last part; at the end the parts become the output.
 """
 
-import csv
 import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +18,19 @@ import torch
 from albertkit.config import AlbertConfig
 from albertkit.datasets.reader import Reader
 from albertkit.datasets.report import ReadingReport
-from albertkit.errors import DataError
-from albertkit.extras import optional
-from albertkit.files import atomic_path, by_number, json_text, write_json
+from albertkit.datasets.table_reader import TableReader
+from albertkit.errors import ConfigError, DataError
+from albertkit.files import atomic_path, write_json
 from albertkit.finetuning.evaluation import CHUNK, chunks
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.prediction_engines import Engine, run_local
-from albertkit.finetuning.predictor import Predictor
+from albertkit.finetuning.prediction_files import WRITERS, lines, part_files
+from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.task import Task
 
-pa = optional("pyarrow", extra="train")
-parquet = optional("pyarrow.parquet", extra="train")
-
-OUTPUTS = (".jsonl", ".csv", ".parquet")
 _ABOUT = "about.json"
+_NAMES = {"model_sha256": "model", "input_sha256": "content of the input"}
 
 
 def predict_file(
@@ -49,58 +46,145 @@ def predict_file(
     backend: str = "auto",
     part_size: int = CHUNK,
     engine: Engine = run_local,
-    progress: Callable[[int], None] = lambda _: None,
+    keep_columns: bool = False,
+    progress: Callable[[int, int], None] = lambda *_: None,
     on_cut: Callable[[int], object] = lambda _: None,
-    report: ReadingReport | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Write the predictions for all examples of a reader; return how many.
+
+    A row has `row`, the number of the input's row from 1; `id` where the input has one; the columns that are
+    kept; and the prediction.
 
     Args:
         labelled, task, model, config: what predicts.
         reader: of examples without labels.
-        output: .jsonl, .csv or .parquet; a row for each example.
-        about: tells this work from other work, beside the model and its config: parts of other work are not
-            continued. Values of JSON.
-        batch_tokens: most tokens computed at once, padding included; None for what suits the device.
+        output: .jsonl, .csv, .tsv or .parquet; a row for each example.
+        about: the settings of this run. Parts of a run with other settings, another model or another input
+            are not continued. Values of JSON.
+        batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
+            suits the device.
         backend: what computes, one of `engines.choosing.ENGINES`.
         part_size: examples of a part.
-        engine: who computes the parts; they are the same whoever does, so another one can go on.
-        progress: is told after each part how many examples are done.
-        on_cut: is told at the end of each example that was cut how many tokens were left out.
-        report: is filled with what was read, and with what is odd about it.
+        engine: who computes the parts; they are the same with every engine, so another one can continue.
+        keep_columns: copy the input's columns. One with the name of a column of the predictions is called
+            `input_NAME`.
+        progress: called after each part with the number of finished examples and the number of all.
+        on_cut: called at the end with the number of dropped tokens of each example that was cut.
+        say: takes notes: rows without text, a file that will be replaced, parts that are kept.
 
     Raises:
-        DataError: another kind of output, parts of other work beside it, or a part that failed.
+        ConfigError: `keep_columns` for an input that is no table.
+        DataError: rows that cannot be read, an unknown kind of output, an output that is part of the input,
+            parts of another run beside it, or a part that failed.
     """
-    if output.suffix not in OUTPUTS:
-        raise DataError(f"{output}: predictions are written as {', '.join(OUTPUTS)}; choose one of them")
+    _check_output(Path(reader.source), output)
+    if keep_columns and not isinstance(reader, TableReader):
+        raise ConfigError(f"keep_columns is for tables, and {reader.source} has no columns; leave it out")
     parts = output.with_name(f".{output.name}.parts")
-    done = _begin(parts, about | {"part_size": part_size, "model_sha256": _sha256(model, config)})
-    count = len(done) * part_size
-    report = ReadingReport(reader.source) if report is None else report
-    examples = islice((example for _, example in reader.read(report)), count, None)
+    about = about | {
+        "part_size": part_size,
+        "keep_columns": keep_columns,
+        "model_sha256": _model_sha256(model, config),
+        "input_sha256": content_sha256(Path(reader.source)),
+    }
+    done = _kept(parts, about)
+    total = _checked(reader, say)
+    if done is None:
+        parts.mkdir(parents=True, exist_ok=True)
+        write_json(parts / _ABOUT, about, indent=None)
+        done = []
+    if output.exists():
+        say(f"{output} exists and will be replaced when all predictions are done")
+    count = min(len(done) * part_size, total)
+    if done:
+        say(f"continuing after {count:,} of {total:,} predictions, kept in {parts} from an interrupted run")
+    examples = islice(_asked(reader, keep_columns), count, None)
     predictor = Predictor(labelled, task, model, config, batch_tokens, backend)
-    with closing(engine(enumerate(chunks(examples, part_size), start=len(done)), predictor)) as finished:
-        for number, lines in finished:
-            with atomic_path(parts / f"{number:08d}.jsonl") as file:
-                file.write_text(lines, encoding="utf-8")
-            count += lines.count("\n")
-            progress(count)
-    count = 0  # again: the last part done may have been a short one
-    for line in _records(parts):
-        count += 1
-        if (left_out := json.loads(line).get("cut", 0)) > 0:
-            on_cut(left_out)
-    if not count:
-        raise DataError(f"{reader.source}: there is nothing to predict in it")
-    with atomic_path(output) as file:
-        _WRITERS[output.suffix](parts, file)
+    try:
+        with closing(engine(enumerate(chunks(examples, part_size), start=len(done)), predictor)) as finished:
+            for number, text in finished:
+                with atomic_path(parts / f"{number:08d}.jsonl") as file:
+                    file.write_text(text, encoding="utf-8")
+                count += text.count("\n")
+                progress(count, total)
+        for line in lines(parts):
+            if (left_out := json.loads(line).get("cut", 0)) > 0:
+                on_cut(left_out)
+        with atomic_path(output) as file:
+            WRITERS[output.suffix](parts, file)
+    except KeyboardInterrupt:
+        say(
+            f"interrupted: {count:,} of {total:,} predictions are kept in {parts}; the same command continues"
+        )
+        raise
     shutil.rmtree(parts)
     return count
 
 
-def _sha256(model: AlbertPreTrainedModel, config: AlbertConfig) -> str:
-    """Return what changes with any weight, and with the config: a folder may hold another model by now."""
+def _check_output(source: Path, output: Path) -> None:
+    if output.suffix not in WRITERS:
+        raise DataError(f"{output}: predictions are written as {', '.join(WRITERS)}; choose one of them")
+    if output.is_dir():
+        raise DataError(f"{output} is a folder; give the name of a file")
+    if output.exists() and source.exists() and output.samefile(source):
+        raise DataError(f"{output} is the input; choose another file for the predictions")
+    if source.is_dir() and output.resolve().is_relative_to(source.resolve()):
+        raise DataError(
+            f"{output} is inside of the input {source}, and would be read as a part of it; choose a file in "
+            "another folder"
+        )
+
+
+def _checked(reader: Reader[Any], say: Callable[[str], None]) -> int:
+    """Return the number of examples, after reading all of them once.
+
+    Raises:
+        DataError: rows that cannot be read, with the number of them and the first ones; or no rows.
+    """
+    report = ReadingReport(reader.source, counts_all=True)
+    for _ in reader.read(report):
+        pass
+    if wrong := report.rows - report.examples:
+        first = [one for rows in report.problems.values() for one in rows.first]
+        more = "; ..." if wrong > len(first) else ""
+        raise DataError(
+            f"{reader.source}: {wrong:,} of {report.rows:,} rows cannot be read, and predictions must match "
+            f"the rows: {'; '.join(first)}{more}. Correct or remove them"
+        )
+    if not report.rows:
+        raise DataError(f"{reader.source}: there is nothing to predict in it")
+    if report.problems:
+        say("\n".join(report.lines()))
+    return report.rows
+
+
+def _asked(reader: Reader[Any], keep_columns: bool) -> Iterator[Asked]:
+    """Yield the examples, with the numbers of their rows and the columns to be kept."""
+    report = ReadingReport(reader.source)
+    table = reader.table if keep_columns and isinstance(reader, TableReader) else None
+    own_id = reader.columns.id if isinstance(reader, TableReader) else None
+    rows = table.rows() if table else repeat(None)
+    for (origin, example), row in zip(reader.read(report), rows, strict=False):
+        kept = {name: value for name, value in row.values.items() if name != own_id} if row else {}
+        yield Asked(example, report.rows, None if example.id == origin else example.id, kept)
+
+
+def content_sha256(path: Path) -> str | None:
+    """Return the hash of a file, or of the names and contents of all files of a folder; None for neither."""
+    if path.is_file():
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    if not path.is_dir():
+        return None
+    found = hashlib.sha256()
+    for file in sorted(one for one in path.rglob("*") if one.is_file()):
+        found.update(f"{file.relative_to(path)}\0{content_sha256(file)}\0".encode())
+    return found.hexdigest()
+
+
+def _model_sha256(model: AlbertPreTrainedModel, config: AlbertConfig) -> str:
+    """Return the hash of all weights and of the config: a folder may hold another model by now."""
     found = hashlib.sha256(config.to_json_string().encode())
     for name, parameter in model.named_parameters():
         found.update(name.encode())
@@ -108,66 +192,20 @@ def _sha256(model: AlbertPreTrainedModel, config: AlbertConfig) -> str:
     return found.hexdigest()
 
 
-def _begin(parts: Path, about: dict[str, Any]) -> list[Path]:
-    """Return the parts that are there, of this work."""
-    if not (parts / _ABOUT).is_file():
-        parts.mkdir(parents=True, exist_ok=True)
-        write_json(parts / _ABOUT, about, indent=None)
-        return []
-    if json.loads((parts / _ABOUT).read_text()) != about:
+def _kept(parts: Path, about: dict[str, Any]) -> list[Path] | None:
+    """Return the parts that are there, of this run; None where no run has begun."""
+    file = parts / _ABOUT
+    if not file.is_file():
+        return None
+    try:
+        before = json.loads(file.read_text(encoding="utf-8"))
+        names = [name for name in about if before.get(name) != about[name]]
+    except (ValueError, AttributeError) as error:
+        raise DataError(f"{file} is damaged ({error}): delete the folder {parts} to start again") from error
+    if names:
+        listed = ", ".join(_NAMES.get(name, name) for name in names)
         raise DataError(
-            f"{parts} holds predictions of another model, input or setting that was interrupted: run that "
-            "again to finish it, or delete the folder"
+            f"{parts} holds predictions of an interrupted run that differ in: {listed}. Run the command of "
+            "that time again to finish it, or delete the folder to start again"
         )
-    return _parts(parts)
-
-
-def _parts(folder: Path) -> list[Path]:
-    return sorted(folder.glob("[0-9]*.jsonl"), key=by_number)
-
-
-def _records(parts: Path) -> Iterator[str]:
-    for part in _parts(parts):
-        with part.open(encoding="utf-8") as lines:
-            yield from lines
-
-
-def _write_jsonl(parts: Path, file: Path) -> None:
-    with file.open("w", encoding="utf-8") as target:
-        target.writelines(_records(parts))
-
-
-def _write_csv(parts: Path, file: Path) -> None:
-    """Write cells as they are, lists and objects as JSON."""
-    with file.open("w", encoding="utf-8", newline="") as target:
-        writer = None
-        for line in _records(parts):
-            record = json.loads(line)
-            if writer is None:
-                writer = csv.DictWriter(target, list(record))
-                writer.writeheader()
-            writer.writerow(
-                {
-                    name: json_text(value) if isinstance(value, list | dict) else value
-                    for name, value in record.items()
-                }
-            )
-
-
-def _write_parquet(parts: Path, file: Path) -> None:
-    """Write a row group for each part. What a column holds, one part alone may not tell (empty lists)."""
-    schemas = (_table(part).schema for part in _parts(parts))
-    schema = next(schemas)
-    for other in schemas:
-        schema = pa.unify_schemas([schema, other], promote_options="permissive")
-    with parquet.ParquetWriter(file, schema) as writer:
-        for part in _parts(parts):
-            writer.write_table(_table(part, schema))
-
-
-def _table(part: Path, schema: Any = None) -> Any:
-    with part.open(encoding="utf-8") as lines:
-        return pa.Table.from_pylist([json.loads(line) for line in lines], schema=schema)
-
-
-_WRITERS = {".jsonl": _write_jsonl, ".csv": _write_csv, ".parquet": _write_parquet}
+    return part_files(parts)

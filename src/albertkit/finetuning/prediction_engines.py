@@ -11,12 +11,12 @@ from typing import Any
 
 from albertkit.errors import AlbertKitError, ConfigError, DataError, suggestion
 from albertkit.extras import optional
-from albertkit.finetuning.predictor import Predictor
+from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.modeling.loading import choose_device
 
 ray = optional("ray", extra="ray")
 
-Part = tuple[int, list[Any]]
+Part = tuple[int, list[Asked]]
 Engine = Callable[[Iterator[Part], Predictor], Generator[tuple[int, str], None, None]]
 
 ENGINES = ("local", "ray")
@@ -85,7 +85,7 @@ class _RayPool:
         self._start: Callable[[], Any] = partial(worker.remote, kind)
         self._shared = [ray.put(predictor)]  # in a list, Ray hands on the reference instead of the model
         self._actors = [self._start() for _ in range(count)]
-        self.waiting: deque[tuple[int, list[Any], Any, Any]] = deque()
+        self.waiting: deque[tuple[int, list[Asked], Any, Any]] = deque()
         """Number, examples, actor and reference of the result, the oldest part first."""
 
     @property
@@ -93,7 +93,7 @@ class _RayPool:
         """Whether each worker has a part in work and one that waits."""
         return len(self.waiting) == 2 * len(self._actors)
 
-    def submit(self, number: int, examples: list[Any]) -> None:
+    def submit(self, number: int, examples: list[Asked]) -> None:
         """Give a part to the worker whose turn it is."""
         actor = self._actors[number % len(self._actors)]
         self.waiting.append((number, examples, actor, actor.predict.remote(self._shared, examples)))
@@ -137,7 +137,7 @@ class _RayWorker:
         self._kind = kind
         self._predictor: Predictor | None = None
 
-    def predict(self, shared: list[Any], examples: list[Any]) -> str | AlbertKitError:
+    def predict(self, shared: list[Any], examples: list[Asked]) -> str | AlbertKitError:
         """Return what is predicted; an error too, which Ray would wrap."""
         try:
             predictor = self._predictor or ray.get(shared[0]).to(choose_device(self._kind))

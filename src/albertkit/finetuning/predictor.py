@@ -1,16 +1,42 @@
 """What predicts: a task with its model, for any list of examples, in any process."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
-from albertkit.files import json_text
+from albertkit.files import finite, json_text
 from albertkit.finetuning.labelled_task import LabelledTask
+from albertkit.finetuning.prediction_files import SCORE_PREFIX
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An example with what stands beside its prediction."""
+
+    example: Any
+    row: int
+    """The number of its row in the input, from 1."""
+    id: str | None = None
+    """The name that the input gives it."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """Columns of the input."""
+
+    def beside(self, prediction: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns to the left of a prediction's; those of the same names are called input_NAME."""
+        found: dict[str, Any] = {"row": self.row}
+        if self.id is not None:
+            found["id"] = self.id
+        for name, value in self.kept.items():
+            while name in found or name in prediction or name == "cut" or name.startswith(SCORE_PREFIX):
+                name = f"input_{name}"
+            found[name] = finite(value)
+        return found
 
 
 @dataclass(frozen=True)
@@ -22,7 +48,7 @@ class Predictor:
     model: AlbertPreTrainedModel
     config: AlbertConfig
     batch_tokens: int | None = None
-    """Most tokens computed at once; None for what suits the device."""
+    """Maximum number of tokens computed at once; None for a default that suits the device."""
     backend: str = "auto"
     """One of `engines.choosing.ENGINES`."""
 
@@ -31,23 +57,24 @@ class Predictor:
         self.model.to(device)
         return self
 
-    def __call__(self, examples: list[Any]) -> str:
-        """Return a line of JSON for each example; `cut` are the tokens of it that were not read.
+    def __call__(self, asked: Sequence[Asked]) -> str:
+        """Return a line of JSON for each example; `cut` is the number of its tokens that were dropped.
 
         Raises:
             DataError: examples of another kind than those the model was fine-tuned on.
         """
+        examples = [one.example for one in asked]
         self.labelled.check_fit(examples, self.config)
         rows = self.task.features(examples)
         outputs = self.task.run(make_engine(self.model, self.backend), rows, batch_tokens=self.batch_tokens)
         predictions = self.task.predictions(examples, rows, outputs)
-        records = [
-            self.labelled.record(example, prediction, self.config)
-            for example, prediction in zip(examples, predictions, strict=True)
-        ]
+        records = []
+        for one, prediction in zip(asked, predictions, strict=True):
+            record = self.labelled.record(one.example, prediction, self.config)
+            records.append(one.beside(record) | record)
         if getattr(self.task, "truncation", False):  # a task that cuts says of each example how much
             for record in records:
                 record["cut"] = 0
             for row in rows:
                 records[row.example]["cut"] = max(records[row.example]["cut"], row.cut)
-        return "".join(json_text(record) + "\n" for record in records)
+        return "".join(json_text(record, default=str) + "\n" for record in records)

@@ -19,6 +19,7 @@ from albertkit.finetuning.exits import note_exits
 from albertkit.finetuning.labelled_task import LabelledTask, room_note
 from albertkit.finetuning.registry import labelled_task
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
+from albertkit.finetuning.trained_settings import saved_columns
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import check_head
 from albertkit.tasks.task import Task
@@ -40,6 +41,8 @@ class Prepared:
     validation: EvaluationSet
     data: dict[str, Any]
     """What is reported about the data."""
+    columns: dict[str, Any]
+    """The options of the files that `evaluate` and `predict` use as defaults."""
 
     @property
     def rows(self) -> list[Any]:
@@ -101,7 +104,9 @@ def prepare(
         for note in notes:
             say(f"{name}: {note}")
     _say_labels(splits, say)
-    return Prepared(labelled, own, tokenizer, config, str(model), units, validation, data)
+    return Prepared(
+        labelled, own, tokenizer, config, str(model), units, validation, data, saved_columns(options)
+    )
 
 
 def _units(labelled: LabelledTask, task: Task, examples: list[Any]) -> tuple[list[Unit], int, Counter[str]]:

@@ -63,7 +63,10 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
         pairs = zip(evaluation.examples, evaluation.predictions, strict=True)
         labelled = evaluation.labelled
         records = [
-            labelled.record(*pair, evaluation.config) | {"true": labelled.truth(pair[0])} for pair in pairs
+            {"id": example.id}
+            | labelled.record(example, prediction, evaluation.config)
+            | {"true": labelled.truth(example)}
+            for example, prediction in pairs
         ]
         file.write_text("".join(json_text(record) + "\n" for record in records), encoding="utf-8")
     write_json(folder / REPORT_JSON, finite(report))

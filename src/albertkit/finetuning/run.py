@@ -18,6 +18,7 @@ from albertkit.finetuning.objective import TaskObjective, balanced_weights
 from albertkit.finetuning.prepared import Prepared, starting_model
 from albertkit.finetuning.report import write_report
 from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.finetuning.trained_settings import COLUMNS_KEY
 from albertkit.finetuning.whole_batch import WholeBatchObjective
 from albertkit.metrics.direction import is_score
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
@@ -103,6 +104,7 @@ def run_prepared(
             "step": result.state.best_step,
             "minutes": result.state.seconds / 60,
             "data": prepared.data,
+            COLUMNS_KEY: prepared.columns,
         }
         _save(evaluation.config, prepared, folder, output)
         report = write_report(evaluation, output, about=about)

@@ -1,13 +1,21 @@
-"""The settings that a model was fine-tuned with, found again in its folder."""
+"""The settings and columns that a model was fine-tuned with, found again in its folder."""
 
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from albertkit.datasets.table import DelimitedTable
 from albertkit.errors import ConfigError
 from albertkit.files import read_json
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.report import REPORT_JSON
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.recipe import build
+
+COLUMNS_KEY = "columns"
+_LAYOUT = ("header", "delimiter")
+_OF_LABELS = {"label_column", "label_separator", "negative_column", "answers_column"}
 
 
 def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
@@ -22,6 +30,68 @@ def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
     if not isinstance(task, dict):
         raise ConfigError(f"{Path(model) / REPORT_JSON}: expected a table of settings, found {trained!r:.60}")
     return build(TaskSettings, {**task, **given}, where="settings")
+
+
+def saved_columns(options: DataOptions) -> dict[str, Any]:
+    """Return what a report remembers of the options: those that are not the default, without names of files
+    and examples.
+    """
+    default = asdict(DataOptions())
+    return {
+        name: value
+        for name, value in asdict(options).items()
+        if value != default[name] and name not in ("glue", "id_column")
+    }
+
+
+def data_options(
+    model: str | Path, task: LabelledTask, source: str, given: dict[str, Any], *, labelled: bool
+) -> DataOptions:
+    """Return the options for a source: those given, and else those of the training that the source has.
+
+    Args:
+        model: folder or name of the model.
+        task: how the source is read.
+        source: labelled file or folder, or one to predict for.
+        given: the options of this call by name.
+        labelled: whether labels are read.
+
+    Raises:
+        ConfigError: an option of another type.
+        DataError: no such source.
+    """
+    options = build(DataOptions, given, where="columns")
+    remembered = _report(Path(model)).get(COLUMNS_KEY, {})
+    file = Path(model) / REPORT_JSON
+    if not isinstance(remembered, dict):
+        raise ConfigError(f"{file}: expected a table of columns, found {remembered!r:.60}")
+    build(DataOptions, remembered, where=f"{file}: {COLUMNS_KEY}")  # checks names and types
+    known = {field.name for field in fields(DataOptions)} - set(given)
+    if not labelled:
+        known -= _OF_LABELS
+    trained = {name: value for name, value in remembered.items() if name in known}
+    if not trained or options.glue is not None:
+        return options
+    table = task.table(source, options)
+    if table is None:  # the columns of CoNLL files are numbers
+        return replace(options, **{name: one for name, one in trained.items() if _is_number(one)})
+    if isinstance(table, DelimitedTable):
+        options = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
+        table = task.table(source, options)
+    present = set(table.columns()) if table else set()
+    return replace(
+        options,
+        **{
+            name: value
+            for name, value in trained.items()
+            if name == "label_separator"
+            or (name not in _LAYOUT and {one.strip() for one in str(value).split(",")} <= present)
+        },
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and value.removeprefix("-").isdecimal()
 
 
 def is_run(folder: Path) -> bool:

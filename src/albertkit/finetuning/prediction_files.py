@@ -1,0 +1,110 @@
+"""Parts of predictions -> one file: .jsonl, .csv, .tsv or .parquet.
+
+A part has a JSON object in each line. Tables have a column `score_LABEL` for each of its `scores`; lists are
+JSON in the cells of .csv and .tsv.
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from albertkit.errors import DataError
+from albertkit.extras import optional
+from albertkit.files import by_number, json_text
+
+pa = optional("pyarrow", extra="train")
+parquet = optional("pyarrow.parquet", extra="train")
+
+SCORES = "scores"
+SCORE_PREFIX = "score_"
+
+
+def part_files(folder: Path) -> list[Path]:
+    """Return the parts of a folder in order."""
+    return sorted(folder.glob("[0-9]*.jsonl"), key=by_number)
+
+
+def lines(folder: Path) -> Iterator[str]:
+    """Yield the lines of all parts."""
+    for part in part_files(folder):
+        with part.open(encoding="utf-8") as stream:
+            yield from stream
+
+
+def flat(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with a column for each score; scores without names are counted from 0."""
+    result: dict[str, Any] = {}
+    for name, value in record.items():
+        if name == SCORES:
+            named = value.items() if isinstance(value, dict) else enumerate(value)
+            result |= {f"{SCORE_PREFIX}{label}": score for label, score in named}
+        else:
+            result[name] = value
+    return result
+
+
+def write_jsonl(parts: Path, file: Path) -> None:
+    """Write the lines as they are."""
+    with file.open("w", encoding="utf-8") as target:
+        target.writelines(lines(parts))
+
+
+def write_csv(parts: Path, file: Path, *, delimiter: str = ",") -> None:
+    """Write cells as they are, lists and objects as JSON. Records may have different columns."""
+    with file.open("w", encoding="utf-8", newline="") as target:
+        writer = csv.DictWriter(target, _columns(lines(parts)), delimiter=delimiter)
+        writer.writeheader()
+        for line in lines(parts):
+            writer.writerow(
+                {
+                    name: json_text(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+                    for name, value in flat(json.loads(line)).items()
+                }
+            )
+
+
+def write_tsv(parts: Path, file: Path) -> None:
+    """Write a CSV file with tabs; a cell that holds a tab or a line end stands in quotes."""
+    write_csv(parts, file, delimiter="\t")
+
+
+def write_parquet(parts: Path, file: Path) -> None:
+    """Write a row group for each part. What a column holds, one part alone may not tell (empty lists).
+
+    Raises:
+        DataError: a column that was kept has values of several types.
+    """
+    columns = _columns(lines(parts))
+    try:
+        schema = pa.unify_schemas(
+            [_table(part, columns).schema for part in part_files(parts)], promote_options="permissive"
+        )
+        with parquet.ParquetWriter(file, schema) as writer:
+            for part in part_files(parts):
+                writer.write_table(_table(part, columns, schema))
+    except pa.ArrowException as error:
+        raise DataError(
+            f"the predictions do not fit into a Parquet file ({error}): write them as .jsonl, or without "
+            "--keep-columns"
+        ) from error
+
+
+def _columns(records: Iterator[str]) -> list[str]:
+    return list(dict.fromkeys(name for line in records for name in flat(json.loads(line))))
+
+
+def _table(part: Path, columns: list[str], schema: Any = None) -> Any:
+    with part.open(encoding="utf-8") as stream:
+        records = [flat(json.loads(line)) for line in stream]
+    rows = [{name: record.get(name) for name in columns} for record in records]
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+WRITERS: dict[str, Callable[[Path, Path], None]] = {
+    ".jsonl": write_jsonl,
+    ".csv": write_csv,
+    ".tsv": write_tsv,
+    ".parquet": write_parquet,
+}
