@@ -202,7 +202,7 @@ def test_a_head_of_fine_tuning_loads_with_its_labels(tf1: Path, original: Tensor
     head = {"output_weights": torch.randn(3, 48), "output_bias": torch.randn(3)}
     write_bundle(tf1 / "model.ckpt-best", original | head)
     model, info = AlbertForSequenceClassification.from_pretrained(tf1, output_loading_info=True)
-    assert info["missing_keys"] == []
+    assert info["missing_keys"] == set()
     assert model.config.num_labels == 3
     assert torch.equal(model.classifier.weight, head["output_weights"])
 

@@ -23,6 +23,7 @@ LEVELS = {
     "published": 0,
     "recipe": 0,
     "text_files": 0,
+    "tuple_outputs": 0,
     "config": 0,
     "cores": 0,
     "assets": 0,

@@ -70,7 +70,7 @@ def test_folder_of_ours(tmp_path: Path):
     assert "predictions.decoder.bias" not in stored
     loaded, info = AlbertForMaskedLM.from_pretrained(tmp_path / "deep" / "folder", output_loading_info=True)
     assert info["report"].ok
-    assert info["missing_keys"] == info["unexpected_keys"] == info["mismatched_keys"] == []
+    assert info["missing_keys"] == info["unexpected_keys"] == info["mismatched_keys"] == set()
     assert loaded.predictions.decoder.weight.data_ptr() == loaded.get_input_embeddings().weight.data_ptr()
     assert loaded.predictions.decoder.weight is loaded.get_input_embeddings().weight
     assert loaded.predictions.decoder.bias is loaded.predictions.bias
@@ -148,7 +148,7 @@ def test_new_head_on_an_encoder(tmp_path: Path):
         again, info = AlbertForSequenceClassification.from_pretrained(
             tmp_path, num_labels=5, output_loading_info=True
         )
-    assert info["missing_keys"] == ["classifier.weight", "classifier.bias"]
+    assert info["missing_keys"] == {"classifier.weight", "classifier.bias"}
     assert model.classifier.weight.shape == (5, 32)
     assert torch.equal(model.classifier.weight, again.classifier.weight)
     assert 0.05 < model.classifier.weight.std() < 0.3  # initializer_range is 0.2
@@ -169,18 +169,89 @@ def test_new_masked_word_head_is_tied(tmp_path: Path):
 
 def test_other_number_of_labels(tmp_path: Path):
     make("AlbertForSequenceClassification", num_labels=3).save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match=r"classifier\.weight is 3x32 in the file and 5x32"):
-        AlbertForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
+    for kind in (CheckpointError, RuntimeError):  # ours, and what transformers raises
+        with pytest.raises(kind, match=r"classifier\.weight is 3x32 in the file and 5x32"):
+            AlbertForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
     with pytest.warns(UserWarning, match=r"classifier\.weight"):
         model, info = AlbertForSequenceClassification.from_pretrained(
             tmp_path, num_labels=5, ignore_mismatched_sizes=True, output_loading_info=True
         )
-    assert set(info["mismatched_keys"]) == {
+    assert info["mismatched_keys"] == {
         ("classifier.weight", (3, 32), (5, 32)),
         ("classifier.bias", (3,), (5,)),
     }
     assert model(**batch()).logits.shape == (3, 5)
     assert model.config.id2label[4] == "LABEL_4"
+
+
+def test_order_outputs_follow_the_number_of_labels(tmp_path: Path):
+    ours, theirs = make_twins("AlbertForPreTraining", num_labels=3)
+    assert ours(**batch()).sop_logits.shape == (3, 3)
+    ours.save_pretrained(tmp_path / "ours")
+    theirs.save_pretrained(tmp_path / "theirs")
+    loaded = AlbertForPreTraining.from_pretrained(tmp_path / "theirs")
+    assert_equal_answers(loaded, theirs, "AlbertForPreTraining")
+    again = transformers.AlbertForPreTraining.from_pretrained(tmp_path / "ours")
+    assert_equal_answers(ours, again.eval(), "AlbertForPreTraining")
+
+
+def test_models_in_subfolders(tmp_path: Path):
+    model = make("AlbertModel")
+    model.save_pretrained(tmp_path / "checkpoints" / "step-5")
+    for load in (AlbertModel, auto.AutoModel, AlbertConfig, auto.AutoConfig):
+        loaded = load.from_pretrained(tmp_path, subfolder="checkpoints/step-5")
+        assert getattr(loaded, "config", loaded) == AlbertConfig.from_pretrained(
+            tmp_path / "checkpoints" / "step-5"
+        )
+    with pytest.raises(ModelNotFoundError, match=r"has no folder 'step-5': .* holds checkpoints"):
+        AlbertModel.from_pretrained(tmp_path, subfolder="step-5")
+    with pytest.raises(ModelNotFoundError, match="leads out of"):
+        AlbertModel.from_pretrained(tmp_path / "checkpoints" / "step-5", subfolder="../..")
+
+
+def test_options_of_saving(tmp_path: Path):
+    model = make("AlbertForMaskedLM")
+    model.save_pretrained(tmp_path / "other", is_main_process=False)
+    assert not (tmp_path / "other").exists()
+    with pytest.raises(ConfigError, match=r"push_to_hub=True is not supported: .*hf upload"):
+        model.save_pretrained(tmp_path / "other", push_to_hub=True)
+    model.save_pretrained(tmp_path / "one", save_function=torch.save, push_to_hub=False)
+    model.save_pretrained(tmp_path / "two", state_dict=model.state_dict(), max_shard_size="50GB")
+    weights = [(tmp_path / folder / "model.safetensors").read_bytes() for folder in ("one", "two")]
+    assert weights[0] == weights[1]
+
+
+def test_state_dict_can_be_written_by_others(tmp_path: Path):
+    """As `transformers.Trainer` saves a model of another library: weights with all names, and no config."""
+    model = make("AlbertForMaskedLM")
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    with pytest.raises(
+        CheckpointError, match=r"no config\.json: .* Pass config=\.\.\., or write the file with"
+    ):
+        AlbertForMaskedLM.from_pretrained(tmp_path)
+    loaded = AlbertForMaskedLM.from_pretrained(tmp_path, config=model.config)
+    assert torch.equal(loaded(**batch()).logits, model(**batch()).logits)
+    assert loaded.get_output_embeddings().weight is loaded.get_input_embeddings().weight
+    kept = model.state_dict(keep_vars=True)
+    assert kept["predictions.decoder.weight"] is model.get_input_embeddings().weight
+
+
+def test_auto_classes_from_config():
+    config = tiny()
+    model = auto.AutoModel.from_config(
+        config, attn_implementation="eager", dtype="bfloat16", add_pooling_layer=False, trust_remote_code=True
+    )
+    assert type(model) is AlbertModel
+    assert model.config.attn_implementation == "eager"
+    assert config.attn_implementation == "sdpa"
+    assert model.dtype == torch.bfloat16
+    assert model.pooler is None
+    assert auto.AutoModel.from_config(config, torch_dtype=torch.float16).dtype == torch.float16
+    assert auto.AutoModelForMaskedLM.from_config(config).dtype == torch.float32
+    with pytest.raises(ConfigError, match=r"AutoModel\.from_config has no argument 'num_labels'"):
+        auto.AutoModel.from_config(config, num_labels=3)
+    with pytest.raises(ConfigError, match="AutoModel needs an AlbertConfig, got dict"):
+        auto.AutoModel.from_config({})
 
 
 def test_missing_encoder_tensors_are_an_error(tmp_path: Path):
@@ -388,7 +459,6 @@ def test_loading_options_that_make_no_difference(tmp_path: Path):
             for name, value in {
                 "force_download": True,
                 "proxies": {"http": "there"},
-                "subfolder": "encoder",
                 "variant": "fp16",
                 "max_memory": {0: "1GB"},
                 "offload_folder": "there",

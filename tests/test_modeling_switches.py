@@ -116,6 +116,84 @@ def test_pruning_in_steps_and_errors():
     model(**batch()).logits.mean().backward()  # what is left still trains
 
 
+@pytest.mark.parametrize(
+    ("heads", "message"),
+    [
+        ({0: [0], -1: [0]}, "no distinct layer -1 to prune; this model has 1"),
+        ({0: [0], "0": [1]}, "no distinct layer '0' to prune"),
+        ({0: [0], True: [1]}, "no distinct layer True to prune"),
+        ({0: [0, -1]}, r"heads to prune \[0, -1\] must lie in 0 to 3"),
+        ({0: ["1"]}, r"heads to prune \['1'\] must lie in 0 to 3"),
+        ({0: "12"}, "heads to prune in layer 0 are '12'; expected a list of ids"),
+        ({0: 1}, "heads to prune in layer 0 are 1; expected a list of ids"),
+    ],
+)
+def test_heads_that_cannot_be_pruned_change_nothing(heads, message):
+    model = make("AlbertModel")
+    before = model(**batch()).last_hidden_state
+    with pytest.raises(ConfigError, match=message):
+        model.prune_heads(heads)
+    assert model.config.pruned_heads == {}
+    assert torch.equal(model(**batch()).last_hidden_state, before)
+
+
+# --- hooks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inner", [1, 2])
+def test_hooks_of_every_part_fire(inner):
+    model = make("AlbertForSequenceClassification", inner_group_num=inner)
+    unused = {"albert_layer_groups", "albert_layers", "attention_dropout", "exit_classifiers"}
+    calls = dict.fromkeys(name for name, _ in model.named_modules() if name.split(".")[-1] not in unused)
+    for name in calls:
+        model.get_submodule(name).register_forward_hook(lambda *_, name=name: calls.update({name: True}))
+    model(**batch(segments=True, positions=True))
+    assert all(calls.values()), calls
+
+
+def test_a_hook_of_a_group_replaces_its_output():
+    model = make("AlbertModel", num_hidden_layers=2, num_hidden_groups=2)
+    expected = model(**batch(), output_hidden_states=True).hidden_states
+    first, second = model.encoder.albert_layer_groups
+    outputs = []
+    second.register_forward_hook(lambda module, inputs, output: outputs.append(output))
+    assert torch.equal(model(**batch()).last_hidden_state, outputs[0])
+    assert torch.equal(outputs[0], expected[2])
+    first.register_forward_hook(lambda module, inputs, output: 0 * output)
+    assert largest_difference(model(**batch()).last_hidden_state, expected[2]) > 0.1
+
+
+def test_inputs_that_require_gradients():
+    model = make("AlbertModel").requires_grad_(False)
+    model.enable_input_require_grads()
+    model.enable_input_require_grads()
+    assert model(**batch()).last_hidden_state.requires_grad
+    model.disable_input_require_grads()
+    assert not model(**batch()).last_hidden_state.requires_grad
+
+
+def test_attention_is_chosen():
+    model = make("AlbertModel")
+    assert model(**batch()).attentions is None
+    model.set_attn_implementation("eager")
+    assert model.config.attn_implementation == "eager"
+    with pytest.raises(ConfigError, match="attn_implementation is 'flash'; choose one of sdpa, eager"):
+        model.set_attn_implementation("flash")
+    assert model.config.attn_implementation == "eager"
+
+
+def test_facts_that_libraries_ask_for():
+    ours, theirs = make_twins("AlbertForMaskedLM")
+    assert ours.get_memory_footprint(return_buffers=False) == theirs.get_memory_footprint(
+        return_buffers=False
+    )
+    assert ours.get_memory_footprint() == 4 * ours.num_parameters()
+    assert ours.half().get_memory_footprint() == 2 * ours.num_parameters()
+    assert ours.can_generate() is theirs.can_generate() is False
+    assert ours.main_input_name == theirs.main_input_name == "input_ids"
+    assert ours.supports_gradient_checkpointing is True
+
+
 # --- memory -----------------------------------------------------------------------------------
 
 
@@ -151,6 +229,14 @@ def test_gradient_checkpointing_recomputes_every_layer(monkeypatch):
     assert len(calls) == 9
     with pytest.raises(ConfigError, match="non-reentrant"):
         model.gradient_checkpointing_enable({"use_reentrant": True})
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    assert model.is_activation_checkpointing
+    assert model.is_gradient_checkpointing
+    model.activation_checkpointing_disable()
+    assert not model.is_activation_checkpointing
+    for option in ({"every_n_layers": 2}, {"offload": True}):
+        with pytest.raises(ConfigError, match=r"every_n_layers=., offload=\w+ is not supported"):
+            model.activation_checkpointing_enable(**option)
 
 
 # --- embeddings -------------------------------------------------------------------------------
@@ -176,9 +262,26 @@ def test_resizing_the_vocabulary(size, tied):
     logits = model(ids, labels=ids).prediction_logits
     assert logits.shape == (3, 12, size)
     assert largest_difference(logits[..., :kept], before(ids).prediction_logits[..., :kept]) <= TOLERANCE
-    if size > kept:
-        assert 0 < embeddings.weight[kept:].abs().max() <= 2 * model.config.initializer_range
-        assert decoder.bias[kept:].abs().max() == 0
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_new_rows_are_those_of_transformers(tied):
+    ours, theirs = make_twins("AlbertForMaskedLM", tie_word_embeddings=tied)
+    mean = ours.get_input_embeddings().weight.mean(dim=0)
+    for model in (ours, theirs):
+        model.resize_token_embeddings(70)
+    new = ours.get_input_embeddings().weight[60:]
+    assert 0 < largest_difference(new, mean.expand(10, 16)) < 1e-3
+    assert new.std(dim=0).max() > 1e-7
+    for one, other in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        assert largest_difference(one, other) < 1e-3
+
+
+def test_new_rows_as_at_initialization():
+    model = make("AlbertForMaskedLM")
+    embeddings = model.resize_token_embeddings(70, mean_resizing=False)
+    assert 0.05 < embeddings.weight[60:].std() <= 2 * model.config.initializer_range
+    assert model.predictions.bias[60:].abs().max() == 0
 
 
 def test_resizing_below_the_padding_piece():
@@ -202,8 +305,6 @@ def test_resizing_to_a_multiple(wanted, multiple, size):
 
 def test_resizing_refuses():
     model = make("AlbertModel")
-    with pytest.raises(ConfigError, match="mean_resizing=True is not supported"):
-        model.resize_token_embeddings(70, mean_resizing=True)
     with pytest.raises(ConfigError, match=r"pad_to_multiple_of.*at least 1, got 0"):
         model.resize_token_embeddings(70, pad_to_multiple_of=0)
     assert model.config.vocab_size == TINY["vocab_size"]

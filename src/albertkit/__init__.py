@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         DataError,
         MissingExtraError,
         ModelNotFoundError,
+        ShapeMismatchError,
         TokenizerError,
         TrainingError,
     )
@@ -100,6 +101,7 @@ _MODULES = {
     "Pipeline": "pipelines",
     "QuestionAnsweringPipeline": "pipelines",
     "SentenceOrderPipeline": "pipelines",
+    "ShapeMismatchError": "errors",
     "TextClassificationPipeline": "pipelines",
     "TokenClassificationPipeline": "pipelines",
     "TokenizerError": "errors",
@@ -153,6 +155,7 @@ __all__ = [
     "Pipeline",
     "QuestionAnsweringPipeline",
     "SentenceOrderPipeline",
+    "ShapeMismatchError",
     "TextClassificationPipeline",
     "TokenClassificationPipeline",
     "TokenizerError",

@@ -378,6 +378,7 @@ class AlbertConfig:
         cache_dir: str | Path | None = None,
         token: str | bool | None = None,
         local_files_only: bool = False,
+        subfolder: str = "",
         **overrides: Any,
     ) -> Self:
         """The config of a local folder, a config file, or a model on the hub; overrides win.
@@ -400,6 +401,7 @@ class AlbertConfig:
             cache_dir=cache_dir,
             token=token,
             local_files_only=local_files_only,
+            subfolder=subfolder,
         )
         for name in (CONFIG_FILE, GOOGLE_CONFIG_FILE):
             if (folder / name).is_file():

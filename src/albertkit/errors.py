@@ -3,7 +3,8 @@
     AlbertKitError
     ├── ConfigError       (ValueError)   sizes that do not fit, unknown arguments
     ├── ModelNotFoundError (OSError)     a name or folder that leads to no model
-    ├── CheckpointError   (OSError)      weights missing, damaged or of another shape
+    ├── CheckpointError   (OSError)      weights missing or damaged
+    │   └── ShapeMismatchError (RuntimeError)  weights of another shape than the model's
     ├── TokenizerError    (ValueError)   vocabulary files missing, damaged or foreign
     ├── DataError         (ValueError)   corpora, shards and labels that cannot be used
     ├── TrainingError     (RuntimeError) a run that cannot start, resume or go on
@@ -32,6 +33,10 @@ class ModelNotFoundError(AlbertKitError, OSError):
 
 class CheckpointError(AlbertKitError, OSError):
     """Weights that are missing, damaged, or do not fit the model."""
+
+
+class ShapeMismatchError(CheckpointError, RuntimeError):
+    """Weights of another shape than the model's."""
 
 
 class TokenizerError(AlbertKitError, ValueError):

@@ -29,6 +29,7 @@ def resolve(
     cache_dir: str | Path | None = None,
     token: str | bool | None = None,
     local_files_only: bool = False,
+    subfolder: str = "",
 ) -> Path:
     """The local folder of a model, downloaded into the hub's cache where that is needed.
 
@@ -43,6 +44,7 @@ def resolve(
         token: a hub token; True for the saved one, False for none, None for the saved one where there is one.
         local_files_only: never ask the hub, use what an earlier call downloaded. The environment variable
             HF_HUB_OFFLINE=1 does the same for the whole process.
+        subfolder: folder within the folder or the repository, such as "checkpoint-500".
 
     Raises:
         ModelNotFoundError: nothing by that name, or nothing in it that was asked for.
@@ -58,7 +60,16 @@ def resolve(
         folder = _local(name_or_folder)
         if folder is None:
             repository = _repository(name_or_folder)
-            folder = _download(repository, patterns, revision, cache_dir, token, local_files_only)
+            wanted = tuple(f"{subfolder}/{pattern}" for pattern in patterns) if subfolder else patterns
+            folder = _download(repository, wanted, revision, cache_dir, token, local_files_only)
+    if subfolder:
+        if not (folder / subfolder).resolve().is_relative_to(folder.resolve()):
+            raise ModelNotFoundError(f"subfolder {subfolder!r} leads out of {str(name_or_folder)!r}.")
+        if not (folder / subfolder).is_dir():
+            raise ModelNotFoundError(
+                f"{str(name_or_folder)!r} has no folder {subfolder!r}: {folder} {contents(folder)}."
+            )
+        folder = folder / subfolder
     _require_one_of(patterns, folder, name_or_folder)
     return folder
 

@@ -13,7 +13,7 @@ _UNSUPPORTED = frozenset((
     "generation_config", "gguf_file", "kernel_config", "key_mapping", "load_in_4bit",
     "load_in_8bit", "max_memory", "mirror", "offload_buffers", "offload_folder",
     "offload_state_dict", "proxies", "quantization_config", "resume_download",
-    "return_unused_kwargs", "subfolder", "tp_plan", "tp_size", "tqdm_class", "use_auth_token",
+    "return_unused_kwargs", "tp_plan", "tp_size", "tqdm_class", "use_auth_token",
     "use_kernels", "variant",
 ))
 # fmt: on

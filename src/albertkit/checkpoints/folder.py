@@ -37,6 +37,7 @@ def locate(
     cache_dir: str | Path | None = None,
     token: str | bool | None = None,
     local_files_only: bool = False,
+    subfolder: str = "",
 ) -> Path:
     """The local folder with config and weights of a model; other arguments and errors of `hub.resolve`.
 
@@ -52,6 +53,7 @@ def locate(
             cache_dir=cache_dir,
             token=token,
             local_files_only=local_files_only,
+            subfolder=subfolder,
         )
 
     folder = fetch("model*.safetensors", "model.safetensors.index.json")
@@ -62,8 +64,12 @@ def locate(
     return folder
 
 
-def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def read_folder(
+    folder: str | Path, *, needs_config: bool = True
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Read a model folder: the object in config.json, and every tensor by the name it has in the file.
+
+    `needs_config=False` reads a folder without a config.json too; its config is then empty.
 
     Of several weight files the first of `_READERS` is read, whatever else is there. The tensors are mapped
     copy-on-write: changing one changes no file, and replacing the file by a rename changes no tensor.
@@ -74,18 +80,21 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, torch.Ten
     folder = Path(folder)
     if not folder.is_dir():
         raise CheckpointError(f"There is no folder {folder}. Expected one with {CONFIG_FILE} and weights.")
-    if not (folder / CONFIG_FILE).is_file():
+    has_config = (folder / CONFIG_FILE).is_file()
+    weights = _weights_in(folder)
+    if needs_config and not has_config:
         models = model_folders(folder)
         raise CheckpointError(
             f"{folder} has no {CONFIG_FILE}: it {contents(folder)}."
             + (f" It has models in sub-folders; give one of them: {', '.join(models)}." if models else "")
+            + (" Pass config=..., or write the file with config.save_pretrained(folder)." if weights else "")
         )
-    weights = _weights_in(folder)
     if weights is None:
         raise CheckpointError(
             f"{folder} has no weights: expected {' or '.join(_READERS)}; it {contents(folder)}."
         )
-    return read_json(folder / CONFIG_FILE), _READERS[weights](folder / weights)
+    config = read_json(folder / CONFIG_FILE) if has_config else {}
+    return config, _READERS[weights](folder / weights)
 
 
 def write_folder(

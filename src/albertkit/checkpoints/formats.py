@@ -18,11 +18,14 @@ def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **hub: Any) 
         CheckpointError: a folder holds several checkpoints, and nothing says which is meant.
     """
     path = _as_path(name_or_path)
-    return path if path and _is_foreign(path) else folder.locate(name_or_path, also=also, **hub)
+    is_foreign = path and not hub.get("subfolder") and _is_foreign(path)
+    return path if path and is_foreign else folder.locate(name_or_path, also=also, **hub)
 
 
-def read(path: str | Path) -> Checkpoint:
+def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
     """Read a checkpoint of any format from a path that `locate` gave.
+
+    `needs_config` is as in `folder.read_folder`.
 
     Raises:
         CheckpointError: a file is missing or damaged.
@@ -33,7 +36,7 @@ def read(path: str | Path) -> Checkpoint:
         return _read_julia(path)
     if _is_foreign(path):
         return google.read(path)
-    config, tensors = folder.read_folder(path)
+    config, tensors = folder.read_folder(path, needs_config=needs_config)
     return Checkpoint("hf", config, tensors, folder.weight_files(path), vocabulary_in(path))
 
 

@@ -57,7 +57,7 @@ def find(
         raise ConfigError(
             f"use_safetensors=True, but {folder} has no safetensors; leave it out to read others"
         )
-    checkpoint = read(folder)
+    checkpoint = read(folder, needs_config=config is None)
     if config is None:
         config = AlbertConfig.from_dict(checkpoint.config)
         warn_of_contradictions(name_or_folder, vars(config), settled=overrides.keys(), stacklevel=4)
@@ -68,9 +68,9 @@ def find(
 def describe(report: LoadReport) -> dict[str, Any]:
     """The report under the names that `transformers` gives its parts."""
     return {
-        "missing_keys": list(report.missing),
-        "unexpected_keys": list(report.unexpected),
-        "mismatched_keys": [(name, *shapes) for name, shapes in report.reshaped.items()],
+        "missing_keys": set(report.missing),
+        "unexpected_keys": set(report.unexpected),
+        "mismatched_keys": {(name, *shapes) for name, shapes in report.reshaped.items()},
         "error_msgs": [],
         "report": report,
     }

@@ -16,7 +16,7 @@ from albertkit.checkpoints.names import (
     row_of,
     why_no_weight,
 )
-from albertkit.errors import CheckpointError
+from albertkit.errors import CheckpointError, ShapeMismatchError
 
 
 @dataclass(slots=True)
@@ -150,8 +150,9 @@ def match(
         Name in the model -> tensor, and the account.
 
     Raises:
-        CheckpointError: a tensor of the embeddings or the encoder is missing, a shape differs, or two
-            tensors of the file claim one name.
+        CheckpointError: a tensor of the embeddings or the encoder is missing, or two tensors of the file
+            claim one name.
+        ShapeMismatchError: a tensor has another shape.
     """
     matched: dict[str, torch.Tensor] = {}
     report = LoadReport()
@@ -180,7 +181,7 @@ def match(
     _take_out_reshaped(matched, report, expected)
     report.missing = [name for name in expected if name not in matched and name not in report.reshaped]
     if report.reshaped and not ignore_mismatched_sizes:
-        raise CheckpointError(
+        raise ShapeMismatchError(
             f"Weights and config do not fit each other: {_some(report.differences, '; ')}. "
             "Check that they belong together; to begin these tensors anew (a head with other labels), "
             "pass ignore_mismatched_sizes=True."

@@ -192,7 +192,7 @@ def load_task(
         loaded, info = labelled.model_class.from_pretrained(
             model, device_map=device, output_loading_info=True
         )  # type: ignore[misc]
-    missing = [name for name in info["missing_keys"] if not name.startswith(labelled.unused)]
+    missing = [name for name in info["report"].missing if not name.startswith(labelled.unused)]
     if missing:
         raise DataError(
             f"{model} lacks {', '.join(missing[:3])}: it was not fine-tuned for {task}; "

@@ -5,8 +5,8 @@ from typing import Any
 from albertkit.keras.backend import keras
 from albertkit.keras.inputs import expand_attention_mask, expand_head_mask
 from albertkit.keras.layers import AlbertEmbeddings, AlbertTransformer, Brick, Tensor, ops
-from albertkit.keras.outputs import make_output
 from albertkit.keras.pretrained import TFAlbertPreTrainedModel
+from albertkit.tuple_outputs import make_output
 
 
 class AlbertMainLayer(Brick):
@@ -30,7 +30,7 @@ class AlbertMainLayer(Brick):
         """Encode a batch of checked inputs.
 
         Returns:
-            A `ModelOutput` with last_hidden_state (B, T, H) and, where they are there, pooler_output (B, H),
+            A `TupleOutput` with last_hidden_state (B, T, H) and, where they are there, pooler_output (B, H),
             hidden_states and attentions.
         """
         config = self.config

@@ -15,9 +15,9 @@ from albertkit.errors import ConfigError
 from albertkit.keras.backend import keras
 from albertkit.keras.inputs import NAMES, as_tensors, merge_choices, name_inputs
 from albertkit.keras.layers import Tensor, ops, undrawn
-from albertkit.keras.outputs import make_output
 from albertkit.keras.weights import fill, tensors_of
 from albertkit.loading_options import take_loading_options
+from albertkit.tuple_outputs import make_output
 
 
 class TFAlbertPreTrainedModel(keras.Model):
@@ -78,7 +78,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             output_attentions, output_hidden_states: override the config's setting.
 
         Returns:
-            A `ModelOutput`: the documented tuple. `hidden_states` are the mapped embeddings and one entry
+            A `TupleOutput`: the documented tuple. `hidden_states` are the mapped embeddings and one entry
             per executed layer, inner layers included.
 
         Raises:
@@ -151,6 +151,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         cache_dir: str | Path | None = None,
         token: str | bool | None = None,
         local_files_only: bool = False,
+        subfolder: str = "",
         **options: Any,
     ) -> Self:
         """The model of a folder or of a name on the hub; the folders are those of the PyTorch classes.
@@ -168,6 +169,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             ignore_mismatched_sizes: draw tensors of another shape anew instead of raising.
             output_loading_info: return (model, info), as the PyTorch classes do.
             revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
+            subfolder: folder of the model within the folder or the hub repository.
             options: arguments of `AlbertConfig`, such as `num_labels=3`; and `transformers`' loading
                 options, as `loading_options.take_loading_options` says.
 
@@ -189,6 +191,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             cache_dir=cache_dir,
             token=token,
             local_files_only=local_files_only,
+            subfolder=subfolder,
         )
         with undrawn():
             model = cls(found, name=name, dtype=dtype)

@@ -3,7 +3,13 @@
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-from albertkit.config import AlbertConfig
+import torch
+
+from albertkit.checkpoints.loading import split
+from albertkit.config import AlbertConfig, one_of
+from albertkit.errors import ConfigError
+from albertkit.loading_options import take_loading_options
+from albertkit.modeling.loading import choose_dtype
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
@@ -47,9 +53,39 @@ class _AutoModel:
         return cls.model_class.from_pretrained(pretrained_model_name_or_path, **options)
 
     @classmethod
-    def from_config(cls, config: AlbertConfig) -> Any:
-        """A newly initialised model of that shape."""
-        return cls.model_class(config)
+    def from_config(
+        cls,
+        config: AlbertConfig,
+        *,
+        attn_implementation: str | None = None,
+        dtype: torch.dtype | str | None = None,
+        torch_dtype: torch.dtype | str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Return a newly initialized model of that shape.
+
+        Args:
+            config: the shape.
+            attn_implementation: "sdpa" or "eager", in place of the config's.
+            dtype, torch_dtype: type of the weights, such as "bfloat16"; default float32.
+            options: arguments of the class, such as `add_pooling_layer=False`; and loading options, as
+                `take_loading_options` says.
+
+        Raises:
+            ConfigError: no config of an ALBERT, no such type or implementation, or an unknown option.
+        """
+        if not isinstance(config, AlbertConfig):
+            raise ConfigError(f"{cls.__name__} needs an AlbertConfig, got {type(config).__name__}")
+        if attn_implementation is not None:
+            config = config.replace(attn_implementation=attn_implementation)
+        constructor, unknown = split(cls.model_class, take_loading_options(options))
+        if unknown:
+            raise ConfigError(
+                f"{cls.__name__}.from_config has no argument {', '.join(map(repr, unknown))}; set values "
+                "of the config with config.replace(...)"
+            )
+        wanted = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), {})
+        return cls.model_class(config, **constructor).to(wanted)
 
 
 class AutoModel(_AutoModel):

@@ -258,11 +258,57 @@ class AlbertLayer(nn.Module):
 
 
 class AlbertLayerGroup(nn.Module):
-    """The different layers of one group, applied one after the other."""
+    """The different layers of one group, applied one after the other: (B, T, H) -> (B, T, H)."""
 
     def __init__(self, layers: Iterable[AlbertLayer]) -> None:
         super().__init__()
         self.albert_layers = nn.ModuleList(layers)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        *,
+        attention_mask: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        eager: bool = False,
+        read_positions: Tensor | None = None,
+        recompute: bool = False,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Apply the layers; arguments as in `AlbertAttention.forward`.
+
+        Args:
+            head_mask: (layers of this group, N).
+            output_attentions, output_hidden_states: also return those of each layer.
+            read_positions: positions for which the last layer is computed.
+            recompute: keep only the input of each layer, and compute the rest again in the backward pass.
+
+        Returns:
+            The hidden states; with one of the two options (hidden states, those of all layers, attentions).
+        """
+        all_hidden_states: list[Tensor] = []
+        all_attentions: list[Tensor] = []
+        for index, layer in enumerate(self.albert_layers):
+            is_last = index == len(self.albert_layers) - 1
+            options = {
+                "attention_mask": attention_mask,
+                "head_mask": None if head_mask is None else head_mask[index],
+                "eager": eager,
+                "read_positions": read_positions if is_last else None,
+            }
+            if recompute:
+                hidden_states, probabilities = checkpoint(
+                    layer, hidden_states, use_reentrant=False, **options
+                )
+            else:
+                hidden_states, probabilities = layer(hidden_states, **options)
+            all_hidden_states.append(hidden_states)
+            if output_attentions:
+                all_attentions.append(probabilities)
+        if output_attentions or output_hidden_states:
+            return hidden_states, tuple(all_hidden_states), tuple(all_attentions)
+        return hidden_states
 
 
 class AlbertTransformer(nn.Module):
@@ -287,13 +333,11 @@ class AlbertTransformer(nn.Module):
 
     def executed_layers(self) -> list[AlbertLayer]:
         """The layers in the order in which forward applies them; shared ones occur several times."""
+        return [layer for group in self._executed_groups() for layer in group.albert_layers]  # type: ignore[misc]
+
+    def _executed_groups(self) -> list[AlbertLayerGroup]:
         repetitions = self.num_hidden_layers // len(self.albert_layer_groups)
-        return [
-            layer
-            for group in self.albert_layer_groups
-            for _ in range(repetitions)
-            for layer in group.albert_layers  # type: ignore[union-attr]
-        ]
+        return [group for group in self.albert_layer_groups for _ in range(repetitions)]  # type: ignore[misc]
 
     def forward(
         self,
@@ -318,25 +362,27 @@ class AlbertTransformer(nn.Module):
         all_attentions: list[Tensor] = []
         # Whoever asks for all hidden states or attentions gets those of the last layer in full.
         whole = eager or output_hidden_states
-        layers = self.executed_layers()
-        for index, layer in enumerate(layers):
-            is_last = index == len(layers) - 1
-            options = {
-                "attention_mask": attention_mask,
-                "head_mask": None if head_mask is None else head_mask[index],
-                "eager": eager,
-                "read_positions": read_positions if is_last and not whole else None,
-            }
-            if recompute:
-                hidden_states, probabilities = checkpoint(
-                    layer, hidden_states, use_reentrant=False, **options
-                )
+        groups = self._executed_groups()
+        done = 0
+        for index, group in enumerate(groups):
+            layers = len(group.albert_layers)
+            found = group(
+                hidden_states,
+                attention_mask=attention_mask,
+                head_mask=None if head_mask is None else head_mask[done : done + layers],
+                output_attentions=output_attentions,
+                output_hidden_states=output_hidden_states,
+                eager=eager,
+                read_positions=None if whole or index < len(groups) - 1 else read_positions,
+                recompute=recompute,
+            )
+            done += layers
+            if isinstance(found, Tensor):
+                hidden_states = found
             else:
-                hidden_states, probabilities = layer(hidden_states, **options)
-            if output_hidden_states:
-                all_hidden_states.append(hidden_states)
-            if output_attentions:
-                all_attentions.append(probabilities)
+                hidden_states, states, attentions = found
+                all_hidden_states += states
+                all_attentions += attentions
         if read_positions is not None and whole:
             hidden_states = select_tokens(hidden_states, read_positions)
         return BaseModelOutput(

@@ -34,6 +34,24 @@ def classification_loss(logits: Tensor, labels: Tensor, *, ignored: int = IGNORE
     return total / (labels != ignored).sum().clamp(min=1)
 
 
+def loss_of_step(loss: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
+    """Weight the mean loss of one batch, so that the sum over an optimizer step's batches is the step's mean.
+
+    `transformers.Trainer` accumulates gradients in this way: it passes the number of labels in the step, and
+    does not divide the loss by the number of batches.
+
+    Args:
+        loss: mean over the labels of this batch.
+        labels: of any shape; those equal to -100 do not count.
+        num_items_in_batch: number of labels in the whole step, a tensor of one element under
+            `nn.DataParallel`; None returns the loss unchanged.
+    """
+    if num_items_in_batch is None:
+        return loss
+    total = torch.as_tensor(num_items_in_batch, device=labels.device).reshape(())
+    return loss * ((labels != IGNORED_LABEL).sum() / total)
+
+
 def multi_label_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean binary cross-entropy of logits (B, K) against labels (B, K) of 0 and 1 (or between)."""
     return F.binary_cross_entropy_with_logits(logits.float(), labels.float())

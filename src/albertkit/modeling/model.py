@@ -133,8 +133,8 @@ class AlbertModel(AlbertPreTrainedModel):
             read_positions=read_positions,
         )
         pooled = None
-        if self.pooler is not None:
-            pooled = torch.tanh(self.pooler(encoded.last_hidden_state[:, 0]))  # (B, T, H) -> (B, H)
+        if self.pooler is not None and self.pooler_activation is not None:
+            pooled = self.pooler_activation(self.pooler(encoded.last_hidden_state[:, 0]))  # -> (B, H)
         output = BaseModelOutputWithPooling(
             last_hidden_state=encoded.last_hidden_state,
             pooler_output=pooled,
@@ -200,18 +200,27 @@ class AlbertModel(AlbertPreTrainedModel):
         """As `AlbertPreTrainedModel.prune_heads`."""
         config = self.config
         distinct = config.num_hidden_groups * config.inner_group_num
+        wanted: dict[int, list[int]] = {}
         for layer, heads in heads_to_prune.items():
-            if not 0 <= layer < distinct:
+            if not _is_index(layer, distinct):
                 raise ConfigError(
-                    f"no distinct layer {layer} to prune; this model has {distinct} (0 to {distinct - 1})"
+                    f"no distinct layer {layer!r} to prune; this model has {distinct} (0 to {distinct - 1})"
                 )
-            gone = sorted({*config.pruned_heads.get(layer, []), *heads})
-            if gone and not 0 <= gone[0] <= gone[-1] < config.num_attention_heads:
-                raise ConfigError(f"heads to prune {gone} must lie in 0 to {config.num_attention_heads - 1}")
-            if len(gone) == config.num_attention_heads:
-                raise ConfigError(f"pruning heads {gone} would leave layer {layer} without any")
+            if isinstance(heads, str) or not isinstance(heads, Iterable):
+                raise ConfigError(f"heads to prune in layer {layer} are {heads!r}; expected a list of ids")
+            heads = list(heads)
+            if not all(_is_index(head, config.num_attention_heads) for head in heads):
+                raise ConfigError(f"heads to prune {heads} must lie in 0 to {config.num_attention_heads - 1}")
+            wanted[layer] = sorted({*config.pruned_heads.get(layer, []), *heads})
+            if len(wanted[layer]) == config.num_attention_heads:
+                raise ConfigError(f"pruning heads {wanted[layer]} would leave layer {layer} without any")
+        for layer, gone in wanted.items():  # after all checks, so that an error changes nothing
             self._distinct_layer(layer).attention.prune_heads(gone)
             config.pruned_heads[layer] = gone
+
+
+def _is_index(value: object, size: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
 
 
 def _make_layer(config: AlbertConfig) -> AlbertLayer:

@@ -7,18 +7,43 @@ Shapes: B batch, T tokens, H hidden, N heads, V vocabulary, C choices, P masked 
 (B, T, H); `attentions` the probabilities of every executed layer, each (B, N, T, T).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, overload
 
 from torch import Tensor
+from torch.utils._pytree import MappingKey, register_pytree_node
 
 Tensors = tuple[Tensor, ...]
 
 
 @dataclass(eq=False)
 class ModelOutput:
-    """Base of all outputs: a dataclass that is also read like a tuple or a mapping of its set fields."""
+    """Base of all outputs: a dataclass that is also read like a tuple or a mapping of its set fields.
+
+    A mapping as the only argument gives all fields: `MaskedLMOutput({"logits": logits})`. Libraries that
+    move, gather or pad the tensors of a `Mapping` build their result this way.
+    """
+
+    def __init_subclass__(cls) -> None:
+        # For torch.export, torch.func and distributed training.
+        register_pytree_node(
+            cls,
+            lambda output: (output.values(), output.keys()),
+            lambda values, names: cls(**dict(zip(names, values, strict=True))),
+            serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
+            flatten_with_keys_fn=lambda output: (
+                [(MappingKey(name), value) for name, value in output.items()],
+                output.keys(),
+            ),
+        )
+
+    def __post_init__(self) -> None:
+        names = [field.name for field in fields(self)]
+        given = getattr(self, names[0])
+        if isinstance(given, Mapping):
+            for name in names:
+                setattr(self, name, given.get(name))
 
     def keys(self) -> list[str]:
         """Names of the fields that are set, in order."""
@@ -59,6 +84,9 @@ class ModelOutput:
 
     def __len__(self) -> int:
         return len(self.keys())
+
+
+Mapping.register(ModelOutput)  # by its methods; iterating gives values, and not names
 
 
 @dataclass(eq=False)

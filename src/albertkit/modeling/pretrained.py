@@ -4,12 +4,13 @@ Initialisation, loading and saving, embeddings and their tying, head pruning, gr
 """
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from albertkit.checkpoints import loading
 from albertkit.checkpoints.folder import write_folder
@@ -20,6 +21,8 @@ from albertkit.errors import ConfigError
 from albertkit.loading_options import take_loading_options
 from albertkit.modeling.loading import choose_device, choose_dtype
 from albertkit.modeling.outputs import ModelOutput
+from albertkit.modeling.resizing import resize_decoder, resize_embedding
+from albertkit.tuple_outputs import make_output
 
 Output = TypeVar("Output", bound=ModelOutput)
 
@@ -32,6 +35,9 @@ class AlbertPreTrainedModel(nn.Module):
 
     config_class: ClassVar[type[AlbertConfig]] = AlbertConfig
     base_model_prefix: ClassVar[str] = "albert"
+    main_input_name: ClassVar[str] = "input_ids"
+    supports_gradient_checkpointing: ClassVar[bool] = True
+    _keys_to_ignore_on_save: ClassVar[list[str] | None] = None
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -40,6 +46,7 @@ class AlbertPreTrainedModel(nn.Module):
         config.validate()
         self.config = config
         self.num_labels = config.num_labels
+        self._input_hook: RemovableHandle | None = None
 
     # --- initialisation -------------------------------------------------------------------------
 
@@ -92,6 +99,7 @@ class AlbertPreTrainedModel(nn.Module):
         cache_dir: str | Path | None = None,
         token: str | bool | None = None,
         local_files_only: bool = False,
+        subfolder: str = "",
         **options: Any,
     ) -> Self:
         """The model of a folder or of a name on the hub, in evaluation mode.
@@ -110,9 +118,10 @@ class AlbertPreTrainedModel(nn.Module):
             device_map: "auto" = the best single device (CUDA, then MPS, then CPU), or a device;
                 default CPU.
             ignore_mismatched_sizes: draw tensors of another shape anew instead of raising.
-            output_loading_info: return (model, info), where info has the lists `missing_keys`,
-                `unexpected_keys`, `mismatched_keys` and the whole `report`.
+            output_loading_info: return (model, info), where info has the sets `missing_keys`,
+                `unexpected_keys` and `mismatched_keys`, and the whole `report`.
             revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
+            subfolder: folder of the model within the folder or the hub repository.
             options: arguments of `AlbertConfig`, such as `num_labels=3`, or else of this class, such as
                 `add_pooling_layer=False`; and `transformers`' `low_cpu_mem_usage`, `use_safetensors`,
                 `trust_remote_code` and `weights_only`, as `take_loading_options` says.
@@ -130,6 +139,7 @@ class AlbertPreTrainedModel(nn.Module):
             "cache_dir": cache_dir,
             "token": token,
             "local_files_only": local_files_only,
+            "subfolder": subfolder,
         }
         constructor, overrides = loading.split(cls, take_loading_options(options))
         loaded_config, tensors = loading.find(
@@ -174,7 +184,10 @@ class AlbertPreTrainedModel(nn.Module):
         self,
         save_directory: str | Path,
         *,
+        is_main_process: bool = True,
         state_dict: Mapping[str, Tensor] | None = None,
+        save_function: Callable[..., Any] | None = None,  # noqa: ARG002
+        push_to_hub: bool = False,
         safe_serialization: bool = True,
         max_shard_size: int | str | None = None,
     ) -> None:
@@ -182,20 +195,40 @@ class AlbertPreTrainedModel(nn.Module):
 
         Args:
             save_directory: created where missing; a model in it is replaced, whole or not at all.
+            is_main_process: whether this process writes. In distributed training all processes call this
+                method, and False makes it do nothing.
             state_dict: tensors to write in place of the model's own.
+            save_function: makes no difference, as in `transformers` where it writes safetensors.
+            push_to_hub: must be False.
             safe_serialization: must be True; pickled weights can run code when loaded.
             max_shard_size: bytes, or text such as "500MB": larger weights are split into files of at most
                 that size, with an index. None for one file.
 
         Raises:
-            ConfigError: `hidden_act` is a function, or `safe_serialization=False`.
+            ConfigError: `hidden_act` is a function, `safe_serialization=False` or `push_to_hub=True`.
             CheckpointError: the folder cannot be written.
         """
         if not safe_serialization:
             raise ConfigError("only safetensors are written; leave safe_serialization=True")
+        if push_to_hub:
+            raise ConfigError(
+                "push_to_hub=True is not supported: save the folder, then upload it with "
+                f"`hf upload ORGANIZATION/MODEL {save_directory}`"
+            )
+        if not is_main_process:
+            return
         config = self.config.replace(architectures=[type(self).__name__], dtype=self.dtype)
-        tensors = self.state_dict() if state_dict is None else state_dict
+        tensors = nn.Module.state_dict(self) if state_dict is None else self._without_copies(state_dict)
         write_folder(save_directory, config.to_dict(), tensors, max_shard_size=max_shard_size)
+
+    def _without_copies(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Leave out the second names of tied tensors, which `state_dict` of a model with a decoder copies."""
+        tied = TIED if self.config.tie_word_embeddings else {}
+        return {
+            name: tensor
+            for name, tensor in tensors.items()
+            if name not in tied or tied[name] not in tensors or not torch.equal(tensor, tensors[tied[name]])
+        }
 
     # --- embeddings -----------------------------------------------------------------------------
 
@@ -234,26 +267,21 @@ class AlbertPreTrainedModel(nn.Module):
         self,
         new_num_tokens: int | None = None,
         pad_to_multiple_of: int | None = None,
-        mean_resizing: bool | None = None,
+        mean_resizing: bool = True,
     ) -> nn.Embedding:
-        """Change the vocabulary to that many pieces: embedding, decoder, bias and config together.
+        """Change the number of pieces in the vocabulary: embedding, decoder, bias and config together.
 
-        Rows of pieces that stay are kept; new rows are drawn as at initialisation.
+        The rows of pieces that stay are kept.
 
         Args:
-            new_num_tokens: pieces wanted; None for as many as there are.
+            new_num_tokens: number of pieces; None for the present number.
             pad_to_multiple_of: round that number up to a multiple of this one.
-            mean_resizing: None or False; new rows are not drawn around the mean of the old ones, which
-                is the default of `transformers`.
+            mean_resizing: draw new rows close to the mean of the old ones, as `transformers` does.
+                False draws them as at initialization.
 
         Raises:
-            ConfigError: fewer pieces than the id of the padding piece needs, a multiple below 1, or
-                `mean_resizing=True`.
+            ConfigError: fewer pieces than the id of the padding piece needs, or a multiple below 1.
         """
-        if mean_resizing:
-            raise ConfigError(
-                "mean_resizing=True is not supported: new rows are drawn as at initialisation; leave it out"
-            )
         old = self.get_input_embeddings()
         if pad_to_multiple_of is not None:
             if not isinstance(pad_to_multiple_of, int) or pad_to_multiple_of < 1:
@@ -268,35 +296,22 @@ class AlbertPreTrainedModel(nn.Module):
             raise ConfigError(
                 f"new_num_tokens is {new_num_tokens}, but pad_token_id {self.config.pad_token_id} must stay"
             )
-        self.set_input_embeddings(self._resized_embedding(old, new_num_tokens))
+        std, tied = self.config.initializer_range, self.config.tie_word_embeddings
+        self.set_input_embeddings(resize_embedding(old, new_num_tokens, std=std, around_mean=mean_resizing))
         decoder = self.get_output_embeddings()
         if decoder is not None:
-            self.set_output_embeddings(self._resized_decoder(decoder, new_num_tokens))
+            self.set_output_embeddings(
+                resize_decoder(
+                    decoder,
+                    new_num_tokens,
+                    std=std,
+                    around_mean=mean_resizing,
+                    mean_bias=mean_resizing and not tied,
+                )
+            )
         self.config.vocab_size = new_num_tokens
         self.tie_weights()
         return self.get_input_embeddings()
-
-    def _resized_embedding(self, old: nn.Embedding, size: int) -> nn.Embedding:
-        rows = self._resized_rows(old.weight, size)
-        return nn.Embedding.from_pretrained(
-            rows, freeze=not old.weight.requires_grad, padding_idx=old.padding_idx
-        )
-
-    def _resized_decoder(self, old: nn.Linear, size: int) -> nn.Linear:
-        new = nn.Linear(old.in_features, size, device="meta")
-        new.weight = self._resized_rows(old.weight, size)
-        new.bias = self._resized_rows(old.bias, size)
-        return new
-
-    @torch.no_grad()
-    def _resized_rows(self, old: Tensor, size: int) -> nn.Parameter:
-        std = self.config.initializer_range
-        new = old.new_zeros((size, *old.shape[1:]))
-        kept = min(size, old.shape[0])
-        if new.dim() > 1:
-            nn.init.trunc_normal_(new[kept:], std=std, a=-2 * std, b=2 * std)
-        new[:kept] = old[:kept]
-        return nn.Parameter(new, requires_grad=old.requires_grad)
 
     # --- the encoder's switches -----------------------------------------------------------------
 
@@ -331,28 +346,92 @@ class AlbertPreTrainedModel(nn.Module):
         """Keep all activations again."""
         self.base_model.encoder.gradient_checkpointing = False  # type: ignore[union-attr]
 
+    def activation_checkpointing_enable(
+        self,
+        activation_checkpointing_kwargs: dict[str, Any] | None = None,
+        *,
+        every_n_layers: int = 1,
+        offload: bool = False,
+    ) -> None:
+        """The newer name of `gradient_checkpointing_enable`; every layer is recomputed, nothing is offloaded.
+
+        Raises:
+            ConfigError: other values of the two options.
+        """
+        if every_n_layers != 1 or offload:
+            raise ConfigError(
+                f"every_n_layers={every_n_layers!r}, offload={offload!r} is not supported: leave both out"
+            )
+        self.gradient_checkpointing_enable(activation_checkpointing_kwargs)
+
+    def activation_checkpointing_disable(self) -> None:
+        """The newer name of `gradient_checkpointing_disable`."""
+        self.gradient_checkpointing_disable()
+
     @property
     def is_gradient_checkpointing(self) -> bool:
         """Whether layers are recomputed in the backward pass."""
         return self.base_model.encoder.gradient_checkpointing  # type: ignore[union-attr,return-value]
 
+    @property
+    def is_activation_checkpointing(self) -> bool:
+        """The newer name of `is_gradient_checkpointing`."""
+        return self.is_gradient_checkpointing
+
+    def enable_input_require_grads(self) -> None:
+        """Let gradients flow from the embeddings' output, for adapters on frozen weights.
+
+        Gradient checkpointing needs an input that requires a gradient.
+        """
+        self.disable_input_require_grads()
+        self._input_hook = self.get_input_embeddings().register_forward_hook(_require_grad)
+
+    def disable_input_require_grads(self) -> None:
+        """Undo `enable_input_require_grads`."""
+        if self._input_hook is not None:
+            self._input_hook.remove()
+        self._input_hook = None
+
+    def set_attn_implementation(self, attn_implementation: Literal["sdpa", "eager"]) -> None:
+        """Choose how attention is computed, from the next call on.
+
+        Raises:
+            ConfigError: no such implementation.
+        """
+        self.config.replace(attn_implementation=attn_implementation)  # checks it
+        self.config.attn_implementation = attn_implementation
+
     def finish(self, output: Output, return_dict: bool | None) -> Output:
-        """The output itself, or the tuple of its set fields where a tuple was asked for."""
+        """Return the output, or the tuple of its set fields if a tuple was asked for.
+
+        `torch.jit.trace` and `nn.DataParallel` accept no dataclass: they get a tuple that has the names too.
+        """
         wants_dataclass = self.config.return_dict if return_dict is None else return_dict
         # A tuple answers every index and slice that the dataclass does, so the type stays the dataclass.
-        return output if wants_dataclass else cast(Output, output.to_tuple())
+        if not wants_dataclass:
+            return cast(Output, output.to_tuple())
+        is_traced = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
+        if is_traced or getattr(self, "_is_replica", False):
+            return cast(Output, make_output(type(output).__name__, **vars(output)))
+        return output
 
     # --- facts ----------------------------------------------------------------------------------
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters lie."""
-        return next(self.parameters()).device
+        """Device of the parameters."""
+        return self._first_parameter().device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the parameters."""
-        return next(self.parameters()).dtype
+        """Type of the parameters."""
+        return self._first_parameter().dtype
+
+    def _first_parameter(self) -> Tensor:
+        for parameter in self.parameters():
+            return parameter
+        # The replicas that nn.DataParallel makes have tensors in place of parameters.
+        return self.get_input_embeddings().weight
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
         """Number of parameters; shared and tied ones are counted once."""
@@ -364,7 +443,21 @@ class AlbertPreTrainedModel(nn.Module):
             and not (exclude_embeddings and id(parameter) in embeddings)
         )
 
+    def get_memory_footprint(self, return_buffers: bool = True) -> int:
+        """Bytes of the parameters, shared ones counted once, and of the buffers unless told otherwise."""
+        buffers = self.buffers() if return_buffers else ()
+        return sum(tensor.nbytes for tensor in (*self.parameters(), *buffers))
+
+    @classmethod
+    def can_generate(cls) -> bool:
+        """False: an ALBERT is no language model that continues a text."""
+        return False
+
     @property
     def dummy_inputs(self) -> dict[str, Tensor]:
         """A tiny batch for tracing."""
         return {"input_ids": torch.tensor([[self.config.bos_token_id, 5, 6, self.config.eos_token_id]])}
+
+
+def _require_grad(module: nn.Module, inputs: Any, output: Tensor) -> None:  # noqa: ARG001
+    output.requires_grad_(True)

@@ -4,19 +4,20 @@ Lan et al. 2019 (arXiv:1909.11942), section 3.1. The masked-word head maps H -> 
 vocabulary with the word embeddings as its matrix. Projecting to the vocabulary is most of the work of
 a small model, and only masked words need it: `masked_positions` picks the rows to project.
 
-Shapes: B batch, T tokens, E embedding, H hidden, N heads, V vocabulary, P picked positions.
+Shapes: B batch, T tokens, E embedding, H hidden, N heads, V vocabulary, P picked positions, K labels (2).
 """
 
 import warnings
 from collections.abc import Callable
-from typing import Unpack
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
+from albertkit.checkpoints.names import TIED
 from albertkit.config import AlbertConfig
 from albertkit.modeling.layers import make_activation
-from albertkit.modeling.losses import classification_loss
+from albertkit.modeling.losses import classification_loss, loss_of_step
 from albertkit.modeling.model import AlbertModel, OutputOptions
 from albertkit.modeling.outputs import (
     AlbertForPreTrainingOutput,
@@ -56,14 +57,22 @@ class AlbertMLMHead(nn.Module):
 
 
 class AlbertSOPHead(nn.Module):
-    """Scores of "in order" (0) and "swapped" (1): (B, H) -> (B, 2). No dropout, as in the original."""
+    """Scores of "in order" (0) and "swapped" (1): (B, H) -> (B, K). No dropout, as in the original."""
 
-    def __init__(self, hidden_size: int) -> None:
+    def __init__(self, hidden_size: int, num_labels: int = 2) -> None:
         super().__init__()
-        self.classifier = nn.Linear(hidden_size, 2)
+        self.classifier = nn.Linear(hidden_size, num_labels)
 
     def forward(self, pooled: Tensor) -> Tensor:
         return self.classifier(pooled)
+
+
+class MaskedWordOptions(OutputOptions, total=False):
+    """Options of the two models with a masked-word head."""
+
+    # No parameter of `forward`: `transformers.Trainer` takes those with "label" in their name for labels of
+    # every batch.
+    masked_lm_labels: Tensor | None
 
 
 class _MaskedWordModel(AlbertPreTrainedModel):
@@ -71,6 +80,8 @@ class _MaskedWordModel(AlbertPreTrainedModel):
 
     predictions: AlbertMLMHead
     albert: AlbertModel
+    # transformers.Trainer does not miss these in a folder of `save_pretrained`.
+    _keys_to_ignore_on_save: ClassVar[list[str] | None] = list(TIED)
 
     def encode(
         self,
@@ -102,6 +113,22 @@ class _MaskedWordModel(AlbertPreTrainedModel):
         self.predictions.decoder = value
         self.predictions.bias = value.bias
 
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As in `nn.Module`; the second names of tied tensors have copies.
+
+        Files of safetensors hold no tensor twice, and libraries that write the state dict into such a file
+        refuse tensors that share memory.
+        """
+        tensors = super().state_dict(*args, **kwargs)
+        prefix = kwargs.get("prefix", "")
+        for second, first in TIED.items():
+            one, other = tensors.get(prefix + second), tensors.get(prefix + first)
+            if one is None or other is None or isinstance(one, nn.Parameter) or one.is_meta:
+                continue
+            if one.data_ptr() == other.data_ptr():
+                tensors[prefix + second] = one.clone()
+        return tensors
+
     def tie_weights(self) -> None:
         """Tie the decoder's matrix to the word embeddings, and its bias to `predictions.bias`."""
         super().tie_weights()
@@ -115,7 +142,7 @@ class AlbertForPreTraining(_MaskedWordModel):
         super().__init__(config)
         self.albert = AlbertModel(config)
         self.predictions = _make_mlm_head(config)
-        self.sop_classifier = AlbertSOPHead(config.hidden_size)
+        self.sop_classifier = AlbertSOPHead(config.hidden_size, config.num_labels)
         self.post_init()
 
     def forward(
@@ -130,9 +157,9 @@ class AlbertForPreTraining(_MaskedWordModel):
         sentence_order_label: Tensor | None = None,
         *,
         masked_positions: Tensor | None = None,
-        masked_lm_labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         return_dict: bool | None = None,
-        **options: Unpack[OutputOptions],
+        **options: Unpack[MaskedWordOptions],
     ) -> AlbertForPreTrainingOutput:
         """Score masked words and sentence order. Inputs as in `AlbertModel.forward`.
 
@@ -142,12 +169,14 @@ class AlbertForPreTraining(_MaskedWordModel):
             sentence_order_label: (B,), 0 = in order, 1 = swapped.
             masked_positions: (P,) indices into the B * T flattened tokens; only these are scored, and the
                 last layer is computed for no others. Best left on the CPU.
+            num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
+                `losses.loss_of_step`.
             masked_lm_labels: older name of `labels`.
 
         Returns:
             `AlbertForPreTrainingOutput`. The loss is the sum over the labels given, one or both.
         """
-        labels = _current_labels(labels, masked_lm_labels)
+        labels = _current_labels(labels, options.pop("masked_lm_labels", None))
         encoded, states = self.encode(
             input_ids,
             attention_mask,
@@ -165,8 +194,11 @@ class AlbertForPreTraining(_MaskedWordModel):
             losses.append(classification_loss(prediction_logits, labels))
         if sentence_order_label is not None:
             losses.append(classification_loss(sop_logits, sentence_order_label))
+        loss = torch.stack(losses).sum() if losses else None
+        if loss is not None and labels is not None:  # Trainer counts `labels` only
+            loss = loss_of_step(loss, labels, num_items_in_batch)
         output = AlbertForPreTrainingOutput(
-            loss=torch.stack(losses).sum() if losses else None,
+            loss=loss,
             prediction_logits=prediction_logits,
             sop_logits=sop_logits,
             hidden_states=encoded.hidden_states,
@@ -195,9 +227,9 @@ class AlbertForMaskedLM(_MaskedWordModel):
         labels: Tensor | None = None,
         *,
         masked_positions: Tensor | None = None,
-        masked_lm_labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         return_dict: bool | None = None,
-        **options: Unpack[OutputOptions],
+        **options: Unpack[MaskedWordOptions],
     ) -> MaskedLMOutput:
         """Score every piece of the vocabulary at each position. Inputs as in `AlbertModel.forward`.
 
@@ -206,12 +238,14 @@ class AlbertForMaskedLM(_MaskedWordModel):
                 `masked_positions` (P,).
             masked_positions: (P,) indices into the B * T flattened tokens; only these are scored, and the
                 last layer is computed for no others. Best left on the CPU.
+            num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
+                `losses.loss_of_step`.
             masked_lm_labels: older name of `labels`.
 
         Returns:
             `MaskedLMOutput`; the loss is the mean over the positions predicted.
         """
-        labels = _current_labels(labels, masked_lm_labels)
+        labels = _current_labels(labels, options.pop("masked_lm_labels", None))
         encoded, states = self.encode(
             input_ids,
             attention_mask,
@@ -223,8 +257,11 @@ class AlbertForMaskedLM(_MaskedWordModel):
             **options,
         )
         logits = self.predictions(states)
+        loss = None
+        if labels is not None:
+            loss = loss_of_step(classification_loss(logits, labels), labels, num_items_in_batch)
         output = MaskedLMOutput(
-            loss=None if labels is None else classification_loss(logits, labels),
+            loss=loss,
             logits=logits,
             hidden_states=encoded.hidden_states,
             attentions=encoded.attentions,

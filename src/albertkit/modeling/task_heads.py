@@ -17,7 +17,7 @@ from albertkit.modeling.early_exit import (
     new_classifiers,
     weighted_mean,
 )
-from albertkit.modeling.losses import classification_loss, multi_label_loss, regression_loss
+from albertkit.modeling.losses import classification_loss, loss_of_step, multi_label_loss, regression_loss
 from albertkit.modeling.model import AlbertModel, OutputOptions
 from albertkit.modeling.outputs import (
     MultipleChoiceModelOutput,
@@ -66,6 +66,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         *,
+        num_items_in_batch: Tensor | int | None = None,
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> SequenceClassifierOutput:
@@ -77,6 +78,8 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
                 for "multi_label_classification". Where it says nothing it is set, from then on:
                 regression for one label, else single label for whole numbers, multi-label for floats. The
                 loss of a model with early exit is the weighted mean of those of all depths.
+            num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
+                `losses.loss_of_step`.
 
         Returns:
             `SequenceClassifierOutput` with logits (B, K); with a patience those of the depths at which the
@@ -116,6 +119,8 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         else:
             logits = self.classifier(self.dropout(encoded.pooler_output))
             loss = None if labels is None else self._loss(logits, labels)
+        if loss is not None and labels is not None:
+            loss = loss_of_step(loss, labels, num_items_in_batch)
         output = SequenceClassifierOutput(
             loss=loss,
             logits=logits,
@@ -134,8 +139,9 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         """L + 1 of (B, T, H), those of the embeddings first -> (L, B, K)."""
         assert hidden_states is not None
         assert self.albert.pooler is not None
+        assert self.albert.pooler_activation is not None
         firsts = torch.stack([states[:, 0] for states in hidden_states[1:]])  # (L, B, H)
-        pooled = self.dropout(torch.tanh(self.albert.pooler(firsts)))
+        pooled = self.dropout(self.albert.pooler_activation(self.albert.pooler(firsts)))
         return torch.stack([self.classifier_at(depth)(one) for depth, one in enumerate(pooled, start=1)])
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -180,6 +186,7 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         *,
+        num_items_in_batch: Tensor | int | None = None,
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> TokenClassifierOutput:
@@ -187,6 +194,8 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
 
         Args:
             labels: (B, T) class ids, -100 where a token has none.
+            num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
+                `losses.loss_of_step`.
 
         Returns:
             `TokenClassifierOutput` with logits (B, T, K).
@@ -202,8 +211,11 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
             **options,
         )
         logits = self.classifier(self.dropout(encoded.last_hidden_state))
+        loss = None
+        if labels is not None:
+            loss = loss_of_step(classification_loss(logits, labels), labels, num_items_in_batch)
         output = TokenClassifierOutput(
-            loss=None if labels is None else classification_loss(logits, labels),
+            loss=loss,
             logits=logits,
             hidden_states=encoded.hidden_states,
             attentions=encoded.attentions,
@@ -297,6 +309,7 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         *,
+        num_items_in_batch: Tensor | int | None = None,
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> MultipleChoiceModelOutput:
@@ -307,6 +320,8 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
             head_mask: as in `AlbertModel.forward`.
             inputs_embeds: (B, C, T, E) in place of `input_ids`.
             labels: (B,) index of the right choice.
+            num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
+                `losses.loss_of_step`.
 
         Returns:
             `MultipleChoiceModelOutput` with logits (B, C).
@@ -332,8 +347,11 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         )
         scores = self.classifier(self.dropout(encoded.pooler_output))
         logits = scores.view(-1, choices)  # (B*C, 1) -> (B, C)
+        loss = None
+        if labels is not None:
+            loss = loss_of_step(classification_loss(logits, labels), labels, num_items_in_batch)
         output = MultipleChoiceModelOutput(
-            loss=None if labels is None else classification_loss(logits, labels),
+            loss=loss,
             logits=logits,
             hidden_states=encoded.hidden_states,
             attentions=encoded.attentions,

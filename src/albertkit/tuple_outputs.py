@@ -1,0 +1,60 @@
+"""Outputs as tuples with named entries.
+
+Keras carries such tuples through compiled functions on every backend; so do `torch.jit.trace` and
+`nn.DataParallel`. Entries that are None are not counted, as documented: `outputs[0]`,
+`start, end = model(inputs)`, `outputs.logits`, `outputs["logits"]`.
+"""
+
+from collections import namedtuple
+from functools import cache
+from typing import Any
+
+
+class TupleOutput(tuple):
+    """Base of these outputs: a tuple of tensors, or of tuples of tensors, that is read by name as well."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+
+    def keys(self) -> list[str]:
+        """Names of the entries, in order."""
+        return list(self._fields)
+
+    def values(self) -> list[Any]:
+        """The entries, in order."""
+        return list(self)
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Pairs of name and entry, in order."""
+        return list(zip(self._fields, self, strict=True))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The entry of that name, or the default where there is none."""
+        return getattr(self, name) if name in self._fields else default
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """The entries as a plain tuple."""
+        return tuple(self)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._fields
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            if key not in self._fields:
+                raise KeyError(f"{type(self).__name__} has no {key!r}; it holds {', '.join(self._fields)}")
+            return getattr(self, key)
+        return tuple.__getitem__(self, key)
+
+
+def make_output(name: str, **entries: Any) -> Any:
+    """Make an output of that class name; entries that are None read as None and are not counted."""
+    there = {field: value for field, value in entries.items() if value is not None}
+    absent = tuple(field for field in entries if field not in there)
+    return _output_class(name, tuple(there), absent)(**there)
+
+
+@cache  # structures of two calls are the same only where their classes are
+def _output_class(name: str, fields: tuple[str, ...], absent: tuple[str, ...]) -> type:
+    attributes = {"__slots__": (), "_fields": fields, **dict.fromkeys(absent)}
+    return type(name, (TupleOutput, namedtuple(name, fields)), attributes)

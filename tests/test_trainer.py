@@ -1,0 +1,229 @@
+"""Our models under `transformers.Trainer`, `accelerate` and PEFT: the losses are those of theirs."""
+
+import copy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import accelerate
+import numpy as np
+import peft
+import pytest
+import tokenizers
+import torch
+import transformers
+from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_twins
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+
+TOLERANCE = 1e-5
+TRAINED = [head for head in HEADS if head != "AlbertModel"]
+
+
+@pytest.fixture(autouse=True)
+def no_collection_of_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every end of training collects garbage, which takes a second in a process with these libraries."""
+    monkeypatch.setattr("gc.collect", lambda *_: 0)
+
+
+def rows(head: str, *, count: int = 8) -> list[dict[str, Any]]:
+    """Examples of 6 to 12 tokens; of 8 for spans, since scores of padding count in their loss."""
+    random = np.random.default_rng(0)
+    examples = []
+    for index in range(count):
+        length = 8 if head == "AlbertForQuestionAnswering" else 6 + index % 7
+        shape = (2, length) if head == "AlbertForMultipleChoice" else (length,)
+        ids = random.integers(5, TINY["vocab_size"], shape)
+        example: dict[str, Any] = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        words = np.where(random.random(length) < 0.3 + 0.1 * (index % 5), ids[..., :length], -100)
+        words.flat[0] = 7
+        example |= {
+            "AlbertForSequenceClassification": {"labels": index % 2},
+            "AlbertForMultipleChoice": {"labels": index % 2},
+            "AlbertForTokenClassification": {"labels": np.where(words < 0, words, words % 2)},
+            "AlbertForQuestionAnswering": {"start_positions": index % 3, "end_positions": 3 + index % 3},
+            "AlbertForMaskedLM": {"labels": words},
+            "AlbertForPreTraining": {"labels": words, "sentence_order_label": index % 2},
+        }[head]
+        examples.append({name: np.asarray(value).tolist() for name, value in example.items()})
+    return examples
+
+
+def collate(examples: list[dict[str, Any]]) -> dict[str, Tensor]:
+    """Pad to the longest, on the right."""
+    longest = max(np.asarray(example["input_ids"]).shape[-1] for example in examples)
+    padding = {"labels": -100}
+    padded: dict[str, list] = {}
+    for example in examples:
+        for name, value in example.items():
+            array = np.asarray(value)
+            if array.ndim:
+                missing = longest - array.shape[-1]
+                width = [(0, 0)] * (array.ndim - 1) + [(0, missing)]
+                array = np.pad(array, width, constant_values=padding.get(name, 0))
+            padded.setdefault(name, []).append(array)
+    return {name: torch.tensor(np.stack(values)) for name, values in padded.items()}
+
+
+def arguments(folder: Path, **values: Any) -> transformers.TrainingArguments:
+    return transformers.TrainingArguments(
+        **{
+            "output_dir": str(folder),
+            "use_cpu": True,
+            "report_to": [],
+            "disable_tqdm": True,
+            "logging_steps": 1,
+            "save_strategy": "no",
+            "max_steps": 2,
+            "optim": "sgd",
+            "learning_rate": 0.05,
+            "per_device_train_batch_size": 4,
+            **values,
+        }
+    )
+
+
+def trained(model: Any, folder: Path, head: str, **values: Any) -> transformers.Trainer:
+    trainer = transformers.Trainer(
+        model,
+        arguments(folder, **values),
+        train_dataset=rows(head),
+        eval_dataset=rows(head, count=6),
+        data_collator=collate,
+    )
+    trainer.train()
+    return trainer
+
+
+def losses(trainer: transformers.Trainer) -> list[float]:
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+@pytest.mark.parametrize("head", TRAINED)
+def test_trainer_trains_and_evaluates_as_with_their_models(head: str, tmp_path: Path) -> None:
+    both = [trained(model, tmp_path, head) for model in make_twins(head, classifier_dropout_prob=0.0)]
+    ours, theirs = both
+    assert losses(ours) == pytest.approx(losses(theirs), abs=TOLERANCE)
+    assert len(losses(ours)) == 2
+    evaluated = [trainer.evaluate() for trainer in both]
+    assert evaluated[0]["eval_loss"] == pytest.approx(evaluated[1]["eval_loss"], abs=TOLERANCE)
+    predicted = [trainer.predict(rows(head, count=6)) for trainer in both]
+    for one, other in zip(*(_arrays(found.predictions) for found in predicted), strict=True):
+        assert np.abs(one - other).max() <= 1e-4
+    unlabelled = [{"input_ids": row["input_ids"]} for row in rows(head, count=3)]
+    for one, other in zip(*(_arrays(t.predict(unlabelled).predictions) for t in both), strict=True):
+        assert np.abs(one - other).max() <= 1e-4
+
+
+def _arrays(predictions: Any) -> list[np.ndarray]:
+    return [predictions] if isinstance(predictions, np.ndarray) else list(predictions)
+
+
+@pytest.mark.parametrize("head", [head for head in TRAINED if head != "AlbertForPreTraining"])
+def test_accumulated_batches_take_the_step_of_one_large_batch(head: str, tmp_path: Path) -> None:
+    """A model of theirs takes the large batch: accumulating, an ALBERT of theirs adds the losses up."""
+    ours, theirs = make_twins(head, classifier_dropout_prob=0.0)
+    parts = trained(ours, tmp_path, head, per_device_train_batch_size=1, gradient_accumulation_steps=4)
+    whole = trained(theirs, tmp_path, head)
+    assert losses(parts) == pytest.approx(losses(whole), abs=TOLERANCE)
+    for name, tensor in ours.state_dict().items():
+        assert largest_difference(tensor, theirs.state_dict()[name]) <= 1e-4, name
+
+
+@pytest.mark.parametrize("head", ["AlbertForMaskedLM", "AlbertForSequenceClassification"])
+def test_trainer_saves_and_resumes(head: str, tmp_path: Path) -> None:
+    values = {"max_steps": 4, "per_device_train_batch_size": 2}
+    whole = trained(make(head), tmp_path / "whole", head, save_strategy="steps", save_steps=2, **values)
+    model = make(head, seed=3)
+    resumed = transformers.Trainer(
+        model, arguments(tmp_path / "again", **values), train_dataset=rows(head), data_collator=collate
+    )
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
+    assert losses(resumed)[-2:] == losses(whole)[-2:]
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name])
+    whole.save_model(str(tmp_path / "saved"))  # the weights; the config of its own models only
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = HEADS[head].from_pretrained(tmp_path / "saved", config=whole.model.config)
+    assert torch.equal(loaded(**batch()).logits, whole.model.eval()(**batch()).logits)
+    model.save_pretrained(tmp_path / "again" / "ours")  # whose weights Trainer reads too
+    resumed._load_from_checkpoint(str(tmp_path / "again" / "ours"))
+    assert torch.equal(model.eval()(**batch()).logits, loaded(**batch()).logits)
+
+
+@pytest.mark.parametrize("head", ["AlbertForMaskedLM", "AlbertForTokenClassification"])
+def test_collators_of_transformers(head: str, tmp_path: Path) -> None:
+    pieces = [("<pad>", 0.0), ("<unk>", 0.0), ("[CLS]", 0.0), ("[SEP]", 0.0), ("[MASK]", 0.0)]
+    pieces += [(f"▁{letter}", -1.0) for letter in "abcdefghij"]
+    rust = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=1))
+    rust.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json"), pad_token="<pad>", mask_token="[MASK]"
+    )
+    if head == "AlbertForMaskedLM":
+        collator: Any = transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5, seed=4)
+    else:
+        collator = transformers.DataCollatorForTokenClassification(tokenizer)
+    examples = [{name: row[name] for name in ("input_ids", "attention_mask")} for row in rows(head)]
+    if head == "AlbertForTokenClassification":
+        examples = rows(head)
+    both = []
+    for model in make_twins(head, classifier_dropout_prob=0.0):
+        trainer = transformers.Trainer(
+            model, arguments(tmp_path), train_dataset=examples, data_collator=copy.deepcopy(collator)
+        )
+        trainer.train()
+        both.append(losses(trainer))
+    assert both[0] == pytest.approx(both[1], abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("head", ["AlbertForTokenClassification", "AlbertForQuestionAnswering"])
+def test_accelerate(head: str, tmp_path: Path) -> None:
+    found: list[list[float]] = []
+    for model in make_twins(head, classifier_dropout_prob=0.0):
+        accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        loader = DataLoader(rows(head), batch_size=2, collate_fn=collate)  # type: ignore[arg-type]
+        model, optimizer, loader = accelerator.prepare(model.train(), optimizer, loader)
+        found.append([])
+        for inputs in loader:
+            with accelerator.accumulate(model):
+                output = model(**inputs)
+                accelerator.backward(output.loss)
+                optimizer.step()
+                optimizer.zero_grad()
+            found[-1].append(output.loss.item())
+            gathered = accelerator.gather_for_metrics(accelerator.pad_across_processes(output, dim=1))
+            assert torch.equal(gathered["loss"], output["loss"])
+            assert list(gathered.keys()) == list(output.keys())
+    assert found[0] == pytest.approx(found[1], abs=TOLERANCE)
+    unwrapped = accelerator.unwrap_model(accelerator.prepare(make(head)))
+    unwrapped.save_pretrained(
+        tmp_path,
+        is_main_process=accelerator.is_main_process,
+        save_function=accelerator.save,
+        state_dict=accelerator.get_state_dict(unwrapped),
+    )
+    loaded = HEADS[head].from_pretrained(tmp_path)
+    assert torch.equal(loaded(**batch())[0], unwrapped(**batch())[0])
+
+
+def test_lora_of_peft(tmp_path: Path) -> None:
+    head = "AlbertForSequenceClassification"
+    found = []
+    for model in make_twins(head, classifier_dropout_prob=0.0):
+        torch.manual_seed(1)
+        settings = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query", "value"])
+        adapted = peft.get_peft_model(model, settings)
+        adapted.enable_input_require_grads()
+        recompute = isinstance(model, AlbertPreTrainedModel)  # theirs cannot
+        trainer = trained(adapted, tmp_path, head, gradient_checkpointing=recompute)
+        assert adapted.is_gradient_checkpointing is recompute
+        found.append(losses(trainer))
+        trainer.save_model(str(tmp_path / "adapter"))
+        merged = peft.PeftModel.from_pretrained(make(head), str(tmp_path / "adapter")).merge_and_unload()
+        assert largest_difference(merged.eval()(**batch()).logits, adapted.eval()(**batch()).logits) <= 1e-4
+    assert found[0] == pytest.approx(found[1], abs=TOLERANCE)
