@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -219,3 +220,53 @@ def test_bundled_model_must_be_fine_tuned_first(run, call):
 @pytest.mark.parametrize("verb", ["classify", "tag", "answer", "choose", "order"])
 def test_help_has_an_example(run, verb):
     assert f"Example: albertkit {verb} " in " ".join(run(verb, "--help").output.split())
+
+
+class TestFiles:
+    """The files of --file: all inputs are checked before any is answered, and tables are refused."""
+
+    VERBS: ClassVar = {
+        "fill-mask": "order", "embed": "order", "classify": "classes", "tag": "tags", "answer": "questions",
+        "choose": "choices", "order": "order",
+    }  # fmt: skip
+
+    @pytest.mark.parametrize("verb", VERBS)
+    def test_tables_are_refused(self, run, tmp_path, verb):
+        for suffix, words in (
+            ("csv", "albertkit predict TASK --input"),
+            ("Parquet", "albertkit predict TASK --input"),
+            ("xlsx", "is a table"),
+            ("json", "cannot be read; expected one input in each line"),
+            ("jsonl.gz", "Unpack or convert it first"),
+        ):
+            file = tmp_path / f"table.{suffix}"
+            file.write_text("text,label\na,b\n")
+            assert_one_line_error(run(verb, "--file", file), str(file), words)
+        file = tmp_path / "table.tsv"
+        file.write_text("text\tlabel\na\tb\n")
+        assert_one_line_error(
+            run(verb, "--file", file),
+            "table.tsv, line 1: 'text', 'label' are names of columns",
+            "albertkit predict",
+        )
+
+    def test_a_format_overrides_the_name(self, run, folders, tmp_path):
+        file = tmp_path / "table.csv"
+        file.write_text(f"{TEXT}\n")
+        call = ("classify", "--model", folders["classes"], "--json", "--file", file)
+        (line,) = run(*call, "--format", "lines").json
+        assert line["text"] == TEXT
+
+    def test_inputs_that_cannot_be_answered_are_counted_first(self, run, folders, tmp_path):
+        file = tmp_path / "texts.jsonl"
+        long = json.dumps("word " * 600)
+        file.write_text(f'"a"\n\nnull\n"b"\n{long}\n{{"text": NaN}}\n')
+        for verb, more in (("classify", ()), ("tag", ("--words",)), ("embed", ())):
+            result = run(verb, "--model", folders[self.VERBS[verb]], "--json", "--file", file, *more)
+            lines = "3, 5, 6" if verb != "tag" else "3, 6"
+            assert_one_line_error(
+                result, f"{file}, ", f"of 5 inputs cannot be answered: lines {lines}. The first: "
+            )
+        file.write_text('"who"\n3\n')
+        result = run("answer", "--model", folders["questions"], "--context", TEXT, "--file", file)
+        assert_one_line_error(result, f"{file}, line 2: ", "3")

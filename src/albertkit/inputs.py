@@ -4,11 +4,12 @@
     tsv      its columns, between tabs, are the fields of an input; no header, no quoting
     jsonl    a JSON object with the fields of an input, or a JSON string
 
-A file says by its name which it is: .tsv, .jsonl or .ndjson; any other holds lines.
+The name of a file says its format: .tsv, .jsonl or .ndjson. Tables (.csv, .parquet ...) and archives are
+refused; any other file holds lines.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,9 +19,68 @@ InputFormat = Literal["lines", "tsv", "jsonl"]
 _BY_SUFFIX: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
+_TABLES = (".csv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls", ".ods")
+_UNREAD = (".json", ".gz", ".zst", ".bz2", ".xz", ".zip")
+_HEADER = {
+    "text",
+    "text_pair",
+    "sentence",
+    "sentence1",
+    "sentence2",
+    "question",
+    "context",
+    "label",
+    "id",
+    "index",
+}
+
+
 def format_of(path: Path) -> InputFormat:
-    """Return the format of a file by its name."""
-    return _BY_SUFFIX.get(path.suffix.lower(), "lines")
+    """Return the format of a file by its name.
+
+    Raises:
+        DataError: a table or an archive, whose lines are no texts.
+    """
+    suffix = path.suffix.lower()
+    if suffix in _TABLES:
+        raise DataError(
+            f"{path}: a {suffix} file is a table, and each line is one input here (a text; .tsv without a "
+            f"header; .jsonl). To answer the rows of a table: albertkit predict TASK --input {path} --output "
+            "answers.csv"
+        )
+    if suffix in _UNREAD:
+        raise DataError(
+            f"{path}: a {suffix} file cannot be read; expected one input in each line: a text, .tsv without "
+            "a header, or .jsonl. Unpack or convert it first"
+        )
+    return _BY_SUFFIX.get(suffix, "lines")
+
+
+class FileInputs(list[Any]):
+    """The inputs of a file, in memory.
+
+    Args:
+        inputs: the inputs.
+        path: the file.
+        lines: the line of each input, from 1.
+    """
+
+    def __init__(self, inputs: Iterable[Any], path: Path, lines: list[int]) -> None:
+        super().__init__(inputs)
+        self.path, self.lines = path, lines
+
+    @classmethod
+    def read(
+        cls, path: Path, *, format: InputFormat, fields: Sequence[str] = (), rest: str | None = None
+    ) -> "FileInputs":
+        """Read a file; arguments and errors are those of `read_inputs`."""
+        with path.open("rb") as stream:
+            found = list(numbered_inputs(stream, str(path), format=format, fields=fields, rest=rest))
+        return cls([one for _, one in found], path, [line for line, _ in found])
+
+    def map(self, change: Callable[[Any], Any]) -> "FileInputs":
+        """Return the inputs, changed."""
+        return FileInputs(map(change, self), self.path, self.lines)
 
 
 def read_inputs(
@@ -42,8 +102,21 @@ def read_inputs(
         rest: the field that takes all columns after those, as a list.
 
     Raises:
-        DataError: not UTF-8, not JSON, too many columns, or nothing at all.
+        DataError: not UTF-8, not JSON, too many columns, a header of a TSV file, or nothing at all.
     """
+    for _, one in numbered_inputs(stream, name, format=format, fields=fields, rest=rest):
+        yield one
+
+
+def numbered_inputs(
+    stream: Iterable[bytes],
+    name: str,
+    *,
+    format: InputFormat = "lines",
+    fields: Sequence[str] = (),
+    rest: str | None = None,
+) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the input of each line; arguments and errors are those of `read_inputs`."""
     found = False
     for number, raw in enumerate(stream, start=1):
         where = f"{name}, line {number}"
@@ -55,8 +128,10 @@ def read_inputs(
                 "convert the file first, for instance with iconv"
             ) from error
         if line.strip():
+            if format == "tsv" and not found:
+                _check_no_header(line, where)
             found = True
-            yield _read(line, where, format, fields, rest)
+            yield number, _read(line, where, format, fields, rest)
     if not found:
         raise DataError(f"there is no text in {name}: expected one on each line")
 
@@ -75,6 +150,15 @@ def _read_json(line: str, where: str) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: not JSON ({error}); expected an object on each line") from error
+
+
+def _check_no_header(line: str, where: str) -> None:
+    columns = [column.strip() for column in line.split("\t")]
+    if {column.lower() for column in columns} <= _HEADER:
+        raise DataError(
+            f"{where}: {', '.join(map(repr, columns))} are names of columns, and each line is an input here. "
+            "Remove the line, or use albertkit predict, which reads tables with a header"
+        )
 
 
 def _read_columns(line: str, where: str, fields: Sequence[str], rest: str | None) -> dict[str, Any]:

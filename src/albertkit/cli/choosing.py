@@ -1,6 +1,5 @@
 """The verbs that choose among labels: classify, order, choose."""
 
-from itertools import tee
 from typing import Annotated
 
 import typer
@@ -19,6 +18,7 @@ from albertkit.cli.reading import (
     Truncate,
     TunedModel,
     read,
+    twice,
 )
 from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
@@ -64,7 +64,7 @@ def classify(
     )
     answer.set_patience(patience)
     is_regression = answer.model.config.problem_type == "regression"
-    given, asked = tee(given)
+    given, asked = twice(given)
     console = new_console()
     for one, labels in zip(given, answer(asked, top_k=top_k), strict=True):
         if json:
@@ -103,7 +103,7 @@ def order(
     answer = pipeline(
         "sentence-order", model, device=device, batch_size=batch_size, engine=backend, truncation=truncate
     )
-    given, asked = tee(given)
+    given, asked = twice(given)
     console = new_console()
     for one, found in zip(given, answer(asked), strict=True):
         if json:
@@ -146,7 +146,7 @@ def choose(
     answer = pipeline(
         "multiple-choice", model, device=device, batch_size=batch_size, engine=backend, truncation=truncate
     )
-    given, asked = tee(given)
+    given, asked = twice(given)
     console = new_console()
     for one, chosen in zip(given, answer(asked), strict=True):
         if json:

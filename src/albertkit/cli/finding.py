@@ -1,13 +1,24 @@
 """The verbs that find places in a text: tag, answer."""
 
-from itertools import tee
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from albertkit.cli.printing import new_console, print_json, print_title
-from albertkit.cli.reading import Backend, BatchSize, Device, File, Format, Json, Texts, TunedModel, read
+from albertkit.cli.reading import (
+    Backend,
+    BatchSize,
+    Device,
+    File,
+    Format,
+    Json,
+    Texts,
+    TunedModel,
+    change,
+    read,
+    twice,
+)
 from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
 
@@ -40,10 +51,13 @@ def tag(
     from albertkit.pipelines import pipeline
 
     find = pipeline("token-classification", model, device=device, batch_size=batch_size, engine=backend)
-    given, asked = tee(given)
+    given, asked = twice(given)
     if words:
-        given, asked = tee(" ".join(text.split()) for text in given)
-        asked = (text.split(" ") for text in asked)
+        # What is no text stays as it is: the pipeline names it.
+        given, asked = twice(
+            change(asked, lambda one: " ".join(one.split()) if isinstance(one, str) else one)
+        )
+        asked = change(asked, lambda one: one.split(" ") if isinstance(one, str) else one)
     console = new_console()
     for text, entities in zip(given, find(asked, aggregation_strategy=aggregation), strict=True):
         if json:
@@ -105,11 +119,11 @@ def answer(
         fields=("question", "context") if context is None else ("question",),
     )
     if context is not None:
-        given = ({"question": question, "context": context} for question in given)
+        given = change(given, lambda question: {"question": question, "context": context})
     from albertkit.pipelines import pipeline
 
     find = pipeline("question-answering", model, device=device, batch_size=batch_size, engine=backend)
-    given, asked = tee(given)
+    given, asked = twice(given)
     console = new_console()
     for one, found in zip(given, find(asked, top_k=top_k, handle_impossible_answer=no_answer), strict=True):
         found = found if isinstance(found, list) else [found]

@@ -4,7 +4,8 @@ Texts come from the arguments, from `--file`, or from a pipe, and are answered a
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import tee
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 
 from albertkit.cli.completing import BACKENDS, models, one_of
 from albertkit.errors import DataError
-from albertkit.inputs import InputFormat, format_of, read_inputs
+from albertkit.inputs import FileInputs, InputFormat, format_of, read_inputs
 
 Texts = Annotated[
     list[str] | None,
@@ -29,8 +30,8 @@ TunedModel = Annotated[
 File = Annotated[
     Path | None,
     typer.Option(
-        help="One input per line, UTF-8: a text; in .tsv columns between tabs; in .jsonl JSON. Blank lines "
-        "are skipped.",
+        help="One input per line, UTF-8: a text; in .tsv columns between tabs, without a header; in .jsonl "
+        "JSON. Blank lines are skipped. For tables use predict.",
         show_default=False,
     ),
 ]
@@ -79,6 +80,18 @@ Truncate = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON line for each input.")]
 
 
+def twice(given: list[Any] | Iterator[Any]) -> tuple[Iterator[Any], list[Any] | Iterator[Any]]:
+    """Return the inputs two times: to print, and to answer."""
+    return (iter(given), given) if isinstance(given, list) else tee(given)
+
+
+def change(given: list[Any] | Iterator[Any], change: Callable[[Any], Any]) -> list[Any] | Iterator[Any]:
+    """Return the inputs, changed; those of a file keep their lines."""
+    if isinstance(given, FileInputs):
+        return given.map(change)
+    return list(map(change, given)) if isinstance(given, list) else map(change, given)
+
+
 def read(
     given: Sequence[Any] | None,
     file: Path | None,
@@ -86,16 +99,17 @@ def read(
     format: InputFormat | None = None,
     fields: Sequence[str] = ("text",),
     rest: str | None = None,
-) -> Iterator[Any]:
-    """Yield what is given, or the inputs of the file or of the pipe; check at once that there are some."""
+) -> list[Any] | Iterator[Any]:
+    """Return what is given, or the inputs of the file (lists), or those of the pipe, as they come."""
     if given and file is not None:
         raise DataError("texts are given twice, as arguments and with --file; give one of them")
     if given:
-        return iter(given)
+        return [*given]
     if file is not None:
-        return read_inputs(
-            file.open("rb"), str(file), format=format or format_of(file), fields=fields, rest=rest
-        )
+        format = format or format_of(file)
+        if file.is_file():
+            return FileInputs.read(file, format=format, fields=fields, rest=rest)
+        return read_inputs(file.open("rb"), str(file), format=format, fields=fields, rest=rest)
     if sys.stdin.isatty():
         raise DataError("there is no text: give it as an argument, with --file, or through a pipe")
     return read_inputs(sys.stdin.buffer, "standard input", format=format or "lines", fields=fields, rest=rest)

@@ -1,13 +1,24 @@
 """The verbs that use a pretrained model on text: fill-mask, embed."""
 
-from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from albertkit.cli.printing import new_console, print_bars, print_json, print_title
-from albertkit.cli.reading import Backend, BatchSize, Device, File, Format, Json, Model, Texts, Truncate, read
+from albertkit.cli.reading import (
+    Backend,
+    BatchSize,
+    Device,
+    File,
+    Format,
+    Json,
+    Model,
+    Texts,
+    Truncate,
+    read,
+    twice,
+)
 from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
 
@@ -40,7 +51,7 @@ def fill_mask(
 
     fill = pipeline("fill-mask", model, device=device, batch_size=batch_size, engine=backend)
     words = None if targets is None else [word.strip() for word in targets.split(",") if word.strip()]
-    given, asked = tee(given)
+    given, asked = twice(given)
     for text, answer in zip(given, fill(asked, top_k=top_k, targets=words), strict=True):
         masks = answer if isinstance(answer[0], list) else [answer]
         if json:
@@ -96,7 +107,7 @@ def embed(
         truncation=truncate,
     )
     encode.pooling = encode.pooling or "mean"
-    given, asked = tee(given)
+    given, asked = twice(given)
     kept: list[str] = []
     vectors: list[np.ndarray] = []
     count, cut = 0, list[int]()

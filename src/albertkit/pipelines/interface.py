@@ -177,14 +177,15 @@ class Pipeline(ABC):
             return answer(examples, found)[0]
         source = Source(inputs, expected=self._expected(), fields=self.fields, rest=self.rest)
         ahead = _INPUTS_AHEAD if size is None else 1 if size == 1 else size * _BATCHES_AHEAD
-        if not source.is_list:
+        if not source.is_known:
             return self._stream(source, features, answer, ahead)
         items = list(source.items)
         source.items = iter(items)
         checked = len(items) > ahead  # else the only chunk is checked before it is answered
         if checked:
             self._check(items, source, features)
-        return list(self._stream(source, features, answer, ahead, checked=checked))
+        answers = self._stream(source, features, answer, ahead, checked=checked)
+        return list(answers) if source.is_list else answers
 
     def _stream(
         self,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.errors import AlbertKitError, DataError
-from albertkit.inputs import format_of, read_inputs
+from albertkit.inputs import FileInputs, format_of, numbered_inputs
 
 _LISTED = 10  # places named in an error
 
@@ -29,16 +29,21 @@ class Source:
         self._lines: list[int] | None = None
         self._path: Path | None = None
         self.is_list = False
-        """Whether the answers are a list too: all inputs are in memory, and not read one by one."""
+        """Whether the answers are a list too, and not a generator."""
+        self.is_known = False
+        """Whether all inputs are in memory, so that they can be checked before anything is computed."""
         if isinstance(inputs, PathLike):
             self._path, self._lines = Path(inputs), []
             if not self._path.exists():  # at once, and not when the first answer is asked for
                 raise DataError(f"{inputs}: no such file")
             self.items = _read_file(self._path, fields, rest, self._lines)
+        elif isinstance(inputs, FileInputs):
+            self._path, self._lines = inputs.path, inputs.lines
+            self.is_known, self.items = True, iter(inputs)
         elif _is_dataset(inputs):
             self.items = _iterate(inputs)
         elif isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | Mapping):
-            self.is_list = hasattr(inputs, "__len__")
+            self.is_list = self.is_known = hasattr(inputs, "__len__")
             self.items = iter(inputs)
         else:
             raise DataError(
@@ -115,15 +120,8 @@ def _iterate(dataset: Any) -> Iterator[Any]:
 
 def _read_file(path: Path, fields: Sequence[str], rest: str | None, lines: list[int]) -> Iterator[Any]:
     """Yield the inputs of a file, and note the line of each."""
-    number = 0
-
-    def counted(stream: Iterable[bytes]) -> Iterator[bytes]:
-        nonlocal number
-        for line in stream:
-            number += 1
-            yield line
-
+    format = format_of(path)
     with path.open("rb") as stream:
-        for one in read_inputs(counted(stream), str(path), format=format_of(path), fields=fields, rest=rest):
-            lines.append(number)
+        for line, one in numbered_inputs(stream, str(path), format=format, fields=fields, rest=rest):
+            lines.append(line)
             yield one
