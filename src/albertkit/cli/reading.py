@@ -82,7 +82,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON line for each
 
 def twice(given: list[Any] | Iterator[Any]) -> tuple[Iterator[Any], list[Any] | Iterator[Any]]:
     """Return the inputs two times: to print, and to answer."""
-    return (iter(given), given) if isinstance(given, list) else tee(given)
+    if isinstance(given, list):
+        return iter(given), given
+    first, second = tee(given)
+    return first, second
 
 
 def change(given: list[Any] | Iterator[Any], change: Callable[[Any], Any]) -> list[Any] | Iterator[Any]:
