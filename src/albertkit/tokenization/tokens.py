@@ -112,9 +112,9 @@ class TokenInterface:
                 token_id = cutter.token_to_id(token)
                 if token == default and token_id is None and token not in self._special.added:
                     raise TokenizerError(
-                        f"{source}: its {cutter.size} pieces do not hold {token!r}, expected as {role}. Such a "
-                        f"vocabulary holds {', '.join(dict.fromkeys(self.default_roles.values()))}; name this "
-                        f"one's own token as {role}=..."
+                        f"{source}: its {cutter.size} pieces do not hold {token!r}, expected as {role}. Such "
+                        f"a vocabulary holds {', '.join(dict.fromkeys(self.default_roles.values()))}; name "
+                        f"this one's own token as {role}=..."
                     )
                 self._special.add(token, vocabulary_id=token_id)
             self._special.set_role(role, None if given is None else token_text(given))
