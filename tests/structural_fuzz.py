@@ -26,6 +26,8 @@ from typing import Any
 from albertkit.errors import AlbertKitError
 
 CASES = int(os.environ.get("ALBERTKIT_FUZZ_CASES", "300"))
+SLOW_CASES = int(os.environ.get("ALBERTKIT_FUZZ_CASES", "40"))
+"""For readers that take long, such as those that build a tokenizer."""
 MEGABYTE = 1 << 20
 LARGEST_GROWTH = 4 * MEGABYTE
 """Maximum growth of Python's memory while one file is read; the files have 1 to 30 kB."""

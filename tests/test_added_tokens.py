@@ -69,11 +69,13 @@ def test_any_word_in_any_case(cls, files, added, filler, case, special, parse, l
     found = 0
     for token_id, piece, (start, end) in zip(ids, pieces, encoding["offset_mapping"], strict=True):
         assert 0 <= start <= end <= len(text)
-        if by_id.get(token_id) in added and (parse or not special):
+        if by_id.get(token_id) in added:
             found += 1
-            assert start < end
-            assert same(text[start:end]) == same(by_id[token_id])
-            assert piece == by_id[token_id]
+            # A word that is also a piece may be cut as one, out of a text with accents.
+            if token_id >= tokenizer.vocab_size:
+                assert start < end
+                assert same(text[start:end]) == same(by_id[token_id])
+                assert piece == by_id[token_id]
     if same(text).find(same(added[0])) >= 0 and (parse or not special) and len(added) == 1:
         assert found
 

@@ -35,6 +35,15 @@ class PieceTable:
     algorithm: int = UNIGRAM
     usual_spaces: bool = True  # a mark before the first word, single marks between words
 
+    def __post_init__(self) -> None:
+        """Check the size of the normalizer's table: Rust's library aborts the process on a wrong one."""
+        size = int.from_bytes(self.character_map[:4], "little")
+        if self.character_map and (size % 4 or not 4 <= size <= len(self.character_map) - 4):
+            raise TokenizerError(
+                f"the normalizer's table claims {size} bytes of {len(self.character_map)}; the vocabulary is "
+                "damaged. Copy the file again"
+            )
+
 
 def read_model_file(path: str | Path) -> bytes:
     """Return the bytes of a SentencePiece model file.
@@ -70,7 +79,19 @@ def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.Sentenc
 
 
 def read_piece_table(model: bytes) -> PieceTable:
-    """Return pieces, scores, kinds and normaliser table from the bytes of a valid model file."""
+    """Return pieces, scores, kinds and normalizer table from the bytes of a model file.
+
+    Raises TokenizerError where the file is damaged: SentencePiece passes over fields of a wrong kind.
+    """
+    try:
+        return _read_piece_table(model)
+    except (AttributeError, LookupError, TypeError, struct.error, UnicodeDecodeError) as error:
+        raise TokenizerError(
+            f"the SentencePiece model is damaged ({type(error).__name__}: {error}); copy the file again"
+        ) from error
+
+
+def _read_piece_table(model: bytes) -> PieceTable:
     pieces: list[str] = []
     scores: list[float] = []
     kinds: list[int] = []

@@ -87,6 +87,8 @@ class RustPieceEncoder:
             # it cut, which would else be whole texts.
             self._tokenizer.pre_tokenizer = pre_tokenizers.Split(WORD_START, "merged_with_next")
         self._character_map = CharacterMap(table)
+        if table.character_map:
+            normalizers.Precompiled(table.character_map)  # which checks it
         self._rule = DigitCommaRule(
             table.pieces, encode=self._encode, to_ids=self._to_ids, unknown_id=self._unknown_id
         )

@@ -71,7 +71,9 @@ class AlbertTokenizer(TokenizerInterface):
         normalization = Normalization(
             do_lower_case=do_lower_case, remove_space=remove_space, keep_accents=keep_accents
         )
-        super().__init__(PieceEncoder(vocab_file, normalization), source=vocab_file, **settings)
+        with folder.named_damage(vocab_file):
+            cutter = PieceEncoder(vocab_file, normalization)
+        super().__init__(cutter, source=vocab_file, **settings)
         self.vocab_file = str(vocab_file)
 
     @property
@@ -107,6 +109,7 @@ class AlbertTokenizer(TokenizerInterface):
             # Loading the Rust library takes time that only saving should pay.
             from albertkit.tokenization.rust import build_tokenizer
 
-            rust = build_tokenizer(table, self._cutter.normalization, self._special)
+            with folder.named_damage(self.vocab_file):
+                rust = build_tokenizer(table, self._cutter.normalization, self._special)
             files[folder.RUST_FILE] = rust.to_str(pretty=True).encode()
         return files
