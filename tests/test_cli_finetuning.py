@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from pyarrow import parquet
 
 from albertkit.cli.printing import PredictionProgress
 from albertkit.config import AlbertConfig
+from albertkit.finetuning import features
 from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.evaluation import CHUNK
+from albertkit.finetuning.features import CHUNK
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.labelled_texts import LabelledTexts
 from albertkit.finetuning.predictor import Asked, Predictor
@@ -412,3 +414,44 @@ def test_damaged_parts_are_named(classifier: Path, tmp_path: Path, run: Run) -> 
         about.write_text(content)
         result = predicted(run, classifier, rows, tmp_path / "answers.jsonl")
         assert_one_line_error(result, "about.json is damaged", "delete the folder")
+
+
+def test_texts_that_are_too_long_are_all_counted_first(
+    folder: Path, classifier: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In training data, in data to measure on, in the input of predictions; over several chunks."""
+    monkeypatch.setattr(features.chunks, "__defaults__", (2,))
+    monkeypatch.setattr(Predictor, "__call__", lambda *_: pytest.fail("computed"))
+    rows = tmp_path / "rows.csv"
+    words = " river" * 20
+    rows.write_text(f"kind,sentence\nold,a\nold,{words}\nold,b\nnew,c\nnew,{words}\nnew,{words}\n")
+    about = ("--device", "cpu", "--max-length", "16", "--no-truncation")
+    columns = ("--text-column", "sentence", "--label-column", "kind")
+    said = (
+        f"3 of 6 examples cannot be used ({rows}, line 3, {rows}, line 6, {rows}, line 7). The first: the "
+        "text 'river river"
+    )
+    files = ("--train", rows, "--validation", folder / "dev.csv", "--output", tmp_path / "run")
+    model = ("--model", folder / "model")
+    for result in (
+        run("finetune", "text-classification", *files, *model, *about, *columns),
+        run("evaluate", "text-classification", "--data", rows, "--model", classifier, *about, *columns),
+        predicted(run, classifier, rows, tmp_path / "answers.csv", *about),
+    ):
+        assert result.status == 1
+        assert said in result.errors.splitlines()[-1]
+        assert "tokens with [CLS] and [SEP], and the model reads at most 16" in result.errors
+        assert "--truncation of finetune, evaluate and predict" in result.errors
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_damaged_columns_of_a_report_are_named(classifier: Path, tmp_path: Path, run: Run) -> None:
+    copy = tmp_path / "model"
+    shutil.copytree(classifier, copy)
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text\na\n")
+    report = json.loads((copy / "report.json").read_text())
+    for damaged in ([], "text", {"text_column": 3}, {"texts": "a"}):
+        (copy / "report.json").write_text(json.dumps(report | {"columns": damaged}))
+        result = predicted(run, copy, rows, tmp_path / "answers.csv")
+        assert_one_line_error(result, f"{copy / 'report.json'}: ", "columns")

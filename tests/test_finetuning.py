@@ -27,7 +27,7 @@ from albertkit.finetuning import run as run_module
 from albertkit.finetuning.batches import Epochs
 from albertkit.finetuning.collapse import CollapseWatch, prior_loss
 from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.evaluation import CHUNK
+from albertkit.finetuning.features import CHUNK
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.objective import balanced_weights
 from albertkit.finetuning.prediction import predict_file

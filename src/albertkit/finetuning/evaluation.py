@@ -2,19 +2,18 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
+from albertkit.finetuning.features import features_of_all
 from albertkit.finetuning.labelled_task import Judged, LabelledTask
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.engine import Engine
 from albertkit.tasks.task import Task
-
-CHUNK = 1024  # examples that are sorted by length and computed together
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class EvaluationSet:
     ) -> None:
         self.labelled, self.task, self.examples = labelled, task, examples
         self.batch_tokens = batch_tokens
-        self._chunks = [(chunk, task.features(chunk)) for chunk in chunks(examples)]
+        self._chunks = list(features_of_all(task, examples))
         self._lengths, self.cut, self.troubles = [], 0, Counter[str]()
         for chunk, rows in self._chunks:
             lengths = [0] * len(chunk)
@@ -121,10 +120,3 @@ class EvaluationSet:
             cut=self.cut,
             troubles=self.troubles,
         )
-
-
-def chunks(examples: Sequence[Any] | Iterator[Any], size: int = CHUNK) -> Iterator[list[Any]]:
-    """Yield lists of up to `size` examples."""
-    examples = iter(examples)
-    while some := list(islice(examples, size)):
-        yield some

@@ -21,7 +21,7 @@ from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.table_reader import TableReader
 from albertkit.errors import ConfigError, DataError
 from albertkit.files import atomic_path, write_json
-from albertkit.finetuning.evaluation import CHUNK, chunks
+from albertkit.finetuning.features import CHUNK, chunks, features_of_all, may_refuse
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.prediction_engines import Engine, run_local
 from albertkit.finetuning.prediction_files import WRITERS, lines, part_files
@@ -89,7 +89,7 @@ def predict_file(
         "input_sha256": content_sha256(Path(reader.source)),
     }
     done = _kept(parts, about)
-    total = _checked(reader, say)
+    total = _checked(reader, task, say)
     if done is None:
         parts.mkdir(parents=True, exist_ok=True)
         write_json(parts / _ABOUT, about, indent=None)
@@ -136,14 +136,16 @@ def _check_output(source: Path, output: Path) -> None:
         )
 
 
-def _checked(reader: Reader[Any], say: Callable[[str], None]) -> int:
+def _checked(reader: Reader[Any], task: Task, say: Callable[[str], None]) -> int:
     """Return the number of examples, after reading all of them once.
 
     Raises:
-        DataError: rows that cannot be read, with the number of them and the first ones; or no rows.
+        DataError: rows that cannot be read or that are too long, with the number of them and the first ones;
+            or no rows.
     """
     report = ReadingReport(reader.source, counts_all=True)
-    for _ in reader.read(report):
+    examples = (example for _, example in reader.read(report))
+    for _ in features_of_all(task, examples) if may_refuse(task) else examples:
         pass
     if wrong := report.rows - report.examples:
         first = [one for rows in report.problems.values() for one in rows.first]

@@ -14,8 +14,9 @@ from albertkit.datasets.splits import Splits, load_splits
 from albertkit.errors import DataError
 from albertkit.finetuning.batches import Unit
 from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.evaluation import EvaluationSet, chunks
+from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.exits import note_exits
+from albertkit.finetuning.features import features_of_all
 from albertkit.finetuning.labelled_task import LabelledTask, room_note
 from albertkit.finetuning.registry import labelled_task
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
@@ -113,8 +114,7 @@ def _units(labelled: LabelledTask, task: Task, examples: list[Any]) -> tuple[lis
     """Return the training units, how many examples were cut, and how many have which other trouble."""
     units: list[Unit] = []
     cut, troubles = 0, Counter[str]()
-    for chunk in chunks(examples):
-        rows = task.features(chunk)
+    for _, rows in features_of_all(task, examples):
         cut += len({row.example for row in rows if row.cut})
         troubles += labelled.troubles(task, rows)
         units += [[labelled.lean(row) for row in unit] for unit in task.units(labelled.learnable(rows))]

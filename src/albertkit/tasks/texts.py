@@ -75,5 +75,6 @@ def _too_long(text: Text, row: Row, max_length: int) -> DataError:
     return DataError(
         f"{what} has {len(row.input_ids)} tokens with [CLS] and [SEP], and the model reads at most "
         f"{max_length}: cut it into shorter texts, or let it be cut after the first ones (truncation=True in "
-        'Python, --truncate on the command line, "truncate": true in a request)'
+        "Python; --truncate, or --truncation of finetune, evaluate and predict; "
+        '"truncate": true in a request)'
     )
