@@ -62,7 +62,7 @@ def test_signals_reload_and_drain_and_the_key_of_the_environment() -> None:
         assert server.ask("/readyz").status == 200
         # What was taken before SIGTERM is answered.
         large = pool.submit(server.ask, "/v1/embeddings", {"input": ["She opened the door. " * 20] * 250})
-        wait_for(lambda: server.figure("albertkit_requests_in_work ") == 1)
+        wait_for(lambda: server.figure("albertkit_requests_in_progress ") == 1)
         process.send_signal(signal.SIGTERM)
         reply = large.result()
         assert (reply.status, len(reply.json["data"])) == (200, 250)

@@ -210,9 +210,14 @@ class TestAnswers:
             lambda: server.figure('albertkit_requests_total{route="/v1/order",status="200"}') == before + 1
         )
         for stage in ("tokenize", "queue", "compute", "total"):
-            assert server.figure(f'albertkit_stage_seconds_sum{{model="pretrained",stage="{stage}"') > 0
+            assert (
+                server.figure(
+                    f'albertkit_stage_seconds_sum{{model="pretrained",route="/v1/order",stage="{stage}"'
+                )
+                > 0
+            )
         assert server.figure("albertkit_batch_tokens_sum") > server.figure("albertkit_batch_rows_sum") > 0
-        wait_for(lambda: server.figure("albertkit_requests_in_work ") == 0)
+        wait_for(lambda: server.figure("albertkit_requests_in_progress ") == 0)
 
 
 def mixed_requests(count: int, seed: int) -> list[tuple[str, Any, int]]:
@@ -366,7 +371,7 @@ class TestLimits:
             (b"", 422),
             (b'{"input"', 400),
             (b"\xff\xfe", 400),
-            (b"[" * 100_000, 400),
+            (b"[" * 5_000, 400),
             (b'{"input": ' + b"9" * 5000 + b"}", 400),
             (b'{"input": "\\ud800"}', 422),
             (b'{"input": "a", "\\ud800": 1}', 422),
@@ -391,7 +396,10 @@ class TestLimits:
             "/v1/classify", b'{"input": "a"}', headers={"Content-Type": "application/x-www-form-urlencoded"}
         )
         assert form.status == 422
-        assert "is 'application/x-www-form-urlencoded'; expected JSON" in form.json["error"]["message"]
+        assert (
+            "is 'application/x-www-form-urlencoded'; expected application/json"
+            in form.json["error"]["message"]
+        )
 
 
 class TestClients:
@@ -416,7 +424,7 @@ class TestClients:
             connection.sendall(b"POST /v1/tag HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
             answer = connection.recv(2000)
         assert answer.startswith(b"HTTP/1.1 408")
-        assert server.figure('albertkit_errors_total{kind="slow_client"}') >= 1
+        assert server.figure('albertkit_errors_total{type="slow_client"}') >= 1
 
     def test_that_disconnect_leave_the_queue(self, folders: Any, watched: ServedModel) -> None:
         engine = engine_of(watched)
@@ -435,7 +443,7 @@ class TestClients:
             wait_for(lambda: len(server.service.gate) == 0)
             engine.may_go.set()
             assert server.ask("/v1/order", {"input": PAIRS[1]}).status == 200
-            assert server.figure('albertkit_errors_total{kind="client_gone"}') == 3
+            assert server.figure('albertkit_errors_total{type="client_gone"}') == 3
         assert list(map(len, engine.batches_seen)) == [1, 1]
 
     def test_that_set_a_deadline(self, folders: Any, watched: ServedModel) -> None:
@@ -517,7 +525,7 @@ class TestFaults:
                 assert (bad.result().status, bad.result().kind) == (500, "not_finite")
                 assert (raising.result().status, raising.result().kind) == (500, "internal")
                 assert good.result().status == first.result().status == 200
-            assert server.figure('albertkit_errors_total{kind="not_finite"}') == 1
+            assert server.figure('albertkit_errors_total{type="not_finite"}') == 1
             assert server.ask("/v1/embeddings", {"input": "the fox"}).json == good.result().json
 
     def test_a_model_that_answers_wrongly_is_not_ready(self, folders: Any, watched: ServedModel) -> None:

@@ -6,9 +6,25 @@ A module that names one imports with the base dependencies alone; only using it 
 """
 
 import importlib
+import importlib.metadata
+import importlib.util
 from typing import Any
 
 from albertkit.errors import MissingExtraError
+
+
+def version_of(library: str) -> str | None:
+    """Return the version of a library by the name that it is imported as, None where it is not installed."""
+    if importlib.util.find_spec(library) is None:
+        return None
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        pass  # its distribution has another name, as onnxruntime-gpu, or it is on PYTHONPATH alone
+    try:
+        return getattr(importlib.import_module(library), "__version__", "unknown")
+    except ImportError:
+        return "unknown"
 
 
 class optional:  # noqa: N801 - reads as the function it stands for

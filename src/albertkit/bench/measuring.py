@@ -10,7 +10,6 @@ import platform
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from albertkit.bench.ceiling import largest_product
 from albertkit.bench.sides import Side
 from albertkit.bench.timing import Clock, clock_of, in_turn
 from albertkit.cores import processor, usable_cores
+from albertkit.extras import version_of
 from albertkit.modeling.footprint import Footprint
 from albertkit.modeling.footprint import measure as measure_footprint
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -234,13 +234,6 @@ def about(model: AlbertPreTrainedModel) -> dict[str, Any]:
         | {
             name: found
             for name in ("albertkit", "torch", "onnxruntime", "transformers")
-            if (found := _version(name))
+            if (found := version_of(name))
         },
     }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

@@ -116,14 +116,26 @@ def _named(given: list[str], what: str, *, default: str | None = None) -> dict[s
     """Return what is given by name; without names, a model is called as its folder is."""
     found: dict[str, str] = {}
     for one in given:
-        name, equals, value = one.partition("=")
-        if not equals:
-            name, value = default or (Path(one).name if what == "model" else ""), one
+        name, value = _split_model(one) if what == "model" else _split_task(one, default)
         if not name or not value:
-            raise ConfigError(
-                f"--{what} is {one!r}; expected NAME={what.upper()}, as there are several models"
-            )
+            raise ConfigError(f"--{what} is {one!r}; expected NAME={what.upper()}: requests need a name")
         if name in found:
             raise ConfigError(f"two of --{what} are for the name {name!r}; give NAME={what.upper()}")
         found[name] = value
     return found
+
+
+def _split_model(given: str) -> tuple[str, str]:
+    """Return the name and the model of `[NAME=]MODEL`."""
+    name, equals, value = given.partition("=")
+    path = Path(given)
+    # A path may hold the character too, runs/lr=0.001/best; a folder that exists is one.
+    if equals and Path(name).name == name and not path.exists():
+        return name, value
+    return (path.resolve() if path.name in ("", "..") else path).name, given
+
+
+def _split_task(given: str, default: str | None) -> tuple[str, str]:
+    """Return the name and the task of `[NAME=]TASK`; no task holds the character."""
+    name, equals, task = given.rpartition("=")
+    return name if equals else default or "", task

@@ -46,7 +46,7 @@ class Gate:
                 retry_after=math.ceil(max(1.0, wait * _MARGIN - ticket.seconds_left())),
             )
         self._inside.add(ticket)
-        self._metrics.requests_in_work.set(len(self._inside))
+        self._metrics.requests_in_progress.set(len(self._inside))
 
     def check(self) -> None:
         """Raise Refusal where there is no room for one more."""
@@ -62,7 +62,7 @@ class Gate:
     def leave(self, ticket: Ticket) -> None:
         """Note the end of a request."""
         self._inside.discard(ticket)
-        self._metrics.requests_in_work.set(len(self._inside))
+        self._metrics.requests_in_progress.set(len(self._inside))
 
     def expected_wait(self, *tickets: Ticket) -> float:
         """Return the seconds until what is in work now is computed, and then these."""

@@ -1,6 +1,5 @@
 """The routes, as an ASGI application; the playground's beside them where it is wanted."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -8,10 +7,12 @@ from albertkit import __version__
 from albertkit.serving import answers, bodies
 from albertkit.serving.garbage import GarbageCollector
 from albertkit.serving.guard import Guard
-from albertkit.serving.libraries import HTTPError, fastapi
+from albertkit.serving.libraries import HTTPError, Route, fastapi, pydantic
 from albertkit.serving.pages import add_pages
+from albertkit.serving.reading import read_body
 from albertkit.serving.refusals import Refusal
-from albertkit.serving.service import DEADLINE_HEADER, Service
+from albertkit.serving.service import Service
+from albertkit.serving.work import DEADLINE_HEADER
 
 _ROUTES: tuple[tuple[str, type[bodies.Body], type], ...] = (
     ("/v1/fill-mask", bodies.FillMaskBody, answers.FillMaskAnswer),
@@ -24,6 +25,7 @@ _ROUTES: tuple[tuple[str, type[bodies.Body], type], ...] = (
     ("/v1/tokenize", bodies.TokenizeBody, answers.TokenizeAnswer),
 )
 _PLAYGROUND = ("/v1/inspect", bodies.InspectBody, answers.InspectAnswer)
+_REFERENCE = "#/components/schemas/{model}"
 _REFUSED = answers.error_responses(400, 401, 404, 408, 413, 422, 429, 500, 504)
 
 
@@ -47,7 +49,8 @@ def make_application(
     scheme = fastapi.security.HTTPBearer(auto_error=False)  # described here; the guard has checked it
     keyed = [] if key is None else [fastapi.Security(scheme)]
     with_playground = service.settings.playground
-    for path, body, answer in (*_ROUTES, _PLAYGROUND) if with_playground else _ROUTES:
+    routes = (*_ROUTES, _PLAYGROUND) if with_playground else _ROUTES
+    for path, body, answer in routes:
         application.post(
             path,
             response_model=answer,
@@ -56,6 +59,7 @@ def make_application(
             summary=path.rpartition("/")[2].replace("-", " ").capitalize(),
             description=body.__doc__,
             operation_id=path.rpartition("/")[2],
+            openapi_extra=_described(body),
         )(_endpoint(service, body))
 
     @application.get(
@@ -76,7 +80,7 @@ def make_application(
     @application.get("/readyz", response_model=answers.Health, responses={503: {"model": answers.Health}})
     async def readyz(response: fastapi.Response) -> dict[str, Any]:
         """Tell whether every model has just answered a probe rightly."""
-        found = await asyncio.to_thread(service.ready)
+        found = await service.ready()
         ready = all(found.values())
         response.status_code = 200 if ready else 503
         return {"status": "ready" if ready else "not ready", "models": found}
@@ -92,11 +96,13 @@ def make_application(
         return fastapi.Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     pages = add_pages(application) if with_playground else ()
+    _describe_bodies(application, [body for _, body, _ in routes])
     _describe_errors(application, service)
     return Guard(
         application,
         metrics=service.metrics,
         key=key,
+        routes=[one.path for one in application.routes if isinstance(one, Route)],
         pages=pages,
         max_body_bytes=service.settings.max_body_bytes,
         client_seconds=service.settings.client_seconds,
@@ -114,14 +120,37 @@ def _endpoint(service: Service, kind: type[bodies.Body]) -> Callable[..., Any]:
         allow_inf_nan=False,
     )
 
-    async def endpoint(
-        request: fastapi.Request,
-        body: kind,  # type: ignore[valid-type]
-        seconds: float | None = timeout,
-    ) -> fastapi.Response:
+    async def endpoint(request: fastapi.Request, seconds: float | None = timeout) -> fastapi.Response:
+        body = read_body(
+            kind,
+            b"".join([part async for part in request.stream()]),
+            content_type=request.headers.get("content-type"),
+            content_encoding=request.headers.get("content-encoding"),
+            max_items=service.settings.max_items,
+        )
         return await service.answer(body, request, seconds=seconds)
 
     return endpoint
+
+
+def _described(body: type[bodies.Body]) -> dict[str, Any]:
+    """Return the description of a body, which `read_body` reads and not the framework."""
+    schema = {"$ref": _REFERENCE.format(model=body.__name__)}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def _describe_bodies(application: fastapi.FastAPI, kinds: list[type[bodies.Body]]) -> None:
+    """Add the bodies to the description that FastAPI makes of all else."""
+    describe = application.openapi
+    wanted: Any = [(kind, "validation") for kind in kinds]
+
+    def description() -> dict[str, Any]:
+        found = describe()
+        definitions = pydantic.json_schema.models_json_schema(wanted, ref_template=_REFERENCE)[1]["$defs"]
+        found["components"]["schemas"] |= definitions
+        return found
+
+    application.openapi = description  # the hook that FastAPI documents
 
 
 def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
@@ -140,19 +169,11 @@ def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
     async def invalid(
         request: fastapi.Request, error: fastapi.exceptions.RequestValidationError
     ) -> fastapi.Response:
-        found = error.errors()
-        if found[0]["type"] == "json_invalid":
-            what = f"at character {found[0]['loc'][-1]}: {found[0]['ctx']['error']}"
-            return answered(Refusal(400, "malformed", f"the body is no JSON {what}"))
-        sent = request.headers.get("content-type", "none")
-        if found[0]["loc"] == ("body",) and "json" not in sent:
-            message = f"the Content-Type is {sent!r:.80}; expected JSON, with Content-Type: application/json"
-            return answered(Refusal(422, "invalid", message))
-        # Where several forms are possible each says why it does not fit.
-        said = [".".join(str(one) for one in each["loc"][1:]) + f": {each['msg']}" for each in found[:4]]
-        where = [str(one) for one in found[0]["loc"][1:2]]
-        message = f"the body does not fit: {'; '.join(said)}. See /openapi.json"
-        return answered(Refusal(422, "invalid", message[:1000], param=where[0] if where else None))
+        del request
+        found = error.errors()[0]  # of a header: the framework checks nothing else
+        name, expected = found["loc"][-1], found["msg"].removeprefix("Input should be ")
+        message = f"the header {name} is {found['input']!r:.80}; expected {expected}"
+        return answered(Refusal(422, "invalid", message, param=str(name)))
 
     @application.exception_handler(HTTPError)
     async def plain(request: fastapi.Request, error: HTTPError) -> fastapi.Response:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import torch
 
 from albertkit.serving.metrics import Metrics
-from albertkit.serving.refusals import too_much
 from albertkit.serving.work import Ticket, Work
 from albertkit.tasks.rows import Row
 
@@ -94,12 +93,9 @@ class RowQueue:
         if ticket.refusal is not None:
             raise ticket.refusal
         lengths = [len(row.input_ids) for row in work.rows]
-        ticket.tokens = (ticket.tokens or 0) + sum(lengths)
-        if ticket.max_tokens is not None and ticket.tokens > ticket.max_tokens:
-            todo = "Send less text in one request"
-            raise too_much("too_many_tokens", "tokens", ticket.tokens, ticket.max_tokens, todo)
+        tokens = ticket.add_tokens(sum(lengths))
         if ticket.characters:
-            ratio = ticket.tokens / ticket.characters
+            ratio = tokens / ticket.characters
             self.tokens_per_character += _SMOOTHING * (ratio - self.tokens_per_character)
         ticket.tokens_left += sum(lengths)
         before = 0

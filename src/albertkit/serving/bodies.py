@@ -5,23 +5,33 @@ quotes is no number.
 """
 
 import base64
+import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import torch
 
+from albertkit.errors import DataError
 from albertkit.inspection.attention import InsideEngine, inspect_attention
 from albertkit.inspection.page import page_figures
 from albertkit.modeling.model import AlbertModel
+from albertkit.pipelines.fill_mask import FillMaskPipeline
 from albertkit.pipelines.interface import Pipeline
 from albertkit.serving.libraries import pydantic
 from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.serving.refusals import Refusal
 from albertkit.tasks.entities import Aggregation
+from albertkit.tasks.multiple_choice import GAP
 from albertkit.tasks.sequence_classification import Function
 from albertkit.tokenization.special_tokens import Parsing
 
 Field = pydantic.Field
+ListField = partial(Field, fail_fast=True)  # all errors of a long list would take memory without bound
+Name = Annotated[str, Field(max_length=1000)]
+Texts = Annotated[list[str], ListField(min_length=1)]
+TextsAndPairs = Annotated[list["str | TextPair"], ListField(min_length=1)]
+_TRUNCATION = re.compile(r"(, or let it be cut[^(]*)\(truncation=True[^)]*\)")
 Count = Annotated[int, Field(ge=1, le=100)]
 
 
@@ -55,7 +65,7 @@ class Choices(_Strict):
 
     context: str
     question: str | None = None
-    choices: list[str] = Field(min_length=2)
+    choices: Annotated[list[str], ListField(min_length=2)]
 
 
 class Body(_Strict):
@@ -64,7 +74,7 @@ class Body(_Strict):
     task: ClassVar[str | None] = None
     """The pipeline that answers; None for the tokenizer alone."""
 
-    model: str | None = Field(None, description="Name of a model; without, the first for the task.")
+    model: Name | None = Field(None, description="Name of a model; without, the first for the task.")
     input: Any
 
     def items(self) -> list[Any]:
@@ -79,14 +89,24 @@ class Body(_Strict):
         """Return the answer of the task's pipeline for each input."""
         raise NotImplementedError
 
+    def field_of(self, error: Exception) -> str:
+        """Return the field that an error of the pipeline is about."""
+        name = str(error).partition(" ")[0]  # "top_k is 100; expected ..."
+        return name if name in type(self).model_fields else "input"
+
+    def in_its_words(self, message: str) -> str:
+        """Return the message of an error of the pipeline with the names of the fields of a body."""
+        advice = r"\1(\"truncate\": true)" if "truncate" in type(self).model_fields else ""
+        return _TRUNCATION.sub(advice, message)
+
 
 class FillMaskBody(Body):
     """Texts with [MASK]."""
 
     task = "fill-mask"
-    input: str | Annotated[list[str], Field(min_length=1)]
+    input: str | Texts
     top_k: Count = 5
-    targets: Annotated[list[str], Field(min_length=1, max_length=1000)] | None = Field(
+    targets: Annotated[list[str], ListField(min_length=1, max_length=1000)] | None = Field(
         None, description="Score only these words; each must be one piece of the vocabulary."
     )
 
@@ -97,6 +117,11 @@ class FillMaskBody(Body):
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return for each text, for each mask, the candidates."""
+        if self.targets is not None:
+            try:
+                cast(FillMaskPipeline, pipeline).masked_lm.target_ids(self.targets)
+            except DataError as error:
+                raise Refusal(422, "invalid", str(error), param="targets") from error
         answers = pipeline(self.items(), top_k=self.top_k, targets=self.targets)
         return [one if isinstance(one[0], list) else [one] for one in answers]
 
@@ -105,7 +130,7 @@ class ClassifyBody(Body):
     """Texts, or pairs of texts."""
 
     task = "text-classification"
-    input: str | TextPair | Annotated[list[str | TextPair], Field(min_length=1)]
+    input: str | TextPair | TextsAndPairs
     top_k: Count | None = Field(1, description="How many labels, best first; null for all.")
     function_to_apply: Function | None = None
     truncate: bool = Field(False, description="Cut what is longer than the model reads, and say how much.")
@@ -124,9 +149,9 @@ class TagBody(Body):
     """Texts of any length."""
 
     task = "token-classification"
-    input: str | Annotated[list[str], Field(min_length=1)]
+    input: str | Texts
     aggregation_strategy: Aggregation = "none"
-    ignore_labels: list[str] = Field(["O"])
+    ignore_labels: Annotated[list[Name], ListField(max_length=1000)] = Field(["O"])
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return for each text its entities."""
@@ -139,7 +164,7 @@ class AnswerBody(Body):
     """Questions, each with the text that answers it, of any length."""
 
     task = "question-answering"
-    input: Question | Annotated[list[Question], Field(min_length=1)]
+    input: Question | Annotated[list[Question], ListField(min_length=1)]
     top_k: Count = 1
     max_answer_tokens: Annotated[int, Field(ge=1, le=512)] = 30
     handle_impossible_answer: bool | None = Field(
@@ -161,13 +186,14 @@ class ChooseBody(Body):
     """Contexts, each with answers to choose from."""
 
     task = "multiple-choice"
-    input: Choices | Annotated[list[Choices], Field(min_length=1)]
+    input: Choices | Annotated[list[Choices], ListField(min_length=1)]
     truncate: bool = Field(False, description="Cut contexts that are too long, and say how much.")
 
     def characters(self) -> int:
-        """A context counts once for each choice."""
+        """A context counts once for each choice, and a choice once for each gap of the question."""
         return sum(
-            (len(one.context) + len(one.question or "")) * len(one.choices) + sum(map(len, one.choices))
+            (len(one.context) + len(one.question or "")) * len(one.choices)
+            + sum(map(len, one.choices)) * max(1, (one.question or "").count(GAP))
             for one in self.items()
         )
 
@@ -180,7 +206,7 @@ class OrderBody(Body):
     """Pairs of texts."""
 
     task = "sentence-order"
-    input: OrderedPair | Annotated[list[OrderedPair], Field(min_length=1)]
+    input: OrderedPair | Annotated[list[OrderedPair], ListField(min_length=1)]
     truncate: bool = Field(False, description="Cut pairs that are too long, and say how much.")
 
     def results(self, pipeline: Pipeline) -> list[Any]:
@@ -192,10 +218,10 @@ class EmbeddingsBody(Body):
     """Texts; the body of OpenAI's embeddings, and more."""
 
     task = "feature-extraction"
-    input: str | Annotated[list[str], Field(min_length=1)]
+    input: str | Texts
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, description="Must be the model's own, where given.")
-    user: str | None = Field(None, description="Not read.")
+    user: Name | None = Field(None, description="Not read.")
     pooling: Literal["mean", "cls"] | None = Field(
         None, description="null: as the model was trained, else mean."
     )
@@ -232,23 +258,21 @@ class EmbeddingsBody(Body):
 class TokenizeBody(Body):
     """Texts, or pairs of texts, that are cut into pieces."""
 
-    input: str | TextPair | Annotated[list[str | TextPair], Field(min_length=1)]
+    input: str | TextPair | TextsAndPairs
     masks: bool = Field(False, description="Read [MASK] as fill-mask does.")
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return for each input its tokens."""
         tokenizer = pipeline.tokenizer
         parse = _parsing(self.masks)
-        encoded = [
-            tokenizer(*_pair(one), return_offsets_mapping=True, verbose=False, parse_special_tokens=parse)
-            for one in self.items()
-        ]
+        encoded = [tokenizer(*_pair(one), verbose=False, parse_special_tokens=parse) for one in self.items()]
+        cast(QueuedEngine, pipeline.engine).ticket.add_tokens(sum(len(one["input_ids"]) for one in encoded))
         return [
             {
                 "input_ids": one["input_ids"],
                 "token_type_ids": one["token_type_ids"],
                 "tokens": tokenizer.convert_ids_to_tokens(one["input_ids"]),
-                "offsets": [list(place) for place in one["offset_mapping"]],
+                "offsets": [list(place) for place in one[0].offsets],
             }
             for one in encoded
         ]

@@ -14,16 +14,26 @@ class GarbageCollector:
     """Counts traffic; does nothing before `settle`."""
 
     def __init__(self) -> None:
-        self._settled = False
+        self._settled = self._released = False
         self._bytes = 0
 
     def settle(self) -> None:
         """Keep the collector from walking what is there now: the models, and all modules."""
+        if self._released:
+            return  # models that were loaded anew while the server ended
         gc.disable()
         gc.unfreeze()
         gc.collect()
         gc.freeze()
         self._settled = True
+
+    def release(self) -> None:
+        """Undo `settle`, for good: let Python collect garbage itself again."""
+        self._released = True
+        if self._settled:
+            self._settled = False
+            gc.unfreeze()
+            gc.enable()
 
     def note(self, body_bytes: int) -> None:
         """Note the end of a request."""

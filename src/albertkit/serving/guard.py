@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import math
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -9,6 +10,8 @@ from albertkit.serving.garbage import GarbageCollector
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.refusals import CLIENT_GONE, Refusal, too_much
 
+_BODIES_AT_ONCE = 8  # of the longest, in memory before they are complete
+_SMALL = 16_384  # bytes of a body that are taken even where large ones have filled that memory
 _OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})  # paths that need no key
 
 
@@ -19,7 +22,8 @@ class Guard:
         application: what answers.
         metrics: counts answers.
         key: that requests must bring; None for none.
-        pages: further paths that need no key.
+        routes: all paths that there are.
+        pages: those among them that need no key, beside the usual ones.
         max_body_bytes: longest body.
         client_seconds: longest time for a body to come.
         check_room: raises Refusal where no request can be taken, before its body is read.
@@ -32,6 +36,7 @@ class Guard:
         *,
         metrics: Metrics,
         key: str | None,
+        routes: Collection[str],
         pages: Collection[str],
         max_body_bytes: int,
         client_seconds: float,
@@ -41,18 +46,20 @@ class Guard:
         self._application = application
         self._metrics = metrics
         self._key = None if key is None else key.encode()
+        self._routes = frozenset(routes)
         self._open = _OPEN.union(pages)
         self._max_body_bytes = max_body_bytes
         self._client_seconds = client_seconds
         self._check_room = check_room
         self._garbage = garbage
+        self._incomplete = 0  # bytes of all bodies that are still being received
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Answer one request, or pass it on with its whole body."""
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
-        status, body = CLIENT_GONE, b""
+        status, size = CLIENT_GONE, 0
 
         async def counted(message: Any) -> None:
             nonlocal status
@@ -65,16 +72,15 @@ class Guard:
             self._check_key(scope["path"], headers)
             if scope["method"] == "POST" and scope["path"].startswith("/v1/"):
                 self._check_room()
-            body = await self._read(headers, receive)
+            body = [await self._read(headers, receive)]
+            size = len(body[0])
             await self._application(scope, _replay(body, receive), counted)
         except Refusal as refusal:
             self._metrics.error(refusal.kind)
             await refusal.response()(scope, receive, counted)
         finally:
-            route = getattr(scope.get("route"), "path", None)
-            known = scope["path"] if scope["path"] in self._open else "other"
-            self._metrics.request(route or known, status)
-            self._garbage.note(len(body))
+            self._metrics.request(scope["path"] if scope["path"] in self._routes else "other", status)
+            self._garbage.note(size)
 
     def _check_key(self, path: str, headers: dict[bytes, bytes]) -> None:
         if self._key is None or path in self._open:
@@ -98,9 +104,18 @@ class Guard:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise Refusal(CLIENT_GONE, "client_gone", "the client closed the connection")
-                    body += message.get("body", b"")
+                    part = message.get("body", b"")
+                    self._incomplete += len(part)
+                    body += part
                     if len(body) > most:
                         raise _too_long(len(body), most)
+                    if len(body) > _SMALL and self._incomplete > _BODIES_AT_ONCE * most:
+                        raise Refusal(
+                            429,
+                            "overloaded",
+                            f"the server is receiving {self._incomplete:,} bytes of bodies. Try again later",
+                            retry_after=math.ceil(self._client_seconds),
+                        )
                     if not message.get("more_body", False):
                         return bytes(body)
         except TimeoutError:
@@ -109,21 +124,20 @@ class Guard:
                 "slow_client",
                 f"the body did not come within {self._client_seconds:g} seconds; {len(body):,} bytes did",
             ) from None
+        finally:
+            self._incomplete -= len(body)
 
 
 def _too_long(received: int, most: int) -> Refusal:
     return too_much("too_many_bytes", "bytes or more in its body", received, most, "Send several requests")
 
 
-def _replay(body: bytes, receive: Any) -> Callable[[], Any]:
-    """Return a `receive` that gives the body once, then what comes after it."""
-    given = False
+def _replay(body: list[bytes], receive: Any) -> Callable[[], Any]:
+    """Return a `receive` that takes the body out of a list, then gives what comes after it."""
 
     async def again() -> dict[str, Any]:
-        nonlocal given
-        if not given:
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
+        if body:  # which nothing holds while the request is worked on
+            return {"type": "http.request", "body": body.pop(), "more_body": False}
         return await receive()
 
     return again

@@ -8,12 +8,14 @@ try:
     import fastapi.security
     import prometheus_client
     import pydantic
+    import pydantic.json_schema
     import uvicorn
     from starlette.exceptions import HTTPException as HTTPError
+    from starlette.routing import Route
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 except ImportError as error:
     raise MissingExtraError(
         f"the server needs libraries that are not installed ({error}): pip install 'albertkit[serve]'"
     ) from error
 
-__all__ = ["HTTPError", "HttpToolsProtocol", "fastapi", "prometheus_client", "pydantic", "uvicorn"]
+__all__ = ["HTTPError", "HttpToolsProtocol", "Route", "fastapi", "prometheus_client", "pydantic", "uvicorn"]

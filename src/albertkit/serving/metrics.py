@@ -20,36 +20,45 @@ class Metrics:
         prometheus_client.disable_created_metrics()
         self.registry = prometheus_client.CollectorRegistry()
         self._requests = prometheus_client.Counter(
-            "albertkit_requests", "Requests answered", ["route", "status"], registry=self.registry
+            "albertkit_requests",
+            "Requests answered, by route and HTTP status (499: the client closed the connection)",
+            ["route", "status"],
+            registry=self.registry,
         )
         self._errors = prometheus_client.Counter(
-            "albertkit_errors", "Requests without a result, by kind", ["kind"], registry=self.registry
+            "albertkit_errors",
+            "Requests answered with an error, by the type that the error names",
+            ["type"],
+            registry=self.registry,
         )
         self._reloads = prometheus_client.Counter(
-            "albertkit_reloads", "Reloads of a model", ["model", "outcome"], registry=self.registry
+            "albertkit_reloads",
+            "Reloads of a model, by outcome (done or failed)",
+            ["model", "outcome"],
+            registry=self.registry,
         )
-        self.requests_in_work = prometheus_client.Gauge(
-            "albertkit_requests_in_work",
-            "Requests that are worked on or wait",
+        self.requests_in_progress = prometheus_client.Gauge(
+            "albertkit_requests_in_progress",
+            "Requests being processed or waiting",
             registry=self.registry,
             multiprocess_mode="livesum",
         )
         self.queued_rows = prometheus_client.Gauge(
             "albertkit_queue_rows",
-            "Rows (texts, windows, choices) that wait to be computed",
+            "Rows (texts, windows of long texts, choices) waiting to be computed",
             registry=self.registry,
             multiprocess_mode="livesum",
         )
         self._batch_rows = prometheus_client.Histogram(
-            "albertkit_batch_rows", "Rows computed at once", buckets=_POWERS, registry=self.registry
+            "albertkit_batch_rows", "Rows in a batch", buckets=_POWERS, registry=self.registry
         )
         self._batch_tokens = prometheus_client.Histogram(
-            "albertkit_batch_tokens", "Tokens computed at once", buckets=_POWERS, registry=self.registry
+            "albertkit_batch_tokens", "Tokens in a batch", buckets=_POWERS, registry=self.registry
         )
         self._stages = prometheus_client.Histogram(
             "albertkit_stage_seconds",
-            "Time of a request in a stage: tokenize, queue, compute, total",
-            ["stage", "model", "task"],
+            "Seconds that an answered request spent in a stage (tokenize, queue, compute), and in total",
+            ["stage", "model", "route"],
             buckets=_SECONDS,
             registry=self.registry,
         )
@@ -71,10 +80,10 @@ class Metrics:
         self._batch_rows.observe(rows)
         self._batch_tokens.observe(tokens)
 
-    def stages(self, model: str, task: str, **seconds: float) -> None:
+    def stages(self, model: str, route: str, **seconds: float) -> None:
         """Note the time of a request in each stage."""
         for stage, value in seconds.items():
-            self._stages.labels(stage, model, task).observe(value)
+            self._stages.labels(stage, model, route).observe(value)
 
     def text(self) -> bytes:
         """Return all figures in the format that Prometheus reads."""
@@ -85,3 +94,10 @@ class Metrics:
             registry = prometheus_client.CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)
         return prometheus_client.generate_latest(registry)
+
+
+def forget_process(process_id: int) -> None:
+    """Remove the gauges of a process that has ended; what it counted stays in the sums."""
+    from prometheus_client import multiprocess
+
+    multiprocess.mark_process_dead(process_id)

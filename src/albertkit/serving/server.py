@@ -44,16 +44,24 @@ def read_key(settings: ServingSettings) -> str | None:
     """Return the key that requests must bring, None for none.
 
     Raises:
-        ConfigError: the file of the key is not there or holds none.
+        ConfigError: the key is empty or more than one word, or its file cannot be read.
     """
-    if settings.key_file is None:
-        return os.environ.get(KEY_VARIABLE) or None
-    try:
-        key = Path(settings.key_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the file of the key cannot be read: {error}") from error
-    if not key or len(key.split()) != 1:
-        raise ConfigError(f"{settings.key_file} holds {len(key.split())} words; expected the key, one word")
+    if settings.key_file is not None:
+        source = settings.key_file
+        try:
+            key = Path(source).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"the file of the key cannot be read: {error}") from error
+    elif KEY_VARIABLE in os.environ:
+        source = f"the environment variable {KEY_VARIABLE}"
+        key = os.environ[KEY_VARIABLE].strip()
+    else:
+        return None
+    if len(key.split()) != 1:
+        raise ConfigError(
+            f"{source} holds {len(key.split())} words; expected the key, one word. To serve without a key, "
+            f"unset {KEY_VARIABLE} and give no --key-file"
+        )
     return key
 
 
@@ -95,8 +103,6 @@ def serve(
     key = read_key(settings)
     service = Service(settings)
     garbage = GarbageCollector()
-    garbage.settle()
-    server = make_server(service, key=key, garbage=garbage)
     previous = {one: signal.signal(one, lambda *_: None) for one in (signal.SIGTERM, signal.SIGINT)}
 
     def reload() -> None:
@@ -104,14 +110,19 @@ def serve(
         garbage.settle()
 
     if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start())
-    listening.listen(2048)
-    if ready is not None:
-        ready([f"{name} ({', '.join(one.pipelines)})" for name, one in service.models.items()])
+        previous[signal.SIGHUP] = signal.signal(
+            signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start()
+        )
     try:
+        garbage.settle()
+        server = make_server(service, key=key, garbage=garbage)
+        listening.listen(2048)
+        if ready is not None:
+            ready([f"{name} ({', '.join(one.pipelines)})" for name, one in service.models.items()])
         server.run(sockets=[listening])  # it takes the two signals while it runs
     finally:
         service.close()
+        garbage.release()
         for one, handler in previous.items():
             signal.signal(one, handler)
 

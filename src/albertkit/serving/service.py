@@ -27,8 +27,7 @@ from albertkit.serving.work import Ticket
 
 logger = logging.getLogger("albertkit.serving")
 
-DEADLINE_HEADER = "X-Request-Timeout"
-_PROBE_SECONDS = 10.0
+_PROBE_SECONDS = 10.0  # for all models together
 _PROBE_AGE = 1.0  # seconds for which the answer to a probe holds
 
 
@@ -54,7 +53,7 @@ class Service:
         self.gate = Gate(settings.max_requests, self.queue, self.metrics)
         self._reloading = threading.Lock()
         self._probed: tuple[float, dict[str, bool]] = (float("-inf"), {})
-        self._probing = threading.Lock()
+        self._probing: asyncio.Future[dict[str, bool]] | None = None
 
     def close(self) -> None:
         """End the threads, after what they are doing."""
@@ -92,12 +91,7 @@ class Service:
                 raise (
                     Refusal(CLIENT_GONE, "client_gone", "the client closed the connection")
                     if gone.done()
-                    else Refusal(
-                        504,
-                        "deadline",
-                        f"there was no answer within {ticket.deadline - ticket.arrived:g} seconds. Send less "
-                        f"text, or give it more time ({DEADLINE_HEADER})",
-                    )
+                    else ticket.late()
                 )
         finally:
             gone.cancel()
@@ -106,7 +100,7 @@ class Service:
         content = job.result()
         if isinstance(content, Refusal):
             raise content
-        self._note(served, body, ticket)
+        self._note(served, request.url.path, ticket)
         return fastapi.Response(content, media_type="application/json")
 
     def reload(self) -> dict[str, str]:
@@ -128,18 +122,23 @@ class Service:
             self._probed = (float("-inf"), {})
             return outcomes
 
-    def ready(self) -> dict[str, bool]:
-        """Tell for each model whether it answers a probe rightly; computed at most once a second."""
-        with self._probing:
-            when, found = self._probed
-            if time.monotonic() - when > _PROBE_AGE:
-                alive = self.queue.is_alive()
-                found = {
-                    name: alive and model.probe(self.queue, seconds=_PROBE_SECONDS)
-                    for name, model in self.models.items()
-                }
-                self._probed = (time.monotonic(), found)
+    async def ready(self) -> dict[str, bool]:
+        """Tell for each model whether it answers a probe in time and rightly; asked once a second at most."""
+        when, found = self._probed
+        if time.monotonic() - when <= _PROBE_AGE:
             return found
+        if self._probing is None or self._probing.done():  # whoever asks meanwhile waits for the same probe
+            self._probing = asyncio.ensure_future(asyncio.to_thread(self._probe))
+        return await asyncio.shield(self._probing)
+
+    def _probe(self) -> dict[str, bool]:
+        end = time.monotonic() + _PROBE_SECONDS
+        found = {
+            name: self.queue.is_alive() and model.probe(self.queue, seconds=end - time.monotonic())
+            for name, model in self.models.items()
+        }
+        self._probed = (time.monotonic(), found)
+        return found
 
     def _load(self) -> dict[str, ServedModel]:
         return {name: self._load_one(name) for name in self.settings.models}
@@ -175,7 +174,7 @@ class Service:
         except Refusal as refusal:
             return refusal
         except (ConfigError, DataError, TokenizerError) as error:
-            return Refusal(422, "invalid", str(error), param="input")
+            return Refusal(422, "invalid", body.in_its_words(str(error)), param=body.field_of(error))
         except Exception:
             logger.exception("a request for %s failed", body.task)
             return Refusal(500, "internal", "the server failed at this request, and has noted why")
@@ -185,10 +184,10 @@ class Service:
             ticket.tokenize_seconds = time.monotonic() - begin - waited
         return content
 
-    def _note(self, served: ServedModel, body: Body, ticket: Ticket) -> None:
+    def _note(self, served: ServedModel, route: str, ticket: Ticket) -> None:
         self.metrics.stages(
             served.name,
-            body.task or "tokenize",
+            route,
             tokenize=max(0.0, ticket.tokenize_seconds),
             queue=max(0.0, ticket.queue_seconds),
             compute=ticket.compute_seconds,
@@ -197,8 +196,8 @@ class Service:
 
 
 def _content(name: str, body: Body, results: list[Any], ticket: Ticket) -> bytes:
-    tokens = ticket.tokens or sum(len(one["input_ids"]) for one in results if "input_ids" in one)
-    answer: dict[str, Any] = {"model": name, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    usage = {"prompt_tokens": ticket.tokens, "total_tokens": ticket.tokens}
+    answer: dict[str, Any] = {"model": name, "usage": usage}
     if isinstance(body, EmbeddingsBody):
         answer |= {"object": "list", "data": results}
     else:

@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from albertkit.serving.refusals import Refusal
+from albertkit.serving.refusals import Refusal, too_much
 from albertkit.tasks.engine import Engine, Output, Read
 from albertkit.tasks.rows import Row
+
+DEADLINE_HEADER = "X-Request-Timeout"
 
 
 class Ticket:
@@ -53,9 +55,35 @@ class Ticket:
         """Wake the thread that waits for the rows."""
         self._wake.set()
 
+    def add_tokens(self, count: int) -> int:
+        """Count tokens of the request; return all that it has.
+
+        Raises:
+            Refusal: they are more than it may have.
+        """
+        self.tokens = (self.tokens or 0) + count
+        if self.max_tokens is not None and self.tokens > self.max_tokens:
+            todo = "Send less text in one request"
+            raise too_much("too_many_tokens", "tokens", self.tokens, self.max_tokens, todo)
+        return self.tokens
+
+    def late(self) -> Refusal:
+        """Return the refusal of a request whose time is over."""
+        return Refusal(
+            504,
+            "deadline",
+            f"there was no answer within {self.deadline - self.arrived:g} seconds. Send less text, or allow "
+            f"more time ({DEADLINE_HEADER})",
+        )
+
     def wait(self) -> None:
-        """Wait until `done` or `cancel` is called."""
-        self._wake.wait()
+        """Wait until `done` or `cancel` is called, or the time is over.
+
+        Raises:
+            Refusal: the request was cancelled, or is late.
+        """
+        if not self._wake.wait(min(max(0.0, self.seconds_left()), threading.TIMEOUT_MAX)):
+            self.refusal = self.refusal or self.late()  # so its rows leave the queue
         self._wake.clear()
         if self.refusal is not None:
             raise self.refusal

@@ -17,7 +17,7 @@ from typing import Any
 
 from albertkit.cores import VARIABLE, usable_cores
 from albertkit.errors import AlbertKitError, ConfigError
-from albertkit.serving.metrics import FOLDER_VARIABLE
+from albertkit.serving.metrics import FOLDER_VARIABLE, forget_process
 from albertkit.serving.settings import ServingSettings
 
 logger = logging.getLogger("albertkit.serving")
@@ -71,6 +71,8 @@ def serve_in_processes(
                 for number, (process, begin) in enumerate(processes):
                     if process.is_alive() or ending:
                         continue
+                    if process.pid is not None:
+                        forget_process(process.pid)
                     early = time.monotonic() - begin < _SHORTEST_LIFE or process.exitcode == 1
                     if early and process.exitcode != -_RELOAD:  # which came before it was listened to
                         raise ConfigError("a process of the server ended at its start; see its error above")

@@ -18,6 +18,8 @@ from typing import Any, Self
 
 from albertkit.errors import TokenizerError
 
+_PART = 256  # characters
+
 
 @dataclass(frozen=True, kw_only=True)
 class Normalization:
@@ -45,7 +47,10 @@ class Normalization:
             text = " ".join(text.split())
         text = text.replace("``", '"').replace("''", '"')
         if not self.keep_accents and not text.isascii():
-            text = unicodedata.normalize("NFKD", text)
+            # In parts: `normalize` sorts each run of marks, in a time that grows with the square of its
+            # length. Their order does not matter, as they are dropped; each character decomposes alone.
+            parts = range(0, len(text), _PART)
+            text = "".join(unicodedata.normalize("NFKD", text[begin : begin + _PART]) for begin in parts)
             for mark in filter(unicodedata.combining, set(text)):  # few characters are different ones
                 text = text.replace(mark, "")
         return text.lower() if self.do_lower_case else text

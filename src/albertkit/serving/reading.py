@@ -1,0 +1,166 @@
+"""From the bytes of a request to its body, or to a refusal that names the client's own fields.
+
+Work and memory are bounded before anything is parsed: `json.loads` makes objects of up to a hundred times the
+bytes that they are read from, and holds Python's lock as long as it takes.
+"""
+
+import json
+import re
+from typing import Any, TypeVar
+
+from albertkit.serving import bodies
+from albertkit.serving.libraries import pydantic
+from albertkit.serving.refusals import Refusal
+
+B = TypeVar("B", bound=bodies.Body)
+_VALUES = 10_000  # of a body beside those of its inputs
+_VALUES_PER_INPUT = 64
+_COMPLAINTS = 4  # most that are named in one refusal
+_FORMS = {"string_type": "a text", "model_type": "an object", "list_type": "a list"}  # errors of another form
+_FIELDS = {
+    name
+    for one in vars(bodies).values()
+    if isinstance(one, type) and issubclass(one, pydantic.BaseModel)
+    for name in one.model_fields
+}
+
+
+def read_body(
+    kind: type[B], content: bytes, *, content_type: str | None, content_encoding: str | None, max_items: int
+) -> B:
+    """Return a body that its class has checked.
+
+    Args:
+        kind: class of the body.
+        content: as it was received.
+        content_type, content_encoding: headers of the request.
+        max_items: most inputs that a request may have, which bounds the values in its body.
+
+    Raises:
+        Refusal: it is not JSON, too large, or not what the class describes.
+    """
+    _check_headers(content_type, content_encoding)
+    value = _parse(content, most=_VALUES + _VALUES_PER_INPUT * max_items)
+    if not isinstance(value, dict):
+        raise _wrong(f'the body is {_name(value)}; expected an object, such as {{"input": ...}}', None)
+    try:
+        return kind.model_validate(value)
+    except pydantic.ValidationError as error:
+        raise _complaint(kind, error) from None
+
+
+def _check_headers(content_type: str | None, content_encoding: str | None) -> None:
+    main = (content_type or "none").partition(";")[0].strip().lower()
+    if main != "application/json" and not (main.startswith("application/") and main.endswith("+json")):
+        raise _wrong(
+            f"the header Content-Type is {content_type or 'none'!r:.80}; expected application/json",
+            "Content-Type",
+        )
+    if content_encoding not in (None, "", "identity"):
+        raise _wrong(
+            f"the header Content-Encoding is {content_encoding!r:.80}; expected none. Send plain JSON",
+            "Content-Encoding",
+        )
+
+
+def _parse(content: bytes, *, most: int) -> Any:
+    if not content:
+        raise _wrong('the body is empty; expected an object in JSON, such as {"input": ...}', None)
+    if not _holds_at_most(most, content):
+        raise Refusal(
+            413,
+            "too_many_items",
+            f"the body holds more than {most:,} values (texts, lists, ...). Send them in several requests",
+        )
+    try:
+        value = json.loads(content.decode("utf-8-sig"))
+        if b"\\u" in content:
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError:
+        raise _wrong("the body holds half of a character, a surrogate such as \\ud800 alone", None) from None
+    except UnicodeDecodeError as error:
+        problem = f"it is not UTF-8 at byte {error.start}"
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} (character {error.pos})"
+    except RecursionError:
+        problem = "its lists and objects are nested too deeply"
+    except ValueError:  # Python's limit
+        problem = "it holds a number of too many digits"
+    raise Refusal(400, "malformed", f"the body cannot be read as JSON: {problem}")
+
+
+def _holds_at_most(most: int, content: bytes) -> bool:
+    """Tell whether JSON holds at most so many values, and keys, without parsing it."""
+    # Outside of texts each value follows one of these, or is the first one.
+    if sum(map(content.count, (b",", b"[", b"{", b":"))) < most:
+        return True
+    # The quotes that begin and end texts are left when escaped characters are gone.
+    content = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if content.count(b'"') > 2 * most:
+        return False
+    outside = b"".join(content.split(b'"')[::2])
+    return sum(map(outside.count, (b",", b"[", b"{", b":"))) < most
+
+
+def _complaint(kind: type[bodies.Body], error: pydantic.ValidationError) -> Refusal:
+    """Return the refusal of a body that its class does not accept."""
+    # Where several forms are possible each says why it does not fit. Those of the innermost place are about
+    # the form that was meant.
+    found: dict[str, dict[str, list[Any]]] = {}
+    depths: dict[str, int] = {}
+    for one in error.errors(include_url=False):
+        place = _place(one)
+        field = str(place[0])
+        if len(place) > depths.get(field, 0):
+            found[field], depths[field] = {}, len(place)
+        if len(place) == depths[field]:
+            found[field].setdefault(_written(place), []).append(one)
+    said = [_sentence(kind, place, each) for one in found.values() for place, each in one.items()]
+    return _wrong(f"{'; '.join(said[:_COMPLAINTS]):.1000}. See /openapi.json", next(iter(found)))
+
+
+def _place(error: Any) -> tuple[str | int, ...]:
+    """Return where an error is, without the names of the forms that pydantic tried."""
+    *outer, last = error["loc"]
+    return (*(one for one in outer if isinstance(one, int) or one in _FIELDS), *_kept(error["type"], last))
+
+
+def _kept(error: str, last: str | int) -> list[str | int]:
+    return [last] if error == "extra_forbidden" or isinstance(last, int) or last in _FIELDS else []
+
+
+def _written(place: tuple[str | int, ...]) -> str:
+    """Return a place as it is written in most languages: input[3].text."""
+    return "".join(f"[{one}]" if isinstance(one, int) else f".{one:.80}" for one in place)[1:]
+
+
+def _sentence(kind: type[bodies.Body], place: str, errors: list[Any]) -> str:
+    """Return what is wrong at a place."""
+    error = next((one for one in errors if one["type"] not in _FORMS), errors[0])
+    if error["type"] == "missing":
+        return f"{place} is missing"
+    if error["type"] == "extra_forbidden":
+        own = f"; the fields are {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
+        return f"{place} is not a field of this request{own}"
+    expected = re.sub(r"^\w+ should (be|have) | after validation.*", "", error["msg"])
+    if error["type"] in _FORMS:
+        expected = ", or ".join(dict.fromkeys(map(_form, errors)))
+    return f"{place} is {_name(error['input'])}; expected {expected}"
+
+
+def _form(error: Any) -> str:
+    if error["type"] == "model_type":
+        return f"an object with {' and '.join(getattr(bodies, error['ctx']['class_name']).model_fields)}"
+    return _FORMS[error["type"]]
+
+
+def _name(value: Any) -> str:
+    """Return a value of JSON as people call it."""
+    if isinstance(value, str | int | float) or value is None:
+        return f"{json.dumps(value):.60}"
+    return f"a list of length {len(value)}" if isinstance(value, list) else "an object"
+
+
+def _wrong(message: str, param: str | None) -> Refusal:
+    return Refusal(422, "invalid", message, param=param)
