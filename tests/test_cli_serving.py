@@ -20,6 +20,9 @@ pytest.importorskip("fastapi", reason="needs the server's libraries: pip install
 
 from serving_server import Running, wait_for
 
+from albertkit.cli import serving as cli_serving
+from albertkit.serving.metrics import Metrics, forget_process
+
 ORDER = {"input": {"text": "He came in.", "text_pair": "He sat down."}}
 
 
@@ -91,9 +94,71 @@ def test_several_processes_share_a_socket_and_are_replaced() -> None:
         name = 'albertkit_requests_total{route="/v1/order",status="200"}'
         wait_for(lambda: all(server.figure(name) == 20 for _ in range(5)))
         time.sleep(6)  # a process that ends at its start would end all
-        os.kill(min(first), signal.SIGKILL)
-        wait_for(lambda: len(serving()) == 2 and serving() != first)
+        busy = server.connect()  # one of the two has a request in progress when it dies
+        body = json.dumps({"input": ["She opened the door. " * 20] * 250}).encode()
+        head = b"POST /v1/embeddings HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        busy.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        wait_for(lambda: server.figure("albertkit_requests_in_progress") == 1)
+        for one in first:
+            os.kill(one, signal.SIGKILL)
+        wait_for(lambda: len(serving()) == 2 and not serving() & first)
         wait_for(lambda: server.ask("/v1/order", ORDER).status == 200)
+        wait_for(lambda: server.figure("albertkit_requests_in_progress") == 0, seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("given", "models"),
+    [
+        (["runs/lr=0.001/best"], {"best": "runs/lr=0.001/best"}),
+        (["mine=runs/lr=0.001/best"], {"mine": "runs/lr=0.001/best"}),
+        (["lr=0.001"], {"lr=0.001": "lr=0.001"}),  # a folder that exists
+        (["a=bundled", "b=org/model"], {"a": "bundled", "b": "org/model"}),
+        (["."], {"here": "."}),
+        (["runs/.."], {"here": "runs/.."}),
+        (["latest"], {"latest": "latest"}),  # a link
+        (["org/model"], {"model": "org/model"}),
+        (["runs/mine/"], {"mine": "runs/mine/"}),
+    ],
+)
+def test_names_of_models(
+    given: list[str], models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here" / "lr=0.001").mkdir(parents=True)
+    (tmp_path / "here" / "runs").mkdir()
+    (tmp_path / "here" / "latest").symlink_to("runs")
+    monkeypatch.chdir(tmp_path / "here")
+    settings = cli_serving._settings(given, [])
+    assert settings.models == models
+
+
+def test_tasks_of_models_with_an_equals_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lr=0.001").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for task in ("fill-mask", "lr=0.001=fill-mask"):
+        assert cli_serving._settings(["lr=0.001"], [task]).tasks == {"lr=0.001": "fill-mask"}
+
+
+@pytest.mark.parametrize("key", ["", "  ", "two words"])
+def test_a_key_in_the_environment_that_is_none(run, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALBERTKIT_SERVING_KEY", key)
+    result = run("serve", "--port", "0", "--model", "none")
+    assert_one_line_error(result, f"ALBERTKIT_SERVING_KEY holds {len(key.split())} words; expected the key")
+    assert_one_line_error(run("playground", "--model", "none", "--no-browser"), "ALBERTKIT_SERVING_KEY")
+
+
+def test_gauges_of_a_dead_process_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    code = (
+        "from albertkit.serving.metrics import Metrics; import os; metrics = Metrics()\n"
+        "metrics.requests_in_progress.set(5); metrics.request('/v1/tag', 200); print(os.getpid(), flush=True)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    metrics = Metrics()
+    answered = b'albertkit_requests_total{route="/v1/tag",status="200"} 1.0'
+    assert b"albertkit_requests_in_progress 5.0" in metrics.text()
+    forget_process(int(ended.stdout))
+    assert b"albertkit_requests_in_progress 5.0" not in metrics.text()
+    assert answered in metrics.text()
 
 
 def test_errors_are_one_line(run, tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 """The server, really started, over loopback: answers of the pipelines, limits, and clients of every kind."""
 
 import base64
+import gc
 import json
 import math
+import os
 import random
+import signal
 import socket
 import threading
 import time
@@ -31,7 +34,9 @@ from albertkit.modeling.task_heads import (
     AlbertForTokenClassification,
 )
 from albertkit.pipelines import pipeline
+from albertkit.serving import service
 from albertkit.serving.models import ServedModel, load_model
+from albertkit.serving.server import listen, serve
 from albertkit.serving.settings import ServingSettings
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -402,6 +407,91 @@ class TestLimits:
         )
 
 
+class TestRefusals:
+    """They speak of the fields and headers that the client wrote."""
+
+    @pytest.mark.parametrize(
+        ("path", "body", "param", "message"),
+        [
+            (
+                "classify",
+                {"input": 1},
+                "input",
+                "input is 1; expected a text, or an object with text and text",
+            ),
+            ("classify", {"input": ["a", {"text": 1}]}, "input", "input[1].text is 1; expected a text."),
+            (
+                "classify",
+                {"input": ["a", {"txt": "a"}]},
+                "input",
+                "input[1].text is missing; input[1].txt is",
+            ),
+            ("classify", {"input": []}, "input", "input is a list of length 0; expected at least 1 item"),
+            ("classify", {}, "input", "input is missing"),
+            ("classify", [1], None, "the body is a list of length 1; expected an object"),
+            (
+                "classify",
+                {"input": "a", "top_k": 0},
+                "top_k",
+                "top_k is 0; expected greater than or equal to",
+            ),
+            (
+                "classify",
+                {"input": "a", "topk": 1},
+                "topk",
+                "topk is not a field of this request; the fields",
+            ),
+            ("classify", {"input": "\ud800"}, None, "half of a character"),
+            ("classify", {"input": CONTEXT}, "input", 'after the first ones ("truncate": true)'),
+            ("tag", {"input": "a", "aggregation_strategy": "x"}, "aggregation_strategy", "expected 'none', "),
+            ("choose", {"input": [CHOICES[0], {"choices": []}]}, "input", "input[1].context is missing"),
+            ("answer", {"input": {"question": CONTEXT, "context": "a"}}, "input", "Shorten it"),
+            ("answer", {"input": "a"}, "input", "expected an object with question and context, or a list"),
+            ("fill-mask", {"input": "[MASK]", "targets": ["a [MASK]"]}, "targets", "the target 'a [MASK]'"),
+            ("fill-mask", {"input": "[MASK]", "targets": "a"}, "targets", 'targets is "a"; expected a list'),
+            ("fill-mask", {"input": "a"}, "input", "there is no [MASK] in the text 'a'"),
+            ("embeddings", {"input": "a", "dimensions": 16}, "dimensions", "dimensions is 16; expected 32"),
+            ("embeddings", {"input": "a", "user": "a" * 1001}, "user", "expected at most 1000 characters"),
+        ],
+    )
+    def test_a_wrong_body(
+        self, server: Running, path: str, body: Any, param: str | None, message: str
+    ) -> None:
+        reply = server.ask(f"/v1/{path}", body)
+        assert (reply.status, reply.kind) == (422, "invalid"), reply.content
+        assert reply.json["error"]["param"] == param
+        assert message in reply.json["error"]["message"]
+        assert "truncation=True" not in reply.json["error"]["message"]
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("X-Request-Timeout", "soon"),
+            ("X-Request-Timeout", "0"),
+            ("Content-Type", "text/plain"),
+            ("Content-Type", "application/jsonl"),
+            ("Content-Encoding", "gzip"),
+        ],
+    )
+    def test_a_wrong_header(self, server: Running, name: str, value: str) -> None:
+        reply = server.ask("/v1/order", {"input": PAIRS[0]}, headers={name: value})
+        assert (reply.status, reply.kind) == (422, "invalid")
+        assert reply.json["error"]["param"] == name
+        assert reply.json["error"]["message"].startswith(f"the header {name} is {value!r}; expected ")
+
+    def test_types_of_content_that_are_json(self, server: Running) -> None:
+        for kind in ("application/json; charset=utf-8", "Application/JSON", "application/vnd.a+json"):
+            reply = server.ask("/v1/order", {"input": PAIRS[0]}, headers={"Content-Type": kind})
+            assert reply.status == 200
+
+    def test_refusals_are_counted_for_the_route_that_was_asked(self, folders: Any) -> None:
+        with running(settings_for({"encoder": folders["encoder"]}), key="secret") as server:
+            assert server.ask("/v1/embeddings", {"input": "a"}).status == 401
+            server.headers = {"Authorization": "Bearer secret"}
+            assert server.figure('albertkit_requests_total{route="/v1/embeddings",status="401"}') == 1
+            assert server.figure('albertkit_errors_total{type="unauthorized"}') == 1
+
+
 class TestClients:
     def test_that_are_slow_with_a_head(self, server: Running) -> None:
         with server.connect() as connection:
@@ -537,6 +627,22 @@ class TestFaults:
             reply = server.ask("/readyz")
             assert (reply.status, reply.json["models"]) == (503, {"pretrained": False})
 
+    def test_an_engine_that_does_not_answer_is_not_ready(
+        self, folders: Any, watched: ServedModel, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(service, "_PROBE_SECONDS", 0.3)
+        engine = engine_of(watched)
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            engine.may_go.clear()
+            began = time.monotonic()
+            with ThreadPoolExecutor(40) as pool:  # more than there are threads for blocking calls
+                replies = list(pool.map(server.ask, ["/readyz"] * 40))
+            assert {reply.status for reply in replies} == {503}
+            assert replies[0].json["models"] == {"pretrained": False}
+            assert time.monotonic() - began < 10
+            engine.may_go.set()
+            wait_for(lambda: server.ask("/readyz").status == 200, seconds=10)
+
     def test_a_model_with_broken_weights_is_not_loaded(self, folders: Any, tmp_path: Path) -> None:
         model = AlbertForPreTraining.from_pretrained(folders["pretrained"])
         with torch.no_grad():
@@ -593,6 +699,28 @@ def test_a_key(folders: Any) -> None:
         assert server.ask("/v1/classify", {"input": "a"}, headers=right).status == 200
         described = server.ask("/openapi.json").json
         assert described["paths"]["/v1/classify"]["post"]["security"] == [{"HTTPBearer": []}]
+
+
+def test_the_process_is_as_before_when_the_server_has_ended(folders: Any) -> None:
+    """Its garbage collector, and what it does on a signal."""
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(one) for one in signals]
+    settings = settings_for({"encoder": folders["encoder"]}, client_seconds=1.0)
+    listening = listen(settings)
+    server = Running(None, listening.getsockname()[1])  # type: ignore[arg-type]
+
+    def end() -> None:
+        assert server.ask("/healthz").status == 200
+        assert not gc.isenabled()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        ending: list[Any] = []
+        serve(settings, listening, ready=lambda names: ending.append(pool.submit(end)))
+        ending[0].result()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    assert [signal.getsignal(one) for one in signals] == before
 
 
 def test_settings_that_make_no_sense() -> None:

@@ -96,7 +96,7 @@ class Body(_Strict):
 
     def in_its_words(self, message: str) -> str:
         """Return the message of an error of the pipeline with the names of the fields of a body."""
-        advice = r"\1(\"truncate\": true)" if "truncate" in type(self).model_fields else ""
+        advice = r'\1("truncate": true)' if "truncate" in type(self).model_fields else ""
         return _TRUNCATION.sub(advice, message)
 
 

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 from albertkit.errors import ConfigError
 from albertkit.serving.application import make_application
@@ -103,24 +104,29 @@ def serve(
     key = read_key(settings)
     service = Service(settings)
     garbage = GarbageCollector()
-    previous = {one: signal.signal(one, lambda *_: None) for one in (signal.SIGTERM, signal.SIGINT)}
+    server = make_server(service, key=key, garbage=garbage)
+
+    def end(number: int, frame: FrameType | None) -> None:  # until, and after, the server takes them itself
+        del number, frame
+        server.should_exit = True
 
     def reload() -> None:
         service.reload()
         garbage.settle()
 
+    previous = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGINT)}
     if hasattr(signal, "SIGHUP"):
         previous[signal.SIGHUP] = signal.signal(
             signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start()
         )
     try:
         garbage.settle()
-        server = make_server(service, key=key, garbage=garbage)
         listening.listen(2048)
         if ready is not None:
             ready([f"{name} ({', '.join(one.pipelines)})" for name, one in service.models.items()])
         server.run(sockets=[listening])  # it takes the two signals while it runs
     finally:
+        listening.close()
         service.close()
         garbage.release()
         for one, handler in previous.items():
