@@ -347,8 +347,9 @@ class TestLimits:
             ({"input": ["a"] * 9}, "too_many_items"),
             ({"input": text}, "too_many_characters"),
             ({"input": "ab " * 5_000, "model": "tagger"}, "too_many_tokens"),
+            ({"input": ["ab " * 500] * 4}, "too_many_tokens"),
         ]:
-            path = "/v1/tag" if kind == "too_many_tokens" else "/v1/tokenize"
+            path = "/v1/tag" if "model" in body else "/v1/tokenize"
             began = time.monotonic()
             reply = server.ask(path, body)
             assert (reply.status, reply.kind) == (413, kind)
@@ -357,6 +358,10 @@ class TestLimits:
         # What is repeated counts as often.
         choices = {"context": "a" * 50_000, "choices": ["a"] * 5}
         assert server.ask("/v1/choose", {"input": choices}).kind == "too_many_characters"
+        gaps = {"context": "a", "question": "_" * 1000, "choices": ["a" * 1000, "b"]}
+        assert server.ask("/v1/choose", {"input": gaps}).kind == "too_many_characters"
+        ligatures = {"input": "\ufdfa" * 20_000}
+        assert server.ask("/v1/tokenize", ligatures).kind == "too_many_characters"
         masks = {"input": "[MASK]" * 500, "top_k": 100}
         assert server.ask("/v1/fill-mask", masks).kind == "too_many_characters"
 

@@ -1,6 +1,8 @@
 """Offsets point into the text as its author wrote it: through spaces, accents, case and the digit rule."""
 
 import pickle
+import time
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,21 @@ def test_the_fast_path_of_ids_is_the_rule(encoders, batch: list[str], rules: Nor
 def test_the_fast_path_of_ascii_is_the_rule(text: str, rules: Normalization) -> None:
     for one in (text, f"{text}  {text}\t", f"``{text}''"):
         assert rules(one) == rules.plain(one)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(st.sampled_from("\u0301\u0323\u0f73\u0344가\ufdfaéa "), min_size=200, max_size=800))
+def test_marks_are_dropped_in_parts_as_in_one(text: str) -> None:
+    decomposed = unicodedata.normalize("NFKD", text)
+    expected = "".join(one for one in decomposed if not unicodedata.combining(one))
+    rules = Normalization(remove_space=False, do_lower_case=False)
+    assert rules.plain(text) == expected
+
+
+def test_long_runs_of_marks_take_no_longer_than_other_texts() -> None:
+    began = time.process_time()
+    assert Normalization()("a" + "\u0301" * 50_000 + "\u0323" * 50_000) == "a"  # minutes, if it sorted them
+    assert time.process_time() - began < 5
 
 
 def test_parts_of_a_batch_come_back_in_order(encoders) -> None:

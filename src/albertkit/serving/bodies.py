@@ -31,6 +31,7 @@ ListField = partial(Field, fail_fast=True)  # all errors of a long list would ta
 Name = Annotated[str, Field(max_length=1000)]
 Texts = Annotated[list[str], ListField(min_length=1)]
 TextsAndPairs = Annotated[list["str | TextPair"], ListField(min_length=1)]
+_LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic phrases, which are tokenized as so many characters more
 _TRUNCATION = re.compile(r"(, or let it be cut[^(]*)\(truncation=True[^)]*\)")
 Count = Annotated[int, Field(ge=1, le=100)]
 
@@ -313,8 +314,8 @@ def _parsing(masks: bool) -> Parsing:
 
 def _characters(one: Any) -> int:
     if isinstance(one, str):
-        return len(one)
-    return sum(len(value) for _, value in one if isinstance(value, str))
+        return len(one) + sum(one.count(character) * more for character, more in _LIGATURES.items())
+    return sum(_characters(value) for _, value in one if isinstance(value, str))
 
 
 def _plain(items: list[Any]) -> list[Any]:

@@ -17,6 +17,7 @@ from albertkit.errors import ConfigError, DataError, TokenizerError
 from albertkit.serving.admission import Gate
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.bodies import Body, EmbeddingsBody
+from albertkit.serving.garbage import share_arenas
 from albertkit.serving.libraries import fastapi
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.models import ServedModel, find_model, load_model
@@ -46,6 +47,7 @@ class Service:
         self.settings = settings
         self.metrics = Metrics()
         settle_threads()
+        share_arenas()
         threads = torch.get_num_threads()
         self.models: dict[str, ServedModel] = dict(models) if models is not None else self._load()
         self._pool = _start_threads(settings.max_requests)
