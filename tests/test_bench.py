@@ -1,21 +1,26 @@
 """The bench: operations counted by hand, sides that say the same, and reports with a line for each figure."""
 
+import importlib.metadata
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from command_line import Run, assert_one_line_error
 from modeling_twins import make
 
+import albertkit
+from albertkit import extras
 from albertkit.bench import ceiling
 from albertkit.bench import sides as sides_module
 from albertkit.bench.ceiling import largest_product
-from albertkit.bench.measuring import Report, Timing, _random_rows
+from albertkit.bench.measuring import Report, Timing, _random_rows, about
 from albertkit.bench.measuring import run as measure
 from albertkit.bench.sides import other_sides, own_sides
 from albertkit.bench.summary import figures
 from albertkit.bench.timing import in_turn
+from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError, MissingExtraError
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -197,6 +202,29 @@ def folder(tokenizer, tmp_path_factory):
     make("AlbertForSequenceClassification", vocab_size=500).save_pretrained(target)
     tokenizer.save_pretrained(str(target))
     return target
+
+
+def test_libraries_whose_distribution_has_another_name(monkeypatch):
+    """As onnxruntime-gpu, which is imported as onnxruntime, and albertkit on PYTHONPATH alone."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    known = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name in ("albertkit", "onnxruntime"):
+            raise importlib.metadata.PackageNotFoundError(name)
+        return known(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    versions = about(make("AlbertForSequenceClassification"))["versions"]
+    assert versions["onnxruntime"] == onnxruntime.__version__
+    assert versions["albertkit"] == albertkit.__version__
+    assert extras.version_of("no_library_has_this_name") is None
+    for engine in ("auto", "onnx"):
+        assert make_engine(make("AlbertForSequenceClassification"), engine)
+    # Nobody else asks for a distribution.
+    sources = Path(albertkit.__file__).parent.rglob("*.py")
+    asking = [one.name for one in sources if "importlib.metadata" in one.read_text(encoding="utf-8")]
+    assert asking == ["extras.py"]
 
 
 class TestTheVerb:
