@@ -29,6 +29,7 @@ class AutoTokenizer:
         pretrained_model_name_or_path: str | Path,
         *,
         use_fast: bool | None = None,
+        subfolder: str = "",
         revision: str | None = None,
         cache_dir: str | Path | None = None,
         token: str | bool | None = None,
@@ -42,7 +43,7 @@ class AutoTokenizer:
             use_fast: True for AlbertTokenizerFast. Else AlbertTokenizer, the quicker one, where there is a
                 SentencePiece model for it; their answers are the same. (A WordPiece vocabulary, vocab.txt
                 without a SentencePiece model, has one class only.)
-            revision, cache_dir, token, local_files_only: for hub names, as in `albertkit.hub.resolve`.
+            subfolder, revision, cache_dir, token, local_files_only: as in `albertkit.hub.resolve`.
             overrides: arguments of the class that win over what the folder says.
 
         Raises:
@@ -55,6 +56,7 @@ class AutoTokenizer:
             path = hub.resolve(
                 pretrained_model_name_or_path,
                 patterns=(*folder.PATTERNS, _MODEL_CONFIG_FILE),
+                subfolder=subfolder,
                 revision=revision,
                 cache_dir=cache_dir,
                 token=token,

@@ -8,8 +8,9 @@ Legend: B batch, T tokens of a row.
 
 import hashlib
 import logging
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
@@ -32,7 +33,7 @@ from albertkit.tokenization.options import (
     read_max_length,
     read_side,
 )
-from albertkit.tokenization.special_tokens import Parsing, Part
+from albertkit.tokenization.special_tokens import Parsing, Part, token_texts
 from albertkit.tokenization.tokens import TokenInterface, TokenizerSettings
 
 logger = logging.getLogger(__name__)
@@ -367,6 +368,7 @@ class TokenizerInterface(TokenInterface, ABC):
         cls,
         pretrained_model_name_or_path: str | Path,
         *,
+        subfolder: str = "",
         revision: str | None = None,
         cache_dir: str | Path | None = None,
         token: str | bool | None = None,
@@ -382,6 +384,7 @@ class TokenizerInterface(TokenInterface, ABC):
         """
         path = folder.locate(
             pretrained_model_name_or_path,
+            subfolder=subfolder,
             revision=revision,
             cache_dir=cache_dir,
             token=token,
@@ -444,6 +447,47 @@ class TokenizerInterface(TokenInterface, ABC):
             folder.SPECIAL_TOKENS_FILE: folder.as_json(self.special_tokens_map),
         }
         return folder.write(save_directory, files, prefix=filename_prefix)
+
+    def train_new_from_iterator(
+        self,
+        text_iterator: Iterable[str] | Iterable[list[str]],
+        vocab_size: int,
+        length: int | None = None,  # noqa: ARG002  # of the iterator, for a progress bar that we do not show
+        new_special_tokens: Iterable[Any] | None = None,
+        special_tokens_map: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Return a tokenizer of the same rules whose vocabulary is trained on other texts.
+
+        Args:
+            text_iterator: texts, or batches of them; read once.
+            vocab_size: number of pieces, special tokens included.
+            length: without effect.
+            new_special_tokens: further special tokens, which get the ids behind the vocabulary.
+            special_tokens_map: must be left out: the vocabulary has ALBERT's own special tokens.
+
+        Raises:
+            TokenizerError: a `special_tokens_map`, or a class whose vocabularies cannot be trained here.
+            DataError: too little text for so many pieces.
+        """
+        if special_tokens_map:
+            raise TokenizerError(
+                f"special_tokens_map={dict(special_tokens_map)} is not supported: a trained vocabulary has "
+                "ALBERT's special tokens; rename a role afterwards, such as tokenizer.pad_token = ..."
+            )
+        # Training loads what reading a vocabulary does not need.
+        from albertkit.tokenization.trainer import train_model
+
+        if not isinstance(rules := self._cutter.normalization, Normalization):
+            raise TokenizerError(f"a vocabulary for {type(self).__name__} cannot be trained here")
+        texts = (text for batch in text_iterator for text in ([batch] if isinstance(batch, str) else batch))
+        model = train_model(texts, vocab_size=vocab_size, normalization=rules)
+        extra = [*self.extra_special_tokens, *token_texts(new_special_tokens or ())]
+        with tempfile.TemporaryDirectory() as folder_name:
+            file = Path(folder_name) / folder.MODEL_FILE
+            file.write_bytes(model.content)
+            trained = self._from_path(file, {**self.init_kwargs, "additional_special_tokens": extra})
+        trained.name_or_path = self.name_or_path
+        return trained
 
     def save_vocabulary(
         self, save_directory: str | Path, filename_prefix: str | None = None

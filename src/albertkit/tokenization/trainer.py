@@ -1,0 +1,135 @@
+"""Training a SentencePiece model by the original's recipe.
+
+Unigram model; ids 0-4 are `<pad> <unk> [CLS] [SEP] [MASK]`, then the user-defined symbols below; character
+coverage 0.99995 (google-research/albert, issue 149 gives the command).
+SentencePiece holds its whole sample in memory several times over, so the sample is drawn here, with a
+bound on its characters: any corpus is read once, as a stream, in bounded memory.
+"""
+
+import io
+import random
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import sentencepiece
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.tokenization.normalization import Normalization
+
+CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
+USER_DEFINED_SYMBOLS = ("(", ")", '"', "-", ".", "\N{EN DASH}", "\N{POUND SIGN}", "\N{EURO SIGN}")
+
+SAMPLE_CHARACTERS = 40_000_000  # about 1.1 GB in SentencePiece's unigram trainer
+HELD_OUT_EVERY = 50  # one line in so many is kept from training, for the report
+HELD_OUT_LINES = 5_000
+LINE_CHARACTERS = 1_000  # SentencePiece skips lines over 4,192 bytes; no character takes over 4
+
+
+class TrainedModel(NamedTuple):
+    """A SentencePiece model file, and the lines that were and were not trained on."""
+
+    content: bytes
+    sample: "Sample"
+    held_out: "Sample"
+
+
+def train_model(
+    texts: Iterable[str],
+    *,
+    vocab_size: int,
+    normalization: Normalization,
+    character_coverage: float = 0.99995,
+    sample_characters: int = SAMPLE_CHARACTERS,
+    num_threads: int = 2,
+    seed: int = 0,
+) -> TrainedModel:
+    """Train a model; arguments and errors as for `train_vocabulary`."""
+    if not 0.98 <= character_coverage <= 1:
+        raise ConfigError(f"character_coverage must be between 0.98 and 1, not {character_coverage}")
+    sample = Sample(sample_characters, seed)
+    held_out = Sample(HELD_OUT_LINES * LINE_CHARACTERS, seed + 1, max_lines=HELD_OUT_LINES)
+    for number, line in enumerate(_lines(texts, normalization)):
+        (held_out if number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else sample).offer(line)
+    if not sample.lines:
+        raise DataError("no text to train a vocabulary on: every input was empty")
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sample.lines),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=vocab_size,
+            character_coverage=character_coverage,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            pad_piece="<pad>",
+            unk_piece="<unk>",
+            control_symbols=list(CONTROL_SYMBOLS),
+            user_defined_symbols=list(USER_DEFINED_SYMBOLS),
+            shuffle_input_sentence=False,
+            num_threads=num_threads,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        raise DataError(
+            f"SentencePiece could not train {vocab_size} pieces on {len(sample.lines)} lines "
+            f"({sample.characters} characters): {_reason(str(error))}"
+        ) from error
+    return TrainedModel(model.getvalue(), sample, held_out)
+
+
+def _lines(texts: Iterable[str], normalization: Normalization) -> Iterator[str]:
+    """Yield the normalized non-empty lines of `texts`, long ones cut at a space where there is one."""
+    for text in texts:
+        for line in text.splitlines():
+            line = normalization(line)
+            while len(line) > LINE_CHARACTERS:
+                cut = line.rfind(" ", 1, LINE_CHARACTERS)
+                cut = cut if cut > 0 else LINE_CHARACTERS
+                yield line[:cut]
+                line = line[cut:].lstrip()
+            if line:
+                yield line
+
+
+class Sample:
+    """A uniform sample of a stream of lines, bounded in characters (reservoir sampling).
+
+    The reservoir grows while it fits; once it is full its number of lines is fixed and each new line
+    replaces a random one with the probability that keeps every line equally likely.
+    """
+
+    def __init__(self, max_characters: int, seed: int, *, max_lines: int | None = None) -> None:
+        self.lines: list[str] = []
+        self.characters = 0
+        self.seen = 0
+        self._max_characters = max_characters
+        self._max_lines = max_lines
+        self._random = random.Random(seed)
+        self._full = False
+
+    def offer(self, line: str) -> None:
+        self.seen += 1
+        if not self._full:
+            self.lines.append(line)
+            self.characters += len(line)
+            self._full = self.characters >= self._max_characters or len(self.lines) == self._max_lines
+            return
+        place = self._random.randrange(self.seen)
+        if place < len(self.lines):
+            self.characters += len(line) - len(self.lines[place])
+            self.lines[place] = line
+
+
+def _reason(message: str) -> str:
+    """Return SentencePiece's message without the source location and the failed condition in front of it."""
+    if counts := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"its different characters and the special pieces alone are {counts[1]}; take more pieces or a "
+            "lower character coverage (for Chinese and Japanese, 0.9995 is usual)"
+        )
+    return re.sub(r"^.*?\[.*?\]\s*", "", message, flags=re.DOTALL).strip() or message

@@ -1,0 +1,286 @@
+"""Calls written for the tokenizers of `transformers`, and that no call changes what it is given."""
+
+import copy
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import tokenizers
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albertkit.errors import AlbertKitError, ConfigError, TokenizerError
+from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.encoding import BatchEncoding
+from albertkit.tokenization.fast import AlbertTokenizerFast
+from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "fox", "##es", "[", "]", "mask"]
+CLASSES = [AlbertTokenizer, AlbertTokenizerFast, AlbertWordPieceTokenizer]
+TEXT = "The fox, in 1847 [MASK]."
+
+
+@pytest.fixture(scope="module")
+def folders(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[type, Path]:
+    root = tmp_path_factory.mktemp("tokenizers")
+    (root / "vocab.txt").write_text("\n".join(PIECES))
+    result = {}
+    for cls in CLASSES:
+        source = root / "vocab.txt" if cls is AlbertWordPieceTokenizer else tiny_vocabulary
+        result[cls] = root / cls.__name__
+        cls(source).save_pretrained(result[cls])
+    return result
+
+
+@pytest.fixture(params=CLASSES, ids=lambda cls: cls.__name__)
+def tokenizer(request: pytest.FixtureRequest, folders: dict[type, Path]) -> TokenizerInterface:
+    return request.param.from_pretrained(folders[request.param])
+
+
+# ---- options and attributes of transformers ----
+
+
+@pytest.mark.parametrize("cls", [*CLASSES, AutoTokenizer], ids=lambda cls: cls.__name__)
+def test_loading_options(cls: Any, folders: dict[type, Path]) -> None:
+    folder = folders.get(cls, folders[AlbertTokenizer])
+    options = {"trust_remote_code": True, "use_fast": True, "verbose": False, "add_prefix_space": True}
+    loaded = cls.from_pretrained(folder, **options, trim_offsets=True, sp_model_kwargs={}, config=object())
+    assert loaded(TEXT) == cls.from_pretrained(folder)(TEXT)
+    for name, value in (
+        ("add_prefix_space", False),
+        ("sp_model_kwargs", {"alpha": 0.1}),
+        ("tokenizer_type", "bert"),
+    ):
+        with pytest.raises(TokenizerError, match=f"{name}.*not supported"):
+            cls.from_pretrained(folder, **{name: value})
+    assert cls.from_pretrained(folder.parent, subfolder=folder.name)(TEXT) == loaded(TEXT)
+    with pytest.raises(ConfigError, match="gguf_file"):
+        cls.from_pretrained(folder, gguf_file="x")
+    with pytest.raises(TypeError, match="no argument paddingside"):
+        cls.from_pretrained(folder, paddingside="left")
+    for name in ("padding_side", "truncation_side"):
+        with pytest.raises(TokenizerError, match=f"{name}='lefft': expected one of left, right"):
+            cls.from_pretrained(folder, **{name: "lefft"})
+    for name, value in (("model_max_length", "512"), ("model_max_length", 0), ("do_lower_case", "no")):
+        with pytest.raises(TokenizerError, match=f"{name}="):
+            cls.from_pretrained(folder, **{name: value})
+    assert cls.from_pretrained(folder, model_max_length=int(1e30)).model_max_length == int(1e30)
+
+
+def test_a_tokenizer_file_by_its_name(folders: dict[type, Path]) -> None:
+    folder = folders[AlbertTokenizer]
+    file = folder / "tokenizer.json"
+    expected = AlbertTokenizerFast.from_pretrained(folder)(TEXT)
+    for built in (
+        AlbertTokenizer(tokenizer_file=file),
+        AlbertTokenizer(tokenizer_file=str(file), model_max_length=64),
+        AlbertTokenizer.from_pretrained(folder, tokenizer_file=file),
+        AutoTokenizer.from_pretrained(folder, tokenizer_file=str(file)),
+    ):
+        assert isinstance(built, AlbertTokenizerFast)
+        assert built.vocab_file is None
+        assert built(TEXT) == expected
+    assert type(AlbertTokenizer(folder / "spiece.model", tokenizer_file=file)) is AlbertTokenizer
+    with pytest.raises(TokenizerError, match="received no file"):
+        AlbertTokenizer()
+
+
+def test_special_tokens_as_text(
+    tokenizer: TokenizerInterface, folders: dict[type, Path], tmp_path: Path
+) -> None:
+    whole, split = tokenizer.encode("[MASK]"), tokenizer.encode("[MASK]", parse_special_tokens=False)
+    assert whole != split
+    assert tokenizer.encode("[MASK]", split_special_tokens=True) == split
+    assert tokenizer.encode("[MASK]", split_special_tokens=False) == whole
+    other = type(tokenizer).from_pretrained(folders[type(tokenizer)], split_special_tokens=True)
+    assert (other.split_special_tokens, other.parse_special_tokens) == (True, False)
+    assert other.encode("[MASK]") == split
+    other.save_pretrained(tmp_path)
+    assert type(tokenizer).from_pretrained(tmp_path).split_special_tokens
+    assert type(tokenizer).from_pretrained(tmp_path, split_special_tokens=False).encode("[MASK]") == whole
+
+
+def test_attributes(tokenizer: TokenizerInterface, folders: dict[type, Path]) -> None:
+    theirs = transformers.AlbertTokenizer.from_pretrained(folders[AlbertTokenizer])
+    if type(tokenizer) is not AlbertWordPieceTokenizer:
+        assert tokenizer.added_tokens_encoder == theirs.added_tokens_encoder
+        assert list(tokenizer.added_tokens_encoder) == list(theirs.added_tokens_encoder)
+        assert {number: str(token) for number, token in tokenizer.added_tokens_decoder.items()} == {
+            number: str(token) for number, token in theirs.added_tokens_decoder.items()
+        }
+        assert tokenizer.get_added_vocab() == theirs.get_added_vocab()
+        assert tokenizer.extra_special_tokens == theirs.extra_special_tokens == []
+        assert list(tokenizer.SPECIAL_TOKENS_ATTRIBUTES) == theirs.SPECIAL_TOKENS_ATTRIBUTES
+        assert tokenizer.special_tokens_map == theirs.special_tokens_map
+    assert all(isinstance(token, tokenizers.AddedToken) for token in tokenizer.added_tokens_decoder.values())
+    assert tokenizer.vocab == tokenizer.get_vocab()
+    assert tokenizer.init_kwargs["padding_side"] == "right"
+    assert tokenizer.init_kwargs["mask_token"] == "[MASK]"
+    assert type(tokenizer)(tokenizer.vocab_file, **tokenizer.init_kwargs)(TEXT) == tokenizer(TEXT)
+
+
+def test_decoding_takes_what_transformers_takes(tokenizer: TokenizerInterface) -> None:
+    ids = tokenizer.encode("the fox", add_special_tokens=False)
+    for given_ids in (
+        ids,
+        [torch.tensor(one) for one in ids],
+        torch.tensor(ids),
+        numpy.array(ids),
+        {"input_ids": ids},
+    ):
+        assert tokenizer.decode(given_ids) == "the fox"
+        assert tokenizer.decode(given_ids, spaces_between_special_tokens=False) == "the fox"
+    assert tokenizer.decode(ids[0]) == tokenizer.decode(torch.tensor(ids[0])) == tokenizer.decode(ids[:1])
+    assert tokenizer.decode([ids, ids]) == tokenizer.batch_decode(torch.tensor([ids, ids])) == ["the fox"] * 2
+    assert tokenizer.convert_ids_to_tokens([torch.tensor(one) for one in ids]) == tokenizer.tokenize(
+        "the fox"
+    )
+    assert tokenizer.convert_ids_to_tokens(torch.tensor(ids[0])) == tokenizer.tokenize("the fox")[0]
+
+
+def test_saving_options(tokenizer: TokenizerInterface, tmp_path: Path) -> None:
+    paths = tokenizer.save_pretrained(tmp_path, legacy_format=False, filename_prefix="mine")
+    assert all(Path(path).name.startswith("mine-") for path in paths)
+    with pytest.raises(TokenizerError, match="push_to_hub"):
+        tokenizer.save_pretrained(tmp_path, push_to_hub=True)
+
+
+def test_training_on_other_texts(
+    tiny_vocabulary: Path, tiny_texts: list[str], folders: dict[type, Path]
+) -> None:
+    for cls in (AlbertTokenizer, AlbertTokenizerFast):
+        old = cls(tiny_vocabulary, do_lower_case=False, model_max_length=99, extra_special_tokens=["<a>"])
+        batches = [tiny_texts[at : at + 20] for at in range(0, 100, 20)]
+        new = old.train_new_from_iterator(batches, 300, length=5, new_special_tokens=["<b>"])
+        assert type(new) is cls
+        assert (new.vocab_size, len(new), new.model_max_length, new.do_lower_case) == (300, 302, 99, False)
+        assert new.extra_special_tokens == ["<a>", "<b>"]
+        assert new(TEXT) == old.train_new_from_iterator(iter(tiny_texts[:100]), 300)(TEXT)
+        with pytest.raises(TokenizerError, match="special_tokens_map"):
+            old.train_new_from_iterator(batches, 300, special_tokens_map={"[CLS]": "<cls>"})
+    with pytest.raises(TokenizerError, match="cannot be trained"):
+        AlbertWordPieceTokenizer.from_pretrained(folders[AlbertWordPieceTokenizer]).train_new_from_iterator(
+            [], 9
+        )
+
+
+# ---- calls are pure ----
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from([TEXT, "[MASK]"])
+ids = st.lists(st.integers(0, 10), min_size=1, max_size=6)
+tokens = st.lists(st.sampled_from(PIECES), max_size=4)
+batches = st.lists(st.fixed_dictionaries({"input_ids": ids}), min_size=1, max_size=3)
+encodings = st.one_of(
+    batches,
+    ids.map(
+        lambda row: [
+            {"input_ids": row, "token_type_ids": [0] * len(row)},
+            {"input_ids": [1] * 9, "token_type_ids": [1] * 9},
+        ]
+    ),
+    st.lists(ids, min_size=1, max_size=3).map(lambda rows: {"input_ids": rows}),
+    st.lists(ids, min_size=1, max_size=3).map(lambda rows: BatchEncoding({"input_ids": rows})),
+    ids.map(lambda row: {"input_ids": torch.tensor([row, row])}),
+    ids.map(lambda row: [{"input_ids": numpy.array(row), "labels": 3}]),
+)
+ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
+    "__call__": st.tuples(texts | st.lists(texts, min_size=1, max_size=3)),
+    "encode": st.tuples(texts | tokens | ids, st.none() | st.just("fox")),
+    "encode_plus": st.tuples(texts),
+    "batch_encode_plus": st.tuples(st.lists(texts, max_size=3)),
+    "prepare_for_model": st.tuples(ids, st.none() | ids),
+    "truncate_sequences": st.tuples(ids, st.none() | ids, st.integers(0, 1)),
+    "pad": st.tuples(encodings),
+    "tokenize": st.tuples(texts),
+    "num_special_tokens_to_add": st.tuples(st.booleans()),
+    "build_inputs_with_special_tokens": st.tuples(ids, st.none() | ids),
+    "create_token_type_ids_from_sequences": st.tuples(ids, st.none() | ids),
+    "get_special_tokens_mask": st.tuples(ids, st.none() | ids),
+    "get_vocab": st.just(()),
+    "get_added_vocab": st.just(()),
+    "convert_tokens_to_ids": st.tuples(tokens | st.sampled_from(PIECES)),
+    "convert_ids_to_tokens": st.tuples(ids | ids.map(torch.tensor), st.booleans()),
+    "convert_tokens_to_string": st.tuples(tokens),
+    "decode": st.tuples(ids | ids.map(torch.tensor) | st.lists(ids, max_size=2), st.booleans()),
+    "batch_decode": st.tuples(
+        st.lists(ids, max_size=3) | ids.map(lambda row: torch.tensor([row])), st.booleans()
+    ),
+}
+# They change the tokenizer or write files, and nothing else.
+EFFECTS = {
+    "add_tokens",
+    "add_special_tokens",
+    "save_pretrained",
+    "save_vocabulary",
+    "train_new_from_iterator",
+}
+LOADERS = {"from_pretrained", "load"}
+
+
+def test_every_method_is_tried() -> None:
+    methods = {
+        name
+        for cls in CLASSES
+        for name, member in inspect.getmembers(cls, callable)
+        if not name.startswith("_") and not inspect.isclass(member)
+    }
+    assert methods == ARGUMENTS.keys() - {"__call__"} | EFFECTS | LOADERS
+
+
+@pytest.mark.parametrize("method", ARGUMENTS)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_calls_are_pure(method: str, folders: dict[type, Path], data: st.DataObject) -> None:
+    arguments = data.draw(ARGUMENTS[method])
+    for tokenizer in _loaded(folders):
+        before = copy.deepcopy(arguments)
+        results = []
+        for _ in range(2):
+            try:
+                results.append(_comparable(getattr(tokenizer, method)(*arguments)))
+            except AlbertKitError as error:
+                results.append(str(error))
+            assert _comparable(arguments) == _comparable(before)
+        assert results[0] == results[1]
+
+
+def test_what_changes_a_tokenizer_leaves_its_arguments(tokenizer: TokenizerInterface, tmp_path: Path) -> None:
+    words, roles = ["a b", "A B"], {"extra_special_tokens": ["<x>"], "pad_token": "[P]"}
+    before = copy.deepcopy((words, roles))
+    for expected in ((1, 2), (0, 0)):
+        assert (tokenizer.add_tokens(words), tokenizer.add_special_tokens(roles)) == expected
+    assert (words, roles) == before
+    extra = ["<y>"]
+    tokenizer.extra_special_tokens = extra
+    tokenizer.extra_special_tokens.append("<z>")
+    tokenizer.special_tokens_map["pad_token"] = "x"
+    tokenizer.get_vocab().clear()
+    tokenizer.get_added_vocab().clear()
+    tokenizer.init_kwargs.clear()
+    assert (extra, tokenizer.extra_special_tokens, tokenizer.pad_token) == (["<y>"], ["<y>"], "[P]")
+    first = [Path(path).read_bytes() for path in tokenizer.save_pretrained(tmp_path)]
+    assert [Path(path).read_bytes() for path in tokenizer.save_pretrained(tmp_path)] == first
+
+
+_tokenizers: dict[Path, TokenizerInterface] = {}
+
+
+def _loaded(folders: dict[type, Path]) -> list[TokenizerInterface]:
+    for cls, folder in folders.items():
+        if folder not in _tokenizers:
+            _tokenizers[folder] = cls.from_pretrained(folder)
+    return [_tokenizers[folder] for folder in folders.values()]
+
+
+def _comparable(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "items"):
+        return {name: _comparable(one) for name, one in value.items()}
+    return [_comparable(one) for one in value] if isinstance(value, list | tuple) else value
