@@ -22,6 +22,7 @@ from albertkit.finetuning.features import CHUNK
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.labelled_texts import LabelledTexts
 from albertkit.finetuning.predictor import Asked, Predictor
+from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.metrics.classification import accuracy
 from albertkit.modeling.model import AlbertModel
@@ -159,6 +160,41 @@ def test_empty_texts_are_predicted_and_named(classifier: Path, tmp_path: Path, r
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2
     assert "  empty: 1\n" in result.errors
     assert "rows.jsonl, line 2: no text in 'text', and predicted all the same" in result.errors
+
+
+def test_text_of_unknown_tokens_is_announced(
+    folder: Path, classifier: Path, tmp_path: Path, run: Run
+) -> None:
+    arabic = "\u0645\u0631\u062d\u0628\u0627"
+    table = tmp_path / "texts.csv"
+    lines = [f"{label},{text}" for label in ("old", "new") for text in (arabic, f"{arabic} \U0001f600", "a")]
+    table.write_text("\n".join(["kind,sentence", *lines]) + "\n", encoding="utf-8")
+    note = "4 of 6 texts consist mostly of unknown tokens (100% of their tokens)"
+    said: list[str] = []
+    prepare(
+        "text-classification",
+        FinetuningSettings(steps=1),
+        model=folder / "model",
+        train_data=table,
+        validation_data=table,
+        options=DataOptions(text_column="sentence", label_column="kind"),
+        say=said.append,
+    )
+    assert [line.partition(": ")[0] for line in said if note in line] == ["training", "validation"]
+    model, columns = ("--model", classifier), ("--text-column", "sentence")
+    result = run(
+        "evaluate", "text-classification", *model, "--data", table, *columns, "--label-column", "kind"
+    )
+    assert note in result.errors
+    for name in ("a.jsonl", "b.jsonl"):
+        output = tmp_path / name
+        result = run("predict", "text-classification", *model, "--input", table, "--output", output, *columns)
+        assert result.errors.count(f"warning: {note}") == 1
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join([arabic] * 3 + ["a word"]), encoding="utf-8")
+    result = run("classify", "--file", texts, *model)
+    assert result.errors.count("warning: 3 of 4 texts consist mostly of unknown tokens") == 1
+    assert result.status == 0
 
 
 def test_a_label_seen_once_is_named(folder: Path, tmp_path: Path, run: Run) -> None:

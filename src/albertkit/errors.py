@@ -59,6 +59,10 @@ class MissingExtraError(AlbertKitError, ImportError):
     """A library of an optional extra that is not installed."""
 
 
+class UnknownTokensWarning(UserWarning):
+    """Texts consist mostly of tokens that the vocabulary does not have."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return " (did you mean ...?)" with the nearest known name, or nothing where none is near."""
     nearest = _nearest(name, known)

@@ -1,6 +1,7 @@
 """The `albertkit` command: its verbs, and one line for every error."""
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -91,6 +92,7 @@ def _in_words(error: Exception) -> str:
 
 def run() -> None:
     """Run the command line; an expected error is one line on stderr and exit status 1, wrong use 2."""
+    warnings.showwarning = _print_warning
     try:
         # The name also where it is called as a module. The library itself would print a box for wrong use.
         status = app(prog_name="albertkit", standalone_mode=False)
@@ -108,6 +110,11 @@ def run() -> None:
         else:
             _print_error(usage_error(error))
         sys.exit(2)
+
+
+def _print_warning(message: Warning | str, *_: object) -> None:
+    """Print a warning as a line for readers of text, not of code."""
+    typer.echo(f"warning: {message}", err=True)
 
 
 def _print_error(message: str) -> None:

@@ -14,6 +14,7 @@ from albertkit.finetuning.labelled_task import Judged, LabelledTask
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.engine import Engine
 from albertkit.tasks.task import Task
+from albertkit.tasks.unknown import UnknownTokens
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,20 @@ class EvaluationSet:
         self.batch_tokens = batch_tokens
         self._chunks = list(features_of_all(task, examples))
         self._lengths, self.cut, self.troubles = [], 0, Counter[str]()
+        self._unknown = UnknownTokens(task.tokenizer)
         for chunk, rows in self._chunks:
             lengths = [0] * len(chunk)
             for row in rows:
                 lengths[row.example] += len(row.input_ids)
             self._lengths += lengths
+            self._unknown.add(rows, count=len(chunk))
             self.cut += len({row.example for row in rows if row.cut})
             self.troubles += labelled.troubles(task, rows)
 
     def notes(self) -> list[str]:
         """Return what is to be said of the examples."""
-        return self.labelled.notes(self.task, len(self.examples), self.cut, self.troubles)
+        notes = self.labelled.notes(self.task, len(self.examples), self.cut, self.troubles)
+        return [*notes, unknown] if (unknown := self._unknown.note()) else notes
 
     def evaluate(
         self,

@@ -1,5 +1,6 @@
 """What predicts: a task with its model, for any list of examples, in any process."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,11 +9,14 @@ import torch
 
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
+from albertkit.errors import UnknownTokensWarning
 from albertkit.files import finite, json_text
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.prediction_files import SCORE_PREFIX
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.tasks.rows import Row
 from albertkit.tasks.task import Task
+from albertkit.tasks.unknown import UnknownTokens
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Predictor:
     """Maximum number of tokens computed at once; None for a default that suits the device."""
     backend: str = "auto"
     """One of `engines.choosing.ENGINES`."""
+    _warnings: list[str] = field(default_factory=list)
 
     def to(self, device: torch.device) -> "Predictor":
         """Move the model to a device."""
@@ -66,6 +71,7 @@ class Predictor:
         examples = [one.example for one in asked]
         self.labelled.check_fit(examples, self.config)
         rows = self.task.features(examples)
+        self._warn_of_unknown(rows, len(examples))
         outputs = self.task.run(make_engine(self.model, self.backend), rows, batch_tokens=self.batch_tokens)
         predictions = self.task.predictions(examples, rows, outputs)
         records = []
@@ -78,3 +84,13 @@ class Predictor:
             for row in rows:
                 records[row.example]["cut"] = max(records[row.example]["cut"], row.cut)
         return "".join(json_text(record, default=str) + "\n" for record in records)
+
+    def _warn_of_unknown(self, rows: Sequence[Row], count: int) -> None:
+        """Warn of texts that the vocabulary does not cover, once in a process."""
+        if self._warnings:
+            return
+        unknown = UnknownTokens(self.task.tokenizer)
+        unknown.add(rows, count=count)
+        if note := unknown.note():
+            self._warnings.append(note)
+            warnings.warn(note, UnknownTokensWarning, stacklevel=3)

@@ -24,6 +24,7 @@ from albertkit.finetuning.trained_settings import saved_columns
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import check_head
 from albertkit.tasks.task import Task
+from albertkit.tasks.unknown import UnknownTokens
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.interface import TokenizerInterface
 
@@ -91,7 +92,8 @@ def prepare(
     if line := labelled.check(splits.examples, config, settings):
         say(line)
     training = splits.examples["training"]
-    units, cut, troubles = _units(labelled, own, training)
+    unknown = UnknownTokens(tokenizer)
+    units, cut, troubles = _units(labelled, own, training, unknown)
     validation = EvaluationSet(labelled, own, splits.examples["validation"])
     data = {
         "training": splits.reports["training"].to_json() | {"examples_cut": cut, "troubles": dict(troubles)},
@@ -100,6 +102,7 @@ def prepare(
     }
     for name, notes in (
         ("training", labelled.notes(own, len(training), cut, troubles)),
+        ("training", [note] if (note := unknown.note()) else []),
         ("validation", validation.notes()),
     ):
         for note in notes:
@@ -110,11 +113,14 @@ def prepare(
     )
 
 
-def _units(labelled: LabelledTask, task: Task, examples: list[Any]) -> tuple[list[Unit], int, Counter[str]]:
+def _units(
+    labelled: LabelledTask, task: Task, examples: list[Any], unknown: UnknownTokens
+) -> tuple[list[Unit], int, Counter[str]]:
     """Return the training units, how many examples were cut, and how many have which other trouble."""
     units: list[Unit] = []
     cut, troubles = 0, Counter[str]()
-    for _, rows in features_of_all(task, examples):
+    for chunk, rows in features_of_all(task, examples):
+        unknown.add(rows, count=len(chunk))
         cut += len({row.example for row in rows if row.cut})
         troubles += labelled.troubles(task, rows)
         units += [[labelled.lean(row) for row in unit] for unit in task.units(labelled.learnable(rows))]

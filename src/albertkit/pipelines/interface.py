@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypedDict
 import torch
 
 from albertkit.engines.choosing import make_engine
-from albertkit.errors import AlbertKitError, ConfigError, DataError
+from albertkit.errors import AlbertKitError, ConfigError, DataError, UnknownTokensWarning
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.pipelines.devices import Device, read_device
 from albertkit.pipelines.sources import Source, check_table
@@ -273,7 +273,7 @@ def _check_size(name: str, value: int | None, *, least: int = 1) -> int | None:
 def _warn_of(unknown: UnknownTokens) -> bool:
     """Warn of texts that the vocabulary does not cover; return whether there are any."""
     if note := unknown.note():
-        warnings.warn(note, UserWarning, stacklevel=5)
+        warnings.warn(note, UnknownTokensWarning, stacklevel=5)
     return note is not None
 
 

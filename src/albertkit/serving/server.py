@@ -5,11 +5,12 @@ import os
 import signal
 import socket
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, UnknownTokensWarning
 from albertkit.serving.application import make_application
 from albertkit.serving.connections import GuardedProtocol
 from albertkit.serving.garbage import GarbageCollector
@@ -101,6 +102,8 @@ def serve(
     Raises:
         AlbertKitError: a model that cannot be loaded, or gives wrong answers.
     """
+    # What clients write is no event of the server, and Python keeps every warning that it has shown.
+    warnings.simplefilter("ignore", UnknownTokensWarning)
     key = read_key(settings)
     service = Service(settings)
     garbage = GarbageCollector()
