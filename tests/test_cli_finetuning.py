@@ -59,7 +59,7 @@ def classifier(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         model=folder / "model",
         train_data=folder / "train.csv",
         validation_data=folder / "dev.csv",
-        output=output,
+        output=str(output),
         options=DataOptions(text_column="sentence", label_column="kind"),
     )
     return output

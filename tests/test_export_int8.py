@@ -173,7 +173,7 @@ def test_what_does_not_go_together(labelled: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="at least 18"):
         export_onnx(labelled, tmp_path / "a.onnx", int8=True, opset=17)
     with pytest.raises(DataError, match="there is no file"):
-        export_onnx(labelled, tmp_path / "a.onnx", int8=True, calibrate=tmp_path / "none")
+        export_onnx(labelled, tmp_path / "a.onnx", int8=True, calibrate=str(tmp_path / "none"))
 
 
 # --- models read from files ---------------------------------------------------------------------

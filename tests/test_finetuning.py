@@ -29,6 +29,7 @@ from albertkit.finetuning.collapse import CollapseWatch, prior_loss
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.features import CHUNK
 from albertkit.finetuning.finetune import finetune
+from albertkit.finetuning.measure import measure
 from albertkit.finetuning.objective import balanced_weights
 from albertkit.finetuning.prediction import predict_file
 from albertkit.finetuning.prepared import _units, load_task, prepare
@@ -40,6 +41,7 @@ from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
 from albertkit.tasks.question_answering import Answer, Answered
 from albertkit.tasks.rows import Row
+from albertkit.tasks.unknown import UnknownTokens
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
 from albertkit.training.health import LossWatch
@@ -151,6 +153,20 @@ def test_the_report_is_of_the_predictions(classifier: Path, data: Path) -> None:
     true = [json.loads(line)["label"] for line in (data / "validation.jsonl").read_text().splitlines()]
     assert report["metrics"] == class_scores(true, said, labels=["bad", "good"])
     assert sum(one["examples"] for one in report["by_length"]) == len(true)
+
+
+def test_a_measurement_takes_paths_and_strings(classifier: Path, data: Path, tmp_path: Path) -> None:
+    def figures(source: str | Path, output: str | Path) -> dict[str, Any]:
+        settings = TaskSettings()
+        return measure(
+            "text-classification", classifier, source, settings=settings, options=DataOptions(),
+            output=output, device=CPU, say=lambda _: None,
+        )["metrics"]  # fmt: skip
+
+    file = data / "validation.jsonl"
+    assert figures(str(file), str(tmp_path / "one")) == figures(file, tmp_path / "two")
+    assert (tmp_path / "one" / "report.json").is_file()
+    assert read_metrics(str(classifier)) == read_metrics(classifier) != []
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -519,7 +535,14 @@ def test_predictions_say_what_was_not_read(classifier: Path, tmp_path: Path) -> 
     reader = labelled.reader(str(source), DataOptions(), labelled=False)
     told: list[int] = []
     predict_file(
-        labelled, task, loaded, loaded.config, reader, tmp_path / "out.jsonl", about={}, on_cut=told.append
+        labelled,
+        task,
+        loaded,
+        loaded.config,
+        reader,
+        str(tmp_path / "out.jsonl"),
+        about={},
+        on_cut=told.append,
     )
     lengths = [len(task.tokenizer(example.text)["input_ids"]) for example in reader]
     expected = [max(0, length - 48) for length in lengths]
@@ -802,7 +825,7 @@ def test_examples_of_several_chunks_stay_apart(model: Path) -> None:
     tokenizer = AlbertTokenizer.from_pretrained(model)
     task = labelled.task(tokenizer, AlbertConfig.from_pretrained(model), TaskSettings())
     examples = [ChoiceExample(str(n), "river", None, ("key", "house"), 0) for n in range(CHUNK + 1)]
-    units, *_ = _units(labelled, task, examples)
+    units, *_ = _units(labelled, task, examples, UnknownTokens(task.tokenizer))
     assert len(task.units([*units[0], *units[CHUNK]])) == 2
 
 

@@ -1,6 +1,8 @@
 """The architecture: levels, no upward import, no cycle, every module importable alone."""
 
 import ast
+import importlib
+import inspect
 import subprocess
 import sys
 from functools import cache
@@ -214,6 +216,35 @@ def test_all_names_are_the_public_names() -> None:
         albertkit.AlbertModle  # noqa: B018
     # Importing everything must not need Keras.
     assert not albertkit._KERAS_MODULES.keys() & set(albertkit.__all__)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "conversion.convert",
+        "export.onnx_export.export_onnx",
+        "finetuning.finetune.finetune",
+        "finetuning.measure.measure",
+        "finetuning.prediction.predict_file",
+        "finetuning.suites.evaluate_suite",
+        "inspection.bias.plot_groups",
+        "pipelines.pipeline",
+        "pretraining.prepare.prepare",
+        "pretraining.run.pretrain",
+        "tokenization.vocabulary.train_vocabulary",
+        "training.curves.plot_curves",
+        "training.curves.read_metrics",
+    ],
+)
+def test_a_path_may_be_a_string(name: str) -> None:
+    module, _, function = name.rpartition(".")
+    documented = getattr(importlib.import_module(f"albertkit.{module}"), function)
+    paths = [
+        one for one in inspect.signature(documented).parameters.values() if "Path" in str(one.annotation)
+    ]
+    assert paths
+    for one in paths:
+        assert "str |" in str(one.annotation) or "Sequence[str" in str(one.annotation), one
 
 
 def test_type_checkers_see_the_same_names() -> None:

@@ -67,7 +67,7 @@ def test_takes_two_steps(recipe: str, data: Path, tmp_path: Path, monkeypatch: p
     # bf16 takes minutes on CPUs without it.
     training = replace(settings.training, **in_steps, decay_steps=0, log_every=1, precision="fp32")
     small = replace(settings, **one_row, model=model, training=training)
-    result = pretrain(small, data / "shards", data / "tokenizer", tmp_path)
+    result = pretrain(small, str(data / "shards"), str(data / "tokenizer"), str(tmp_path))
     assert result.finished
     assert result.state.step == 2
     masked_lm = settings.examples.masked_lm

@@ -59,7 +59,7 @@ def export_onnx(
     compute: str = "float32",
     opset: int = OPSET,
     int8: bool = False,
-    calibrate: Path | None = None,
+    calibrate: str | Path | None = None,
     max_drop: float = 0.5,
     columns: DataOptions | None = None,
     optional_inputs: bool = True,
@@ -100,6 +100,7 @@ def export_onnx(
     """
     target = Path(target).expanduser()
     _check_arguments(architecture, dtype, compute, opset, texts)
+    calibrate = None if calibrate is None else Path(calibrate)
     _check_int8(int8, calibrate, compute, opset)
     path = formats.locate(source, also=VOCABULARY_FILES)
     file, beside = _places(target, path)

@@ -21,7 +21,7 @@ def finetune(
     model: str | Path,
     train_data: str | Path,
     validation_data: str | Path,
-    output: Path,
+    output: str | Path,
     options: DataOptions | None = None,
     seeds: int = 1,
     world: World | None = None,
@@ -63,6 +63,7 @@ def finetune(
         options=options or DataOptions(),
         say=sayer(world, console),
     )
+    output = Path(output)
     if seeds > 1:
         return run_seeds(prepared, settings, output, seeds=seeds, world=world, console=console)
     return run_prepared(prepared, settings, output, world=world, console=console)

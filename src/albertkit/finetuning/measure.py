@@ -22,17 +22,17 @@ from albertkit.finetuning.trained_settings import is_run
 def measure(
     task: str,
     model: str | Path,
-    data: str,
+    data: str | Path,
     *,
     settings: TaskSettings,
     options: DataOptions,
-    output: Path | None = None,
+    output: str | Path | None = None,
     main_metric: str | None = None,
     device: torch.device,
     batch_tokens: int | None = None,
     backend: str = "auto",
     patience: int | None = None,
-    exit_curve: Path | None = None,
+    exit_curve: str | Path | None = None,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Return what a report says: at least {"metrics", "baseline", "examples"}.
@@ -58,6 +58,8 @@ def measure(
         DataError: data that cannot be read, has other labels or is of another kind than what the model was
             fine-tuned on, or a model without the head.
     """
+    data = str(data)
+    output = None if output is None else Path(output)
     if output is not None and is_run(output):
         raise ConfigError(
             f"{output} holds the report of a fine-tuning run, by which its model is read; choose another "
@@ -78,7 +80,7 @@ def measure(
     curve = {}
     if exit_curve is not None:
         name, points = early_exit_curve(examples, loaded, main_metric=main_metric)
-        draw_curve(name, points, exit_curve)
+        draw_curve(name, points, Path(exit_curve))
         curve = {"early_exit_curve": [{"metric_name": name, **asdict(one)} for one in points]}
     if output is None:
         return {

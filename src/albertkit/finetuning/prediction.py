@@ -39,7 +39,7 @@ def predict_file(
     model: AlbertPreTrainedModel,
     config: AlbertConfig,
     reader: Reader[Any],
-    output: Path,
+    output: str | Path,
     *,
     about: dict[str, Any],
     batch_tokens: int | None = None,
@@ -78,6 +78,7 @@ def predict_file(
         DataError: rows that cannot be read, an unknown kind of output, an output that is part of the input,
             parts of another run beside it, or a part that failed.
     """
+    output = Path(output)
     _check_output(Path(reader.source), output)
     if keep_columns and not isinstance(reader, TableReader):
         raise ConfigError(f"keep_columns is for tables, and {reader.source} has no columns; leave it out")

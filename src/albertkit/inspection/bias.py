@@ -156,13 +156,14 @@ def _check(text: str, feature: MaskedText, tokenizer: TokenizerInterface, max_le
         )
 
 
-def plot_groups(report: BiasReport, target: Path) -> None:
+def plot_groups(report: BiasReport, target: str | Path) -> None:
     """Draw the probability of every word for every group, and the ratios, to a file.
 
     Raises:
         ConfigError: the name of the file is none of a picture.
         MissingExtraError: Matplotlib is not installed.
     """
+    target = Path(target)
     check_picture(target)
     words, groups = report.words, report.groups
     places = range(len(words))

@@ -31,9 +31,9 @@ OVERFITTED = 0.1  # share of its first loss below which one batch is learnt
 
 def pretrain(
     settings: PretrainingSettings,
-    data: Path,
+    data: str | Path,
     tokenizer: str | Path,
-    output: Path,
+    output: str | Path,
     *,
     world: World | None = None,
     console: Console | None = None,
@@ -56,6 +56,7 @@ def pretrain(
         TrainingError: a resume with other settings or data, losses that stay bad, constant outputs, or one
             batch that was not learnt.
     """
+    data, output = Path(data), Path(output)
     world = world or World(torch.device("cpu"))
     console = console or Console(stderr=True)
     settings = settings.with_learning_rate()

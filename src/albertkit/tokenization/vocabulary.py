@@ -33,7 +33,7 @@ class VocabularyReport:
 
 def train_vocabulary(
     texts: Iterable[str],
-    output: Path,
+    output: str | Path,
     *,
     vocab_size: int,
     normalization: Normalization | None = None,

@@ -11,9 +11,9 @@ from albertkit.files import write_picture
 matplotlib_figure = optional("matplotlib.figure", extra="train")
 
 
-def read_metrics(output: Path) -> list[dict[str, float]]:
+def read_metrics(output: str | Path) -> list[dict[str, float]]:
     """Return the logged lines of a run, oldest first."""
-    return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (Path(output) / "metrics.jsonl").read_text().splitlines()]
 
 
 def load_plotting() -> None:
@@ -25,7 +25,7 @@ def load_plotting() -> None:
     matplotlib_figure.Figure  # noqa: B018
 
 
-def plot_curves(output: Path) -> Path:
+def plot_curves(output: str | Path) -> Path:
     """Draw each metric over the tokens seen, training and evaluation in one panel, to `curves.png`."""
     lines = read_metrics(output)
     series: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
@@ -45,6 +45,6 @@ def plot_curves(output: Path) -> Path:
         panel.set(title=metric, xlabel="million tokens")
         panel.grid(alpha=0.3)
         panel.legend()
-    target = output / "curves.png"
+    target = Path(output) / "curves.png"
     write_picture(figure, target, dpi=110)
     return target
