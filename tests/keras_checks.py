@@ -40,7 +40,7 @@ def pair(head: str, folder: Path, **values: Any) -> tuple[Any, Any]:
     """The PyTorch model, and the one of Keras that is loaded from its folder."""
     ours = make(head, **values)
     ours.save_pretrained(folder)
-    return ours, getattr(albertkit.keras, f"TF{head}").from_pretrained(folder)
+    return ours, getattr(albertkit.keras, f"TF{head}").from_pretrained(folder, from_pt=True)
 
 
 def arrays(inputs: dict[str, Tensor]) -> dict[str, np.ndarray]:
@@ -165,6 +165,87 @@ def test_outputs_are_tuples_with_names(tmp_path: Path) -> None:
     *_, hidden_states, attentions = model(batch()["input_ids"].numpy())
     assert (len(hidden_states), len(attentions)) == (2, 1)
     assert tuple(attentions[0].shape) == (3, 4, 12, 12)
+
+
+def test_options_within_the_inputs(tmp_path: Path) -> None:
+    _, model = pair("AlbertForMaskedLM", tmp_path, **SHALLOW)
+    inputs = arrays(batch())
+    output = model({**inputs, "output_attentions": True, "output_hidden_states": True})
+    assert output.keys() == ["logits", "hidden_states", "attentions"]
+    assert model({**inputs, "output_attentions": True}, output_attentions=False).keys() == ["logits"]
+    assert model(inputs).attentions is model(inputs).get("attentions") is None
+    for plain in (model(inputs, return_dict=False), model({**inputs, "return_dict": False})):
+        assert type(plain) is tuple
+        assert len(plain) == 1
+    model.config.return_dict = False
+    assert type(model(inputs)) is tuple
+    assert type(model(inputs, return_dict=True)) is not tuple
+    model.compile(loss=cross_entropy())
+    assert np.isfinite(model.evaluate(inputs, inputs["input_ids"], verbose=0))
+
+
+def test_a_model_of_a_config() -> None:
+    model = albertkit.keras.TFAlbertForPreTraining.from_config(tiny(**SHALLOW, num_labels=3), name="mine")
+    assert model.name == "mine"
+    assert tuple(model(arrays(batch())).sop_logits.shape) == (3, 3)
+    again = type(model).from_config(model.get_config())
+    assert again.config == model.config
+
+
+def test_data_sets_become_batches(tmp_path: Path) -> None:
+    _, model = pair("AlbertForQuestionAnswering", tmp_path, **SHALLOW)
+    rows = [
+        {"input_ids": [5 + index] * (4 + index % 2), "start_positions": 1, "end_positions": 2, "text": "a"}
+        for index in range(5)
+    ]
+    tokenizer = AlbertTokenizer.from_pretrained("bundled")
+    if keras.backend.backend() != "tensorflow":
+        with pytest.raises(albertkit.MissingExtraError, match="pip install tensorflow"):
+            model.prepare_tf_dataset(rows, tokenizer=tokenizer)
+        return
+    batches = model.prepare_tf_dataset(rows, 2, shuffle=False, tokenizer=tokenizer)
+    assert len(batches) == 3
+    inputs, labels = next(iter(batches))
+    assert inputs["input_ids"].numpy().tolist() == [[5, 5, 5, 5, 0], [6, 6, 6, 6, 6]]
+    assert inputs["attention_mask"].numpy().sum() == 9
+    assert labels["start_logits"].numpy().tolist() == [1, 1]
+    model.compile(optimizer="sgd", loss=cross_entropy())
+    assert np.isfinite(model.fit(batches, verbose=0).history["loss"][0])
+    assert len(list(model.prepare_tf_dataset(rows[::2], 2, tokenizer=tokenizer))) == 1  # shuffled: full ones
+    seen = model.prepare_tf_dataset(rows, 5, tokenizer=tokenizer)
+    assert sorted(next(iter(seen))[0]["input_ids"].numpy()[:, 0]) == [5, 6, 7, 8, 9]
+    with pytest.raises(albertkit.DataError, match="different lengths; pass tokenizer="):
+        model.prepare_tf_dataset(rows, 2)
+    with pytest.raises(albertkit.DataError, match="columns text; expected input_ids"):
+        model.prepare_tf_dataset([{"text": "a"}])
+    with pytest.raises(albertkit.DataError, match="no rows"):
+        model.prepare_tf_dataset([])
+
+    _, tagger = pair("AlbertForTokenClassification", tmp_path, **SHALLOW)
+    words = [{"input_ids": [5] * length, "label": [1] * length} for length in (2, 3)]
+    inputs, labels = next(iter(tagger.prepare_tf_dataset(words, 2, shuffle=False, tokenizer=tokenizer)))
+    assert labels.numpy().tolist() == [[1, 1, -100], [1, 1, 1]]
+    inputs = next(iter(tagger.prepare_tf_dataset([{"input_ids": [5, 6]}], 1, shuffle=False)))
+    assert inputs["input_ids"].numpy().tolist() == [[5, 6]]
+
+
+def test_saved_models(tmp_path: Path) -> None:
+    ours, model = pair("AlbertForQuestionAnswering", tmp_path, **SHALLOW)
+    if keras.backend.backend() != "tensorflow":
+        with pytest.raises(ConfigError, match=r"saved_model=True needs the TensorFlow backend.* runs on jax"):
+            model.save_pretrained(tmp_path / "new", saved_model=True)
+        assert not (tmp_path / "new").exists()
+        return
+    import tensorflow
+
+    model.save_pretrained(tmp_path / "new", saved_model=True, version=2)
+    assert_same_bytes(tmp_path / "new" / "model.safetensors", tmp_path / "model.safetensors")
+    serve = tensorflow.saved_model.load(tmp_path / "new" / "saved_model" / "2").signatures["serving_default"]
+    inputs = batch(mask=True, segments=True)
+    served = serve(**{name: tensorflow.constant(value.numpy(), "int32") for name, value in inputs.items()})
+    assert sorted(served) == ["end_logits", "start_logits"]
+    expected = ours(**inputs).end_logits.detach().numpy()
+    assert np.abs(served["end_logits"].numpy() - expected).max() < TOLERANCE
 
 
 def test_wrong_inputs_are_named(tmp_path: Path) -> None:

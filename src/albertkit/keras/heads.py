@@ -54,10 +54,10 @@ class AlbertMLMHead(Brick):
 
 
 class AlbertSOPHead(Brick):
-    """Scores of "in order" (0) and "swapped" (1): (B, H) -> (B, 2). No dropout, as in the original."""
+    """Scores of "in order" (0) and "swapped" (1): (B, H) -> (B, K). No dropout, as in the original."""
 
     def make_parts(self) -> None:
-        self.classifier = self.dense("classifier", self.config.hidden_size, 2)
+        self.classifier = self.dense("classifier", self.config.hidden_size, self.config.num_labels)
 
     def call(self, pooled: Tensor) -> Tensor:
         return self.classifier(pooled)
@@ -81,6 +81,7 @@ class TFAlbertForPreTraining(_MaskedWordModel):
 
     output_name = "AlbertForPreTrainingOutput"
     scores = ("prediction_logits", "sop_logits")
+    label_names = ("labels", "sentence_order_label")
 
     def make_parts(self) -> None:
         self.albert = make_encoder(self, add_pooling_layer=True)
@@ -115,6 +116,7 @@ class TFAlbertForQuestionAnswering(TFAlbertPreTrainedModel):
 
     output_name = "QuestionAnsweringModelOutput"
     scores = ("start_logits", "end_logits")
+    label_names = ("start_positions", "end_positions")
 
     def make_parts(self) -> None:
         self.albert = make_encoder(self, add_pooling_layer=False)

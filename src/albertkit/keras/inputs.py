@@ -19,12 +19,27 @@ from albertkit.keras.layers import Tensor, ops
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "head_mask", "inputs_embeds")
 """The documented order."""
+OPTIONS = ("output_attentions", "output_hidden_states", "return_dict")
+"""What a call may say of its output, as keywords or within a mapping of inputs."""
 
 _LIMITS = {
     "input_ids": ("vocab_size", "the tokenizer is of another model, or has added tokens"),
     "token_type_ids": ("type_vocab_size", "0 is the first text, 1 the second"),
     "position_ids": ("max_position_embeddings", "positions begin at 0"),
 }
+
+
+def take_options(first: Any, given: Mapping[str, bool | None]) -> tuple[Any, dict[str, bool | None]]:
+    """Take the options out of a mapping of inputs; those given as keywords win.
+
+    Returns:
+        The inputs without options, and all `OPTIONS`, None where nothing is said.
+    """
+    within: dict[str, Any] = {}
+    if isinstance(first, Mapping):
+        within = {name: first[name] for name in OPTIONS if name in first}
+        first = {name: value for name, value in first.items() if name not in OPTIONS}
+    return first, {name: within.get(name) if given.get(name) is None else given.get(name) for name in OPTIONS}
 
 
 def name_inputs(first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:

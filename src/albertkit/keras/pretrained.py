@@ -4,7 +4,7 @@ The three input styles, files, the losses and metrics of `compile`.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -13,8 +13,15 @@ from albertkit.checkpoints.folder import write_folder
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.keras.backend import keras
-from albertkit.keras.inputs import NAMES, as_tensors, merge_choices, name_inputs
+from albertkit.keras.inputs import NAMES, as_tensors, merge_choices, name_inputs, take_options
 from albertkit.keras.layers import Tensor, ops, undrawn
+from albertkit.keras.tensorflow_only import (
+    batches_of,
+    check_backend,
+    stack,
+    tokenizer_collator,
+    write_saved_model,
+)
 from albertkit.keras.weights import fill, tensors_of
 from albertkit.loading_options import take_loading_options
 from albertkit.tuple_outputs import make_output
@@ -33,6 +40,8 @@ class TFAlbertPreTrainedModel(keras.Model):
     """What its outputs are called: as those of the PyTorch class."""
     scores: ClassVar[tuple[str, ...]] = ()
     """The entries of the output that losses and metrics compare with labels, in order."""
+    label_names: ClassVar[tuple[str, ...]] = ("labels",)
+    """The columns of a data set that hold the labels of these scores, in the same order."""
     reads: ClassVar[str | None] = None
     """The entry of the encoder's output that `dropout` acts on before the head; None for no dropout."""
     has_choices: ClassVar[bool] = False
@@ -60,6 +69,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         training: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
         **named: Any,
     ) -> Any:
         """Encode a batch.
@@ -75,21 +85,27 @@ class TFAlbertPreTrainedModel(keras.Model):
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
             inputs_embeds: (B, T, E) in place of `input_ids`.
             training: whether dropout acts; default False, and True inside `fit`.
-            output_attentions, output_hidden_states: override the config's setting.
+            output_attentions, output_hidden_states, return_dict: override the config's setting; they may also
+                stand in a mapping of inputs.
 
         Returns:
-            A `TupleOutput`: the documented tuple. `hidden_states` are the mapped embeddings and one entry
-            per executed layer, inner layers included.
+            A `TupleOutput`, a tuple with names; with `return_dict=False` a plain tuple. `hidden_states` are
+            the mapped embeddings and one entry per executed layer, inner layers included.
 
         Raises:
             ValueError, IndexError: as `inputs.name_inputs` and `inputs.as_tensors`.
         """
-        return super().__call__(
-            self._tensors(inputs, more, named),
-            training=training,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
+        inputs, options = take_options(
+            inputs,
+            {
+                "output_attentions": output_attentions,
+                "output_hidden_states": output_hidden_states,
+                "return_dict": return_dict,
+            },
         )
+        has_names = options.pop("return_dict")
+        output = super().__call__(self._tensors(inputs, more, named), training=training, **options)
+        return output if (self.config.return_dict if has_names is None else has_names) else tuple(output)
 
     def stateless_call(
         self, trainable_variables: Any, non_trainable_variables: Any, *inputs: Any, **options: Any
@@ -152,6 +168,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         token: str | bool | None = None,
         local_files_only: bool = False,
         subfolder: str = "",
+        from_pt: bool = False,  # noqa: ARG003
         **options: Any,
     ) -> Self:
         """The model of a folder or of a name on the hub; the folders are those of the PyTorch classes.
@@ -170,6 +187,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             output_loading_info: return (model, info), as the PyTorch classes do.
             revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
             subfolder: folder of the model within the folder or the hub repository.
+            from_pt: makes no difference; weights of PyTorch are read as others are.
             options: arguments of `AlbertConfig`, such as `num_labels=3`; and `transformers`' loading
                 options, as `loading_options.take_loading_options` says.
 
@@ -203,29 +221,49 @@ class TFAlbertPreTrainedModel(keras.Model):
             return cast(Self, (model, loading.describe(report)))  # typed for the usual call
         return model
 
-    def save_pretrained(self, save_directory: str | Path) -> None:
+    def save_pretrained(
+        self, save_directory: str | Path, *, saved_model: bool = False, version: int = 1
+    ) -> None:
         """Write `config.json` and `model.safetensors`, which the PyTorch classes read.
 
         Args:
             save_directory: created where missing; a model in it is replaced, whole or not at all.
+            saved_model: also write a SavedModel of TensorFlow to `saved_model/VERSION`, for
+                TensorFlow Serving. Its inputs are `input_ids`, `attention_mask` and `token_type_ids`.
+            version: of the SavedModel.
 
         Raises:
-            ConfigError: `hidden_act` is a function.
+            ConfigError: `hidden_act` is a function, or a SavedModel is asked for with another backend.
             CheckpointError: the folder cannot be written.
         """
+        if saved_model:
+            check_backend(self)
         # The name of the PyTorch class: a folder belongs to no library.
         architecture = type(self).__name__.removeprefix("TF")
         config = self.config.replace(architectures=[architecture], dtype=self.variable_dtype)
         write_folder(save_directory, config.to_dict(), tensors_of(self))
+        if saved_model:
+            write_saved_model(self, Path(save_directory) / "saved_model" / str(version))
 
     def get_config(self) -> dict[str, Any]:
         """What a `.keras` file holds beside the weights."""
         return {**super().get_config(), "config": self.config.to_dict()}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:  # noqa: ARG003
-        """The model that `get_config` described, newly initialised."""
-        return cls(**{**config, "config": AlbertConfig.from_dict(config["config"])})
+    def from_config(
+        cls, config: AlbertConfig | dict[str, Any], custom_objects: Any = None, **options: Any
+    ) -> Self:
+        """Return a newly initialized model.
+
+        Args:
+            config: the shape; or what `get_config` returned, from a `.keras` file.
+            custom_objects: not used.
+            options: `name`, `dtype` and `trainable` of Keras.
+        """
+        del custom_objects
+        if isinstance(config, AlbertConfig):
+            return cls(config, **options)
+        return cls(**{**config, "config": AlbertConfig.from_dict(config["config"])}, **options)
 
     # --- training -------------------------------------------------------------------------------
 
@@ -249,9 +287,46 @@ class TFAlbertPreTrainedModel(keras.Model):
         if not self.scores:
             return output
         if len(self.scores) == 1:
-            return output[self.scores[0]]
-        by_name = {name: output[name] for name in self.scores}
+            return output[0]
+        by_name = dict(zip(self.scores, output, strict=False))  # scores are the first entries
         return by_name if isinstance(labels, dict) else list(by_name.values())
+
+    def prepare_tf_dataset(
+        self,
+        dataset: Any,
+        batch_size: int = 8,
+        shuffle: bool = True,
+        *,
+        tokenizer: Any = None,
+        collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None,
+        drop_remainder: bool | None = None,
+    ) -> Any:
+        """Return batches of a tokenized data set, for `fit`, `evaluate` and `predict`.
+
+        Args:
+            dataset: `datasets.Dataset` or list of dicts; columns that are neither inputs nor labels are
+                left out.
+            batch_size: rows of a batch.
+            shuffle: draw the rows in another order in each epoch.
+            tokenizer: pads the rows of a batch with its `pad`. Without it all rows have one length.
+            collate_fn: makes a batch of a list of rows, in place of the tokenizer.
+            drop_remainder: leave out a last batch that is not full; default as `shuffle`.
+
+        Returns:
+            A `tf.data.Dataset` of inputs, or of (inputs, labels) where the data set has labels.
+
+        Raises:
+            MissingExtraError: TensorFlow is not installed.
+            DataError: the data set is empty, has no inputs, or rows of several lengths without a tokenizer.
+        """
+        return batches_of(
+            dataset,
+            labels=dict(zip(self.label_names, self.scores, strict=True)) if self.scores else {},
+            batch_size=batch_size,
+            shuffle=shuffle,
+            collate=collate_fn or (tokenizer_collator(tokenizer) if tokenizer else stack),
+            drop_remainder=shuffle if drop_remainder is None else drop_remainder,
+        )
 
     # --- facts ----------------------------------------------------------------------------------
 

@@ -1,0 +1,139 @@
+"""What the documented classes have that is TensorFlow's own: data sets and SavedModels."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albertkit.errors import ConfigError, DataError, MissingExtraError
+from albertkit.keras.backend import keras
+from albertkit.keras.inputs import NAMES
+
+Row = Mapping[str, Any]
+Collator = Callable[[list[dict[str, Any]]], Mapping[str, Any]]
+
+
+def _tensorflow() -> Any:
+    try:
+        import tensorflow
+    except ImportError as error:
+        raise MissingExtraError(
+            f"this needs TensorFlow, which cannot be imported ({error}): pip install tensorflow"
+        ) from error
+    return tensorflow
+
+
+def stack(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """Make a batch of rows whose values have the same shape.
+
+    Raises:
+        DataError: they have different ones.
+    """
+    try:
+        return {name: np.asarray([row[name] for row in rows]) for name in rows[0]}
+    except ValueError as error:
+        raise DataError(
+            "the rows of a batch have different lengths; pass tokenizer=... to pad them, or collate_fn=..."
+        ) from error
+
+
+def tokenizer_collator(tokenizer: Any) -> Collator:
+    """Return a function that pads the inputs of rows with a tokenizer, and word labels with -100."""
+
+    def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        inputs = [{name: value for name, value in row.items() if name in NAMES} for row in rows]
+        batch = dict(tokenizer.pad(inputs, return_tensors="np"))
+        length = np.shape(batch["input_ids"])[-1]
+        for name in rows[0].keys() - inputs[0].keys():
+            values = [np.asarray(row[name]) for row in rows]
+            if values[0].ndim and name == "labels":
+                missing = [length - len(value) for value in values]
+                values = [
+                    np.pad(value, (0, more), constant_values=-100)
+                    for value, more in zip(values, missing, strict=True)
+                ]
+            batch[name] = np.stack(values)
+        return batch
+
+    return collate
+
+
+def batches_of(
+    dataset: Any,
+    *,
+    labels: Mapping[str, str],
+    batch_size: int,
+    shuffle: bool,
+    collate: Collator,
+    drop_remainder: bool,
+) -> Any:
+    """Return a `tf.data.Dataset` of a data set; see `TFAlbertPreTrainedModel.prepare_tf_dataset`.
+
+    Args:
+        dataset: rows with a length, which are dicts.
+        labels: column of labels -> name of the scores that it is compared with.
+        batch_size, shuffle, drop_remainder: how rows become batches.
+        collate: rows -> batch.
+    """
+    tensorflow = _tensorflow()
+    if not len(dataset):
+        raise DataError("the data set has no rows")
+    wanted = [name for name in dataset[0] if name in NAMES or name in labels or name == "label"]
+    if not set(wanted) & {"input_ids", "inputs_embeds"}:
+        raise DataError(
+            f"the data set has the columns {', '.join(dataset[0])}; expected input_ids. Tokenize it first"
+        )
+
+    def split(rows: list[dict[str, Any]]) -> Any:
+        batch = dict(collate([{_column(name): row[name] for name in wanted} for row in rows]))
+        found = {labels[name]: np.asarray(batch.pop(name)) for name in labels if name in batch}
+        inputs = {name: np.asarray(value) for name, value in batch.items()}
+        if not found:
+            return inputs
+        return inputs, found if len(labels) > 1 else next(iter(found.values()))
+
+    def generate() -> Iterator[Any]:
+        order = np.random.default_rng().permutation(len(dataset)) if shuffle else np.arange(len(dataset))
+        last = len(order) - len(order) % batch_size if drop_remainder else len(order)
+        for start in range(0, last, batch_size):
+            yield split([dataset[int(index)] for index in order[start : start + batch_size]])
+
+    def described(values: np.ndarray) -> Any:  # sizes may differ between batches
+        return tensorflow.TensorSpec((None,) * values.ndim, values.dtype)
+
+    first = [dataset[index] for index in range(min(batch_size, len(dataset)))]
+    signature = tensorflow.nest.map_structure(described, split(first))
+    count = len(dataset) // batch_size if drop_remainder else -(-len(dataset) // batch_size)
+    batches = tensorflow.data.Dataset.from_generator(generate, output_signature=signature)
+    return batches.apply(tensorflow.data.experimental.assert_cardinality(count)).prefetch(1)
+
+
+def _column(name: str) -> str:
+    return "labels" if name == "label" else name
+
+
+def check_backend(model: keras.Model) -> None:
+    """Raise ConfigError unless a SavedModel can be written: TensorFlow is the backend."""
+    if keras.backend.backend() != "tensorflow":
+        raise ConfigError(
+            f"saved_model=True needs the TensorFlow backend, and Keras runs on {keras.backend.backend()}: "
+            f"save {model.name} without it, and load it where KERAS_BACKEND=tensorflow"
+        )
+
+
+def write_saved_model(model: Any, folder: Path) -> None:
+    """Write a SavedModel, whose signature "serving_default" takes ids, mask and segments."""
+    tensorflow = _tensorflow()
+    shape = (None,) * (3 if model.has_choices else 2)
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    signature = {name: tensorflow.TensorSpec(shape, "int32", name=name) for name in names}
+
+    def serve(inputs: dict[str, Any]) -> dict[str, Any]:
+        output = model(inputs, return_dict=True)
+        return {name: value for name, value in output.items() if not isinstance(value, tuple)}
+
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("serving_default", serve, input_signature=[signature])
+    archive.write_out(str(folder), verbose=False)
