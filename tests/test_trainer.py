@@ -1,6 +1,5 @@
 """Our models under `transformers.Trainer`, `accelerate` and PEFT: the losses are those of theirs."""
 
-import copy
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,13 @@ import accelerate
 import numpy as np
 import peft
 import pytest
-import tokenizers
 import torch
 import transformers
 from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_twins
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from albertkit import AlbertTokenizer
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 TOLERANCE = 1e-5
@@ -154,30 +153,40 @@ def test_trainer_saves_and_resumes(head: str, tmp_path: Path) -> None:
     assert torch.equal(model.eval()(**batch()).logits, loaded(**batch()).logits)
 
 
-@pytest.mark.parametrize("head", ["AlbertForMaskedLM", "AlbertForTokenClassification"])
-def test_collators_of_transformers(head: str, tmp_path: Path) -> None:
-    pieces = [("<pad>", 0.0), ("<unk>", 0.0), ("[CLS]", 0.0), ("[SEP]", 0.0), ("[MASK]", 0.0)]
-    pieces += [(f"▁{letter}", -1.0) for letter in "abcdefghij"]
-    rust = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=1))
-    rust.save(str(tmp_path / "tokenizer.json"))
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(tmp_path / "tokenizer.json"), pad_token="<pad>", mask_token="[MASK]"
-    )
-    if head == "AlbertForMaskedLM":
-        collator: Any = transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5, seed=4)
-    else:
-        collator = transformers.DataCollatorForTokenClassification(tokenizer)
-    examples = [{name: row[name] for name in ("input_ids", "attention_mask")} for row in rows(head)]
-    if head == "AlbertForTokenClassification":
-        examples = rows(head)
+COLLATORS = {
+    "AlbertForMaskedLM": lambda tokenizer: transformers.DataCollatorForLanguageModeling(tokenizer, seed=4),
+    "AlbertForSequenceClassification": transformers.DataCollatorWithPadding,
+    "AlbertForTokenClassification": transformers.DataCollatorForTokenClassification,
+    "AlbertForMultipleChoice": transformers.DataCollatorForMultipleChoice,
+}
+
+
+@pytest.mark.parametrize("head", COLLATORS)
+def test_collators_of_transformers_with_our_tokenizer(head: str, tmp_path: Path) -> None:
+    tokenizer = AlbertTokenizer.from_pretrained("bundled")
+    examples = []
+    for index, text in enumerate(["A quiet evening by the sea.", "Night.", "The captain looked.", "No."]):
+        example: dict[str, Any] = dict(tokenizer(text))
+        if head == "AlbertForMultipleChoice":
+            example = {name: [value, value[1:]] for name, value in example.items()}
+        if head != "AlbertForMaskedLM":
+            tags = head == "AlbertForTokenClassification"
+            example["labels"] = [index % 2] * len(example["input_ids"]) if tags else index % 2
+        examples.append(example)
     both = []
-    for model in make_twins(head, classifier_dropout_prob=0.0):
+    for model in make_twins(head, classifier_dropout_prob=0.0, vocab_size=len(tokenizer)):
         trainer = transformers.Trainer(
-            model, arguments(tmp_path), train_dataset=examples, data_collator=copy.deepcopy(collator)
+            model,
+            arguments(tmp_path),
+            train_dataset=examples,
+            data_collator=COLLATORS[head](tokenizer),
+            processing_class=tokenizer,
         )
         trainer.train()
         both.append(losses(trainer))
     assert both[0] == pytest.approx(both[1], abs=TOLERANCE)
+    trainer.save_model()
+    assert AlbertTokenizer.from_pretrained(tmp_path).get_vocab() == tokenizer.get_vocab()
 
 
 @pytest.mark.parametrize("head", ["AlbertForTokenClassification", "AlbertForQuestionAnswering"])
