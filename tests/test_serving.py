@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -451,6 +452,13 @@ class TestRefusals:
             ("tag", {"input": "a", "aggregation_strategy": "x"}, "aggregation_strategy", "expected 'none', "),
             ("choose", {"input": [CHOICES[0], {"choices": []}]}, "input", "input[1].context is missing"),
             ("answer", {"input": {"question": CONTEXT, "context": "a"}}, "input", "Shorten it"),
+            (
+                "order",
+                {"input": [PAIRS[0], {"text": CONTEXT, "text_pair": "a"}]},
+                "input",
+                "input[1]: the pair",
+            ),
+            ("order", {"input": {"text": CONTEXT, "text_pair": "a"}}, "input", "input: the pair"),
             ("answer", {"input": "a"}, "input", "expected an object with question and context, or a list"),
             ("fill-mask", {"input": "[MASK]", "targets": ["a [MASK]"]}, "targets", "the target 'a [MASK]'"),
             ("fill-mask", {"input": "[MASK]", "targets": "a"}, "targets", 'targets is "a"; expected a list'),
@@ -717,12 +725,16 @@ def test_the_process_is_as_before_when_the_server_has_ended(folders: Any) -> Non
     def end() -> None:
         assert server.ask("/healthz").status == 200
         assert not gc.isenabled()
+        for count in range(1, 4):  # of a script that the vocabulary does not cover
+            assert server.ask("/v1/embeddings", {"input": ["😀😀"] * count}).status == 200
         os.kill(os.getpid(), signal.SIGTERM)
 
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         ending: list[Any] = []
         serve(settings, listening, ready=lambda names: ending.append(pool.submit(end)))
         ending[0].result()
+    assert not [one for one in warned if "unknown tokens" in str(one.message)]
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
     assert [signal.getsignal(one) for one in signals] == before

@@ -32,6 +32,7 @@ Name = Annotated[str, Field(max_length=1000)]
 Texts = Annotated[list[str], ListField(min_length=1)]
 TextsAndPairs = Annotated[list["str | TextPair"], ListField(min_length=1)]
 _LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic phrases, which are tokenized as so many characters more
+_PLACE = re.compile(r"^input (\d+) \(counted from 0\):")
 _TRUNCATION = re.compile(r"(, or let it be cut[^(]*)\(truncation=True[^)]*\)")
 Count = Annotated[int, Field(ge=1, le=100)]
 
@@ -98,7 +99,8 @@ class Body(_Strict):
     def in_its_words(self, message: str) -> str:
         """Return the message of an error of the pipeline with the names of the fields of a body."""
         advice = r'\1("truncate": true)' if "truncate" in type(self).model_fields else ""
-        return _TRUNCATION.sub(advice, message)
+        place = r"input[\1]:" if isinstance(self.input, list) else "input:"
+        return _PLACE.sub(place, _TRUNCATION.sub(advice, message))
 
 
 class FillMaskBody(Body):

@@ -122,6 +122,8 @@ def serve(
         previous[signal.SIGHUP] = signal.signal(
             signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start()
         )
+    # Pipelines warn of texts; here clients send them, and one who wants to could fill the log and the memory.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"albertkit\.serving\.bodies")
     try:
         garbage.settle()
         listening.listen(2048)
