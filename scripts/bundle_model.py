@@ -4,7 +4,8 @@
 
 The weights are stored in fp16. The model that is written is read back and measured on held-out text beside
 the run's own fp32 weights and beside a unigram model; the figures go into its card. Ends with an error if
-the rounding costs anything or the folder is too large.
+the rounding costs anything or the folder is too large. Only a bundled model is ever replaced: any other
+folder at `--output` is an error.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 
 from albertkit import AlbertForPreTraining, AlbertTokenizer
+from albertkit.files import contents
 from albertkit.pretraining.batches import PretrainingBatch
 from albertkit.pretraining.examples import fixed_batches
 from albertkit.pretraining.objective import PretrainingObjective
@@ -23,10 +25,14 @@ from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 from albertkit.recipe import build, read_recipe
 from albertkit.training.curves import plot_curves, read_metrics
+from albertkit.training.state import replace_folder
 
 MAX_BYTES = 12_000_000
 MAX_ROUNDING_LOSS = 0.005  # nats that fp16 may cost
 SEQUENCES = 2048
+
+BUNDLED = Path("src/albertkit/assets/bundled")
+TITLE = "# The bundled ALBERT"
 
 CARD = """\
 ---
@@ -36,7 +42,7 @@ library_name: albertkit
 pipeline_tag: fill-mask
 ---
 
-# The bundled ALBERT
+{title}
 
 A small ALBERT, pretrained by albertkit's own commands, that comes with the package: `pipeline("fill-mask")`
 and every verb without `--model` use it.
@@ -99,14 +105,32 @@ def main() -> None:
     parser.add_argument("--recipe", type=Path, default=Path("recipes/bundled.toml"))
     parser.add_argument("--after", default="", help="the run that this one began from, for the card")
     parser.add_argument("--machine", default="one CPU core", help="what it was trained on, for the card")
-    parser.add_argument("--output", type=Path, default=Path("src/albertkit/assets/bundled"))
+    parser.add_argument("--output", type=Path, default=BUNDLED)
     arguments = parser.parse_args()
+    check_output(arguments.output)
+    # Beside the old one, which goes only when the new one has passed.
+    output = arguments.output.with_name(f".{arguments.output.name}.new.tmp")
+    shutil.rmtree(output, ignore_errors=True)
+    try:
+        bundle(arguments, output)
+    finally:
+        shutil.rmtree(output, ignore_errors=True)
 
+
+def check_output(output: Path) -> None:
+    """Exit with an error unless a model can be put at `output`: where nothing is, or a bundled model."""
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    card = output / "README.md"
+    if not (card.is_file() and TITLE in card.read_text(encoding="utf-8").splitlines()):
+        what = contents(output) if output.is_dir() else "is a file"
+        raise SystemExit(f"{output} {what}, and is no bundled model. Choose another --output.")
+
+
+def bundle(arguments: argparse.Namespace, output: Path) -> None:
+    """Write the model into the folder `output`, check it, and give the folder its name."""
     tokenizer = AlbertTokenizer.from_pretrained(arguments.run)
     exact = AlbertForPreTraining.from_pretrained(arguments.run)
-    # Beside the old one, which goes only when the new one has passed.
-    output = arguments.output.with_name(f"{arguments.output.name}.new.tmp")
-    shutil.rmtree(output, ignore_errors=True)
     settings = build(PretrainingSettings, read_recipe(arguments.recipe), where=str(arguments.recipe)).examples
     model = AlbertForPreTraining.from_pretrained(arguments.run, dtype=torch.float16)
     keep_trained_positions(model, settings.max_seq_length)
@@ -137,6 +161,7 @@ def main() -> None:
             "vocab_size",
         )},
         sets="one set of weights" if groups == 1 else f"{groups} sets of weights",
+        title=TITLE,
         recipe=arguments.recipe.as_posix(),
         parameters=exact.num_parameters(),
         max_seq_length=settings.max_seq_length,
@@ -157,9 +182,9 @@ def main() -> None:
     size = sum(file.stat().st_size for file in output.iterdir())
     if size > MAX_BYTES:
         raise SystemExit(f"{output} takes {size:,} bytes, over the limit of {MAX_BYTES:,}")
-    shutil.rmtree(arguments.output, ignore_errors=True)
-    output.rename(arguments.output)
-    shutil.copy(plot_curves(arguments.run), "docs/bundled-model.png")
+    replace_folder(output, arguments.output)
+    if arguments.output == BUNDLED:
+        shutil.copy(plot_curves(arguments.run), "docs/bundled-model.png")
     print(f"{arguments.output}: {size:,} bytes")
     for name, value in figures.items():
         print(f"{name}: {value:.4f} (fp32 {before[name]:.4f})")

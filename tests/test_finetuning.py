@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -22,8 +23,9 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from albertkit.config import AlbertConfig
-from albertkit.errors import TrainingError
+from albertkit.errors import ConfigError, TrainingError
 from albertkit.finetuning import run as run_module
+from albertkit.finetuning import seeds as seeds_module
 from albertkit.finetuning.batches import Epochs
 from albertkit.finetuning.collapse import CollapseWatch, prior_loss
 from albertkit.finetuning.data_options import DataOptions
@@ -113,7 +115,14 @@ def quiet() -> Console:
 
 
 def tune(
-    task: str, settings: FinetuningSettings, model: Path, data: Path, output: Path, **options: Any
+    task: str,
+    settings: FinetuningSettings,
+    model: Path,
+    data: Path,
+    output: Path,
+    *,
+    seeds: int = 1,
+    **options: Any,
 ) -> FinetuningResult:
     return finetune(
         task,
@@ -123,6 +132,7 @@ def tune(
         validation_data=data / "validation.jsonl",
         output=output,
         options=DataOptions(**options),
+        seeds=seeds,
         console=quiet(),
     )
 
@@ -399,6 +409,37 @@ def test_several_seeds_have_a_deviation(model: Path, data: Path, tmp_path: Path)
     assert found["deviation"] == pytest.approx(np.std(values, ddof=1))
     assert same(weights(tmp_path), weights(tmp_path / f"seed-{int(np.argmax(values))}"))
     assert json.loads((tmp_path / "report.json").read_text()) == result.report
+    # The same command finds its runs; one run does not go where several are.
+    again = tune("text-classification", replace(FAST, epochs=3), model, data, tmp_path, seeds=2)
+    assert again.report == result.report
+    with pytest.raises(TrainingError, match=r"holds .*seed-0/.*: a new run would overwrite it"):
+        tune("text-classification", FAST, model, data, tmp_path)
+
+
+def test_several_seeds_do_not_overwrite_a_model(model: Path, data: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    before = weights(tmp_path / "model")
+    with pytest.raises(TrainingError, match=r"holds .*model\.safetensors.*: a new run would overwrite it"):
+        tune("text-classification", FAST, model, data, tmp_path / "model", seeds=2)
+    assert same(weights(tmp_path / "model"), before)
+    assert not (tmp_path / "model" / "seed-0").exists()
+
+
+@pytest.mark.parametrize(("metric", "best"), [("mean_squared_error", 1), ("pearson", 0), ("accuracy", 0)])
+def test_the_best_seed_is_that_of_the_lowest_error(metric: str, best: int) -> None:
+    assert (
+        seeds_module._best([{metric: 0.5}, {metric: 0.3}, {metric: 0.3}, {metric: math.nan}], metric) == best
+    )
+
+
+def test_a_model_is_not_chosen_by_a_count(model: Path, data: Path, tmp_path: Path) -> None:
+    rows = [
+        {"question": "what?", "context": "the river", "answers": {"text": ["river"], "answer_start": [4]}}
+    ] * 8
+    for split in ("train", "validation"):
+        write(tmp_path / f"{split}.jsonl", rows)
+    with pytest.raises(ConfigError, match=r"best_metric is 'total'; expected one of exact, f1$"):
+        tune("question-answering", replace(FAST, best_metric="total"), model, tmp_path, tmp_path / "run")
 
 
 def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> None:

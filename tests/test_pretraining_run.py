@@ -1,6 +1,8 @@
 """A pretraining run on real shards: its losses, its start, its resume."""
 
 import json
+import os
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +14,10 @@ from safetensors.torch import load_file
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.pretraining.examples import ExampleStream
+from albertkit.pretraining.examples import ExampleStream, fixed_batches
 from albertkit.pretraining.objective import PretrainingObjective
 from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.run import pretrain
+from albertkit.pretraining.run import _in_background, pretrain
 from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.starting_weights import (
@@ -323,3 +325,45 @@ def test_known_bad_pairs_are_warned_of(changes: dict, warning: str | None) -> No
     found = settings.warnings()
     assert len(found) == (warning is not None)
     assert warning is None or warning in found[0]
+
+
+def test_the_output_spread_is_that_of_the_masked_positions(data: Path) -> None:
+    """Not of the padding, which makes their number a multiple of 64."""
+    shards, words = ShardSet(data / "shards" / "validation"), WordTable(data / "tokenizer" / "spiece.model")
+    batches = fixed_batches(shards, words, SETTINGS.examples, 8, limit=8)
+    torch.manual_seed(0)
+    model = AlbertForPreTraining(AlbertConfig(vocab_size=words.size, **SHAPE, initializer_range=0.5)).eval()
+    objective = PretrainingObjective()
+    with torch.no_grad():
+        found = objective.evaluate(model, batches)["output_spread"]
+        batch = batches[0]
+        inputs = [batch.input_ids, batch.attention_mask, batch.token_type_ids]
+        logits = model(*map(torch.from_numpy, inputs)).prediction_logits.flatten(0, 1)
+    assert len(batch.masked_positions) % 64
+    scores = logits[torch.from_numpy(batch.masked_positions)].double()
+    assert found == pytest.approx(float(scores.std(dim=0).mean() / scores.mean(dim=0).std()), rel=1e-4)
+    # One masked position has no spread, and none has no scores: nothing is said of either.
+    nothing = replace(
+        batch, masked_positions=batch.masked_positions[:1], masked_labels=batch.masked_labels[:1]
+    )
+    with torch.no_grad():
+        assert "output_spread" not in objective.evaluate(model, [nothing])
+
+
+def test_examples_are_drawn_in_a_process_that_is_not_forked(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork beside the threads of torch and TensorBoard can hang."""
+    shards, words = ShardSet(data / "shards" / "train"), WordTable(data / "tokenizer" / "spiece.model")
+    streams = [ExampleStream(shards, words, SETTINGS.examples, 8, seed=3) for _ in range(2)]
+    expected = [next(streams[0]) for _ in range(3)]
+    assert any(chunk is not None for chunk in shards._chunks)
+    assert len(pickle.dumps(shards)) < 10_000  # without the shards that are mapped
+
+    def fork() -> None:
+        raise AssertionError("forked")
+
+    monkeypatch.setattr(os, "fork", fork)
+    drawn = _in_background(streams[1])
+    for one, batch in zip(expected, drawn, strict=False):
+        assert all(np.array_equal(getattr(one, field), getattr(batch, field)) for field in vars(one))

@@ -122,7 +122,9 @@ class PretrainingObjective:
                 entry[0] += float(total)
                 entry[1] += count
         metrics = {name: total / count if count else math.nan for name, (total, count) in totals.items()}
-        if self.masked_lm and batches:
-            scores = self.forward(model, batches[0])[0].prediction_logits.float()  # (P, V)
+        words = len(batches[0].masked_labels) if batches else 0
+        if self.masked_lm and words > 1:  # one position has no spread
+            # The scores beyond are those of padding (`forward`).
+            scores = self.forward(model, batches[0])[0].prediction_logits[:words].float()  # (P, V)
             metrics[OUTPUT_SPREAD] = float(scores.std(dim=0).mean() / scores.mean(dim=0).std())
         return metrics

@@ -40,6 +40,9 @@ def pretrain(
 ) -> RunResult:
     """Pretrain on the shards in `data`, or go on with the run in `output`.
 
+    On a GPU a second process draws the examples. It imports your script, so call this function there under
+    `if __name__ == "__main__":`.
+
     Args:
         settings: of the model, the examples and the training.
         data: folder that `prepare` wrote, with `train/` and perhaps `validation/`.
@@ -148,8 +151,14 @@ class _Stream(IterableDataset[PretrainingBatch]):
 
 
 def _in_background(stream: ExampleStream) -> Iterator[PretrainingBatch]:
-    """Draw examples in one other process, in the same order, so that a fast device never waits for them."""
-    return iter(DataLoader(_Stream(stream), batch_size=None, num_workers=1, prefetch_factor=8))
+    """Draw examples in one other process, in the same order, so that a fast device never waits for them.
+
+    The process is a fresh interpreter: forking a process that has threads (torch's, TensorBoard's) can hang.
+    """
+    loader = DataLoader(
+        _Stream(stream), batch_size=None, num_workers=1, prefetch_factor=8, multiprocessing_context="spawn"
+    )
+    return iter(loader)
 
 
 def _training_flops(model: AlbertForPreTraining, settings: PretrainingSettings) -> float:

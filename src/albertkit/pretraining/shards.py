@@ -133,6 +133,10 @@ class ShardSet:
             if not (self.folder / record.file).is_file():
                 raise DataError(f"{self.folder / record.file}: listed in {MANIFEST} but missing")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the mapped shards, which another process opens itself."""
+        return self.__dict__ | {"_chunks": [None] * len(self.manifest.shards)}
+
     def __len__(self) -> int:
         """Return the number of documents."""
         return self._starts[-1]

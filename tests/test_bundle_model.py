@@ -1,0 +1,89 @@
+"""Only a bundled model is replaced by a new one, and only when the new one has passed its checks."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.run import pretrain
+from albertkit.pretraining.settings import PretrainingSettings
+from albertkit.recipe import build, read_recipe
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+RECIPE = """
+batch_tokens = 256
+[model]
+embedding_size = 8
+hidden_size = 16
+num_hidden_layers = 2
+num_attention_heads = 2
+intermediate_size = 32
+max_position_embeddings = 64
+[examples]
+max_seq_length = 32
+[training]
+steps = 2
+optimizer = "adamw"
+learning_rate = 1e-3
+precision = "fp32"
+log_every = 1
+"""
+
+
+@pytest.fixture
+def bundle_model(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "scripts"))
+    import bundle_model
+
+    yield bundle_model
+    sys.modules.pop("bundle_model")
+
+
+@pytest.fixture
+def run(tmp_path: Path, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
+    """A finished run in `run/`, with its recipe, tokenizer and shards beside it."""
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path / "tokenizer")
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
+    prepare([corpus], tmp_path / "tokenizer", tmp_path / "shards", workers=1, holdout_every=10)
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    settings = build(PretrainingSettings, read_recipe(tmp_path / "recipe.toml"), where="recipe")
+    pretrain(settings, tmp_path / "shards", tmp_path / "tokenizer", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_only_a_bundled_model_is_replaced(bundle_model, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = run.parent
+
+    def call(output: Path) -> None:
+        words = ["bundle_model.py", run, folder / "shards", "--recipe", folder / "recipe.toml"]
+        monkeypatch.setattr(sys, "argv", [*map(str, words), "--output", str(output)])
+        bundle_model.main()
+
+    for precious in (run, folder / "tokenizer", folder / "recipe.toml"):
+        before = files(precious) if precious.is_dir() else precious.read_bytes()
+        with pytest.raises(SystemExit, match=r"(holds .*|is a file), and is no bundled model"):
+            call(precious)
+        assert (files(precious) if precious.is_dir() else precious.read_bytes()) == before
+    call(folder / "bundled")
+    model = AlbertForPreTraining.from_pretrained(folder / "bundled")
+    assert model.config.max_position_embeddings == 32
+    first = files(folder / "bundled")
+    assert first["README.md"].decode().splitlines()[7] == "# The bundled ALBERT"
+    call(folder / "bundled")
+    assert files(folder / "bundled") == first
+    # One that does not pass leaves the old one, and nothing beside it.
+    monkeypatch.setattr(bundle_model, "MAX_BYTES", 1000)
+    with pytest.raises(SystemExit, match="over the limit of 1,000"):
+        call(folder / "bundled")
+    assert files(folder / "bundled") == first
+    assert {file.name for file in folder.iterdir()} == {
+        "bundled", "corpus.jsonl", "recipe.toml", "run", "shards", "tokenizer"
+    }  # fmt: skip
