@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -14,13 +15,17 @@ from albertkit import text_files
 from albertkit.datasets.choices import ChoiceColumns, ChoiceTable, RaceFolder
 from albertkit.datasets.entailment import EntailmentFile
 from albertkit.datasets.glue import TASKS, GlueSplit
+from albertkit.datasets.pairs import GluePairs, PairTable
 from albertkit.datasets.questions import QuestionTable, SquadFile
+from albertkit.datasets.reader import is_missing, text_of
 from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.splits import load_splits
-from albertkit.datasets.texts import TextColumns, TextTable
+from albertkit.datasets.texts import TextColumns, TextTable, read_label
 from albertkit.datasets.words import ConllFile, WordsColumns, WordsTable
 from albertkit.errors import ConfigError, DataError, MissingExtraError
 from albertkit.extras import optional
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.labelled_texts import LabelledTexts
 from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
 
 Write = Callable[[str, str], Path]
@@ -275,6 +280,16 @@ CLASSES, NUMBERS, SEVERAL = "single_label_classification", "regression", "multi_
         (["1.0", "0.0", "1.0"], CLASSES, ("0", "1"), ["1", "0", "1"]),
         ([1.0, 0.0, float("nan")], CLASSES, ("0", "1"), ["1", "0"]),
         ([True, False], CLASSES, ("False", "True"), ["True", "False"]),
+        (["007", "7", "10"], CLASSES, ("007", "10", "7"), ["007", "7", "10"]),
+        (["01", "02.0", "1"], CLASSES, ("01", "02.0", "1"), ["01", "02.0", "1"]),
+        (["+1", "-1"], CLASSES, ("-1", "1"), ["1", "-1"]),
+        (
+            ["9007199254740993", "9007199254740992"],
+            CLASSES,
+            ("9007199254740992", "9007199254740993"),
+            ["9007199254740993", "9007199254740992"],
+        ),
+        ([np.int64(1), np.float32(0.0), np.nan], CLASSES, ("0", "1"), ["1", "0"]),
         (["1", "2", "none"], CLASSES, ("1", "2", "none"), ["1", "2", "none"]),
         (["3.5", "4", "1e-1"], NUMBERS, ("LABEL_0",), [3.5, 4.0, 0.1]),
         ([0.25, 1.0], NUMBERS, ("LABEL_0",), [0.25, 1.0]),
@@ -348,6 +363,57 @@ def test_numbers_that_are_none_are_mislabelled(write: Write) -> None:
     assert splits.reports["validation"].examples == len(splits.examples["validation"]) == 2
 
 
+def test_nothing_in_a_cell_is_never_a_text() -> None:
+    """pandas writes NaN (or NA) for a cell without content."""
+    pd = pytest.importorskip("pandas")
+    missing = [float("nan"), None, " ", np.float32("nan"), pd.NA, pd.NaT]
+    for value in missing:
+        assert is_missing(value)
+        assert text_of(value) is None
+    assert [text_of(value) for value in ("nan", 3, 0.5, np.int64(3), True)] == ["nan", "3", "0.5", "3", None]
+    for value in missing:
+        texts = TextTable(
+            [{"text": value, "label": "a", "id": value}, {"text": "b", "label": value, "id": value}]
+        )
+        assert report_of(texts).examples == 0
+        assert set(report_of(texts).problems) == {"empty", "unlabelled"}
+        (_, second) = TextTable(texts.table, TextColumns(id="id"), labelled=False)
+        assert second.id == "the examples given, row 2"
+        pairs = PairTable(
+            [{"text": "a", "text_pair": "b", "score": value}, {"text": "a", "text_pair": value, "score": 1}]
+        )
+        assert set(report_of(pairs).problems) == {"empty", "unlabelled"}
+        choices = ChoiceTable(
+            [{"sent1": "a", "sent2": "b", "ends": ["c", "d"], "label": value}],
+            ChoiceColumns(choices=("ends",)),
+        )
+        assert set(report_of(choices).problems) == {"unlabelled"}
+        questions = QuestionTable([{"question": "a", "context": "b", "answers": value}])
+        assert set(report_of(questions).problems) == {"unlabelled"}
+    words = WordsTable(
+        [
+            {"tokens": ["a", one], "ner_tags": ["O", other]}
+            for one, other in ((float("nan"), "O"), ("b", None))
+        ]
+    )
+    assert {problem: rows.count for problem, rows in report_of(words).problems.items()} == {
+        "malformed": 1,
+        "unlabelled": 1,
+    }
+    several = TextTable([{"text": "a", "label": ["x", float("nan")]}])
+    assert report_of(several).problems["mislabelled"].count == 1
+
+
+def test_classes_of_columns_with_gaps() -> None:
+    """A column of whole numbers in which one is missing is a column of floats."""
+    rows = [{"tokens": ["a", "b"], "ner_tags": [1.0, 0.0]}]
+    assert next(iter(WordsTable(rows))).labels == ("1", "0")
+    assert read_label(1.0, separator=None, names=("no", "yes")) == "yes"
+    assert read_label(-1.0, separator=None, names=("no", "yes")) is None
+    with pytest.raises(DataError, match=r"the class 2\.0 is none of 0 to 1"):
+        read_label(2.0, separator=None, names=("no", "yes"))
+
+
 # --- GLUE
 
 GLUE_FILES = {
@@ -416,6 +482,23 @@ def test_faults_and_splits_of_glue(tmp_path: Path, write: Write) -> None:
         GlueSplit(tmp_path, "rte", "validation")
     with pytest.raises(DataError, match="no column 'question'; it has index, sentence1"):
         GlueSplit(tmp_path / "RTE", "qnli", "train")
+
+
+def test_predicting_for_glue_loses_no_row(tmp_path: Path, write: Write) -> None:
+    content = GLUE_FILES["QQP/train.tsv"]
+    write("QQP/dev.tsv", content)
+    read, reader = LabelledTexts().reader, DataOptions(glue="qqp")
+    source = str(tmp_path / "QQP" / "validation")
+    assert len(list(read(source, reader))) == 2
+    with pytest.raises(DataError, match=r"dev\.tsv, line 3: malformed \(4 cells, expected 6\)"):
+        list(read(source, reader, labelled=False))
+    with pytest.raises(DataError, match=r"dev\.tsv, line 3: malformed \(4 cells, expected 6\)"):
+        list(GluePairs(tmp_path, "qqp", "validation", labelled=False))
+    write("QQP/dev.tsv", content.replace("\t3\t4\tEh?\n", "\t3\t4\tEh?\t\t-\n"))
+    found = list(read(source, reader, labelled=False))
+    assert [(one.text, one.text_pair, one.label) for one in found] == [
+        ("Why?", "How?", None), ("Eh?", "", None), ("A?", "B?", None)
+    ]  # fmt: skip
 
 
 def test_mrpc_as_microsoft_distributes_it(tmp_path: Path, write: Write) -> None:
@@ -597,6 +680,14 @@ def test_tables_of_choices(write: Write) -> None:
     assert [(one.choices, one.label) for one in ChoiceTable(listed, columns)] == [(("sits.", "eats."), 1)]
     named = ChoiceTable([{**listed[0], "id": "first"}, listed[0]], replace(columns, id="id"))
     assert [one.id for one in named] == ["first", named.table.name + ", row 2"]
+    # A column with gaps holds 1.0, and files of test splits -1.
+    places = [1.0, "1.0", np.float32(0), 1.5, 2.0, -1, -1.0, "-1", float("nan")]
+    reader = ChoiceTable([listed[0] | {"answer": place} for place in places], columns)
+    assert [one.label for one in reader] == [1, 1, 0]
+    assert {problem: rows.count for problem, rows in report_of(reader).problems.items()} == {
+        "mislabelled": 2,
+        "unlabelled": 4,
+    }
     splits = load_splits({"train": ChoiceTable(listed, columns)})
     assert splits.labels is None
     assert splits.label_counts("train") == {"1": 1}

@@ -40,8 +40,9 @@ from albertkit.finetuning.run import FinetuningResult
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.metrics.classification import class_scores
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
-from albertkit.tasks.question_answering import Answer, Answered
+from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered
 from albertkit.tasks.rows import Row
 from albertkit.tasks.unknown import UnknownTokens
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -743,6 +744,55 @@ def test_answers_and_their_absence_are_learnt(model: Path, tmp_path: Path) -> No
     assert AlbertConfig.from_pretrained(tmp_path / "run").null_score_diff_threshold == pytest.approx(
         _middle_of_the_gap(tmp_path / "run" / "predictions.jsonl", report["metrics"]["best_f1_threshold"])
     )
+
+
+def test_a_threshold_is_not_inherited(model: Path, tmp_path: Path) -> None:
+    """A model of SQuAD 2 that is fine-tuned on SQuAD 1.1 answers every question."""
+    shutil.copytree(model, tmp_path / "model")
+    config = AlbertConfig.from_pretrained(model)
+    config.extra[THRESHOLD_KEY] = -3.0
+    config.save_pretrained(tmp_path / "model")
+    row = {"question": "what?", "context": "the key was lost"}
+    answered = row | {"answers": {"text": ["key"], "answer_start": [4]}}
+    unanswered = row | {"answers": {"text": [], "answer_start": []}}
+    for rows, metric in (([answered] * 2, "f1"), ([answered, unanswered], "best_f1")):
+        prepared = prepare(
+            "question-answering",
+            FAST,
+            model=tmp_path / "model",
+            train_data=write(tmp_path / "train.jsonl", rows),
+            validation_data=write(tmp_path / "validation.jsonl", rows),
+            options=DataOptions(),
+            say=lambda _: None,
+        )
+        assert THRESHOLD_KEY not in prepared.config.extra
+        assert prepared.main_metric == metric
+
+
+def test_a_context_without_a_token_is_answered_in_json(model: Path, tmp_path: Path) -> None:
+    """One combining mark is a text, and nothing is left of it when it is normalized."""
+    torch.manual_seed(0)
+    AlbertForQuestionAnswering(AlbertConfig.from_pretrained(model)).save_pretrained(tmp_path / "model")
+    AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "model")
+    labelled, task, loaded = load_task("question-answering", tmp_path / "model", TaskSettings(), device=CPU)
+    write(tmp_path / "in.jsonl", [{"question": "what?", "context": text} for text in ("\u0301", "the key")])
+    reader = labelled.reader(str(tmp_path / "in.jsonl"), DataOptions(), labelled=False)
+    for threshold in (None, 0.0):
+        loaded.config.extra[THRESHOLD_KEY] = threshold
+        output = tmp_path / f"{threshold}.jsonl"
+        predict_file(labelled, task, loaded, loaded.config, reader, output, about={})
+        first, second = (json.loads(line) for line in output.read_text().splitlines())
+        assert "Infinity" not in output.read_text()
+        assert (first["answer"], first["no_answer_difference"]) == ("", None)
+        assert isinstance(second["no_answer_difference"], float)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1e-3, math.nan])
+def test_a_rate_that_teaches_nothing_is_refused(rate: float) -> None:
+    with pytest.raises(ConfigError, match="learning_rate must be more than 0, not"):
+        replace(FAST, learning_rate=rate)
+    assert replace(FAST, learning_rate=1e-9).rate(768) == 1e-9
+    assert replace(FAST, learning_rate=None).rate(768) == 3e-5
 
 
 def test_answers_that_cannot_be_learnt_are_counted(model: Path, tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ RACE (Lai et al. 2017) has a JSON file for each text, in the folders `middle` an
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.reader import Reader, text_of
+from albertkit.datasets.reader import Reader, is_missing, text_of
 from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.table import Row
 from albertkit.datasets.table_reader import TableReader
@@ -131,7 +132,7 @@ class ChoiceTable(TableReader[ChoiceExample, ChoiceColumns]):
         label = None
         if self.labelled:
             written = values.get(columns.label)
-            if written is None or written in ("", -1):
+            if is_missing(written) or str(written).strip() in ("-1", "-1.0"):
                 return self.leave_out(report, "unlabelled", row.origin)
             label = place_of(written, texts)
             if label is None:
@@ -141,12 +142,15 @@ class ChoiceTable(TableReader[ChoiceExample, ChoiceColumns]):
 
 
 def place_of(written: Any, choices: tuple[str, ...]) -> int | None:
-    """Return the place of the right choice that a label names: a number from 0, or a letter from A."""
+    """Return the place of the right choice that a label names: a number from 0, or a letter from A.
+
+    The number may be a float, since tables with gaps write 1 as 1.0.
+    """
     text = str(written).strip()
     if len(text) == 1 and text.isalpha() and text.isascii():
         place = ord(text.upper()) - ord("A")
-    elif text.isdecimal():
-        place = int(text)
+    elif number := re.fullmatch(r"(\d{1,9})(\.0+)?", text):
+        place = int(number[1])
     else:
         return None
     return place if place < len(choices) else None

@@ -85,13 +85,14 @@ class GlueSplit(Reader[TextExample]):
         task: its name in `TASKS`.
         split: "train", "validation" or "test"; for MNLI "validation_matched", "validation_mismatched" and
             so on.
+        labelled: whether to read labels, where the split has them.
 
     Raises:
         ConfigError: an unknown task or split.
         DataError: no such file, or not with these columns.
     """
 
-    def __init__(self, folder: str | Path, task: str, split: str) -> None:
+    def __init__(self, folder: str | Path, task: str, split: str, *, labelled: bool = True) -> None:
         if task not in TASKS:
             raise ConfigError(f"the task is {task!r}; {suggestion(task, TASKS)}")
         self.task = TASKS[task]
@@ -104,7 +105,9 @@ class GlueSplit(Reader[TextExample]):
         file, self._chosen = self._find(split)
         is_test = split.startswith("test")
         self.table = DelimitedTable(file, names=None if is_test else self.task.columns, delimiter="\t")
-        super().__init__(str(file), labelled=not is_test or self.task.label in self.table.columns())
+        super().__init__(
+            str(file), labelled=labelled and (not is_test or self.task.label in self.table.columns())
+        )
         label = self.task.label if self.labelled else None
         wanted = [one for one in (self.task.text, self.task.pair, label) if one is not None]
         self.table.check_columns({"--glue": wanted})
@@ -131,7 +134,10 @@ class GlueSplit(Reader[TextExample]):
         text = text_of(values[self.task.text])
         pair = text_of(values[self.task.pair]) if self.task.pair else None
         if text is None or (self.task.pair and pair is None):
-            return self.leave_out(report, "empty", row.origin)
+            if self.labelled:
+                return self.leave_out(report, "empty", row.origin)
+            report.add("empty", row.origin, "predicted all the same")
+            text, pair = text or "", (pair or "") if self.task.pair else None
         label = None
         if self.labelled:
             label = values[self.task.label].strip()

@@ -11,6 +11,7 @@ A label as it is read is text, a number, or several texts. What the column means
 """
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -57,8 +58,7 @@ class LabelSet:
     def _name(self, label: str | float) -> str:
         if isinstance(label, str) and label in self.names:
             return label
-        number = _number(label)
-        whole = _whole_name(number) if number is not None else None
+        whole = _whole_name(label)
         if whole in self.names:
             return whole
         raise UnknownLabel(f"the label {label!r:.60} is unknown{did_you_mean(str(label), self.names)}")
@@ -158,7 +158,7 @@ def with_label(example: TextExample | WordsExample, labels: LabelSet) -> TextExa
 
 def _problem_type(labels: list[Label]) -> ProblemType:
     numbers = [number for label in labels if (number := _number(label)) is not None]
-    with_fraction = any(_whole_name(number) is None for number in numbers)
+    with_fraction = any(not number.is_integer() for number in numbers)
     # A few gaps written as words do not make classes of a column of numbers.
     if with_fraction and len(numbers) > len(labels) / 2:
         return "regression"
@@ -167,8 +167,7 @@ def _problem_type(labels: list[Label]) -> ProblemType:
 
 def _names(labels: Sequence[str | float]) -> tuple[str, ...]:
     """Return the classes in order; whole numbers as such only if all labels are."""
-    numbers = [_number(label) for label in labels]
-    whole = {_whole_name(number) if number is not None else None for number in numbers}
+    whole = {_whole_name(label) for label in labels}
     if None not in whole:
         return tuple(sorted((name for name in whole if name is not None), key=int))
     return tuple(sorted({str(label) for label in labels}))
@@ -185,5 +184,20 @@ def _number(label: Label) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _whole_name(number: float) -> str | None:
-    return str(int(number)) if number == int(number) else None
+def class_name(label: float) -> str:
+    """Return the name of a class that is a number: 1.0 is named like 1."""
+    return _whole_name(label) or str(label)
+
+
+def _whole_name(label: str | float) -> str | None:
+    """Return the name of a whole number, "1" for 1.0 and "1.0"; None for any other label.
+
+    Text with leading zeros is a code, not a number: "007" and "7" are two classes.
+    """
+    if isinstance(label, str):
+        number = _WHOLE.fullmatch(label)
+        return str(int(number[1])) if number else None
+    return str(int(label)) if label.is_integer() else None
+
+
+_WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,17}))(?:\.0+)?")

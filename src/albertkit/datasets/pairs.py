@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.glue import GlueSplit
-from albertkit.datasets.reader import Reader, text_of
+from albertkit.datasets.reader import Reader, is_missing, text_of
 from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.table import Row, Table
 from albertkit.datasets.table_reader import TableReader
@@ -90,7 +90,7 @@ class PairTable(TableReader[PairExample, PairColumns]):
         score = None
         if columns.score is not None:
             value = values.get(columns.score)
-            if value is None or value == "":
+            if is_missing(value):
                 return self.leave_out(report, "unlabelled", row.origin)
             score = number_of(value)
             if score is None:
@@ -122,8 +122,8 @@ class GluePairs(Reader[PairExample]):
                 f"the task is {task!r}; expected one of {', '.join(GLUE_TASKS)}, whose labels say how alike "
                 "two texts are"
             )
-        self.split = GlueSplit(folder, task, split)
-        super().__init__(self.split.source, labelled=labelled and self.split.labelled)
+        self.split = GlueSplit(folder, task, split, labelled=labelled)
+        super().__init__(self.split.source, labelled=self.split.labelled)
 
     def read(self, report: ReadingReport) -> Iterator[tuple[str, PairExample]]:
         """Yield the examples."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.reader import Reader, existing_file, text_of
+from albertkit.datasets.reader import Reader, existing_file, is_missing, text_of
 from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.table import Row
 from albertkit.datasets.table_reader import TableReader
@@ -167,8 +167,8 @@ class QuestionTable(TableReader[QuestionExample, QuestionColumns], QuestionReade
 
 def _answers(given: Any, origin: str) -> tuple[list[tuple[str, int]], bool]:
     """Return the answers of a cell, and whether it says that there is none."""
-    if isinstance(given, str) or given is None:
-        return ([(given, 0)] if given else []), False
+    if isinstance(given, str) or is_missing(given):
+        return ([] if is_missing(given) else [(given, 0)]), False
     if isinstance(given, dict) and {"text", "answer_start"} <= given.keys():
         answers = list(zip(given["text"], given["answer_start"], strict=True))
         return answers, not answers

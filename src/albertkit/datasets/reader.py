@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from numbers import Real
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -53,9 +54,20 @@ class Reader(ABC, Generic[ExampleT]):
 
 def text_of(value: Any) -> str | None:
     """Return a cell as text: None for what is empty, and for what is no text or number."""
+    if is_missing(value) or isinstance(value, bool):
+        return None
+    return str(value).strip() if isinstance(value, str | Real) else None
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a cell holds nothing: None, blank text, NaN, or NA or NaT of pandas."""
     if isinstance(value, str):
-        return value.strip() or None
-    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        return not value.strip()
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, Real) and value != value)
+    )
 
 
 def existing_file(path: str | Path) -> Path:

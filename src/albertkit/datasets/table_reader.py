@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
-from albertkit.datasets.reader import ExampleT, Reader
+from albertkit.datasets.reader import ExampleT, Reader, is_missing
 from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.sources import Source, open_table
 from albertkit.datasets.table import Row
@@ -70,4 +70,4 @@ class TableReader(Reader[ExampleT], Generic[ExampleT, ColumnsT]):
     def name_of(self, row: Row) -> str:
         """Return what the example of a row is called."""
         name = row.values.get(self.columns.id) if self.columns.id else None
-        return row.origin if name is None else str(name)
+        return row.origin if is_missing(name) else str(name)

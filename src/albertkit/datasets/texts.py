@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from albertkit.datasets.labels import Label
-from albertkit.datasets.reader import text_of
+from albertkit.datasets.reader import is_missing, text_of
 from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.table import Row
 from albertkit.datasets.table_reader import TableReader
@@ -95,13 +96,12 @@ def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | No
     if isinstance(value, (list, tuple)):
         # A list may be empty: none of the labels. Only where there is no list is there no label.
         return tuple(_one_label(one, names) for one in value)
-    if value is None or (isinstance(value, float) and value != value):
-        return None
     if isinstance(value, str):
         value = value.strip()
         if separator:
             return tuple(part for one in value.split(separator) if (part := one.strip()))
-        return value or None
+    if is_missing(value):
+        return None
     if names and value == -1:
         return None  # so `datasets` writes that there is no label
     return _one_label(value, names)
@@ -134,12 +134,11 @@ _INDICATORS = {
 def _one_label(value: Any, names: tuple[str, ...] | None) -> Any:
     if isinstance(value, (bool, str)):
         return str(value)
-    if names and isinstance(value, int):
-        if 0 <= value < len(names):
-            return names[value]
-        raise DataError(f"the class {value} is none of 0 to {len(names) - 1} ({', '.join(names)})")
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return value
+    if isinstance(value, Real) and not is_missing(value):
+        number = float(value)
+        if names and number.is_integer():  # a table with gaps writes 1 as 1.0
+            if 0 <= number < len(names):
+                return names[int(number)]
+            raise DataError(f"the class {value} is none of 0 to {len(names) - 1} ({', '.join(names)})")
+        return str(value) if isinstance(value, Integral) else number
     raise DataError(f"{value!r:.60} is no label; expected text, a number or a list of them")

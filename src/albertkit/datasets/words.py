@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.reader import Reader, existing_file
+from albertkit.datasets.labels import class_name
+from albertkit.datasets.reader import Reader, existing_file, is_missing
 from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.table import Row
 from albertkit.datasets.table_reader import TableReader
@@ -125,6 +126,9 @@ class WordsTable(TableReader[WordsExample, WordsColumns]):
         words = _listed(row.values.get(columns.words))
         if not words:
             return self.leave_out(report, "empty", row.origin)
+        for number, word in enumerate(words, start=1):
+            if not isinstance(word, str) and is_missing(word):
+                return self.leave_out(report, "malformed", row.origin, f"word {number} is {word}")
         labels = None
         if self.labelled:
             given = _listed(row.values.get(columns.labels))
@@ -139,7 +143,7 @@ class WordsTable(TableReader[WordsExample, WordsColumns]):
                 return self.leave_out(report, "mislabelled", row.origin, str(error))
             if None in read:
                 return self.leave_out(report, "unlabelled", row.origin, f"word {read.index(None) + 1}")
-            labels = tuple(str(one) for one in read)
+            labels = tuple(class_name(one) if isinstance(one, float) else str(one) for one in read)
         return WordsExample(tuple(str(word) for word in words), labels, self.name_of(row))
 
 

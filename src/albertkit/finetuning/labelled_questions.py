@@ -106,6 +106,11 @@ class LabelledQuestions(LabelledTask):
             config.extra[THRESHOLD_KEY] = threshold - _BELOW_ALL
         return True
 
+    def note(self, config: AlbertConfig, settings: TaskSettings, examples: Sequence[QuestionExample]) -> None:
+        """Remove the threshold that was chosen for the model to begin with; `tune` chooses a new one."""
+        del settings, examples
+        config.extra.pop(THRESHOLD_KEY, None)
+
     def config_for(self, config: AlbertConfig, examples: Sequence[QuestionExample]) -> AlbertConfig:
         """Return the config with the threshold that holds."""
         config, threshold = config.replace(), self._threshold(config, examples)
@@ -152,7 +157,8 @@ class LabelledQuestions(LabelledTask):
             "start": answer.start,
             "end": answer.end,
             "score": answer.score,
-            "no_answer_difference": prediction.no_answer_difference,
+            # Without a place to answer at, such as in a context of one combining mark, it is infinite.
+            "no_answer_difference": prediction.no_answer_difference if prediction.answers else None,
         }
 
     def truth(self, example: QuestionExample) -> list[str]:

@@ -42,7 +42,7 @@ class LabelledTexts(LabelledTask):
         """Return the reader of a split of GLUE, of a file of RTE, or of a table."""
         path = Path(source)
         if options.glue is not None:
-            return GlueSplit(path.parent, options.glue, path.name)
+            return GlueSplit(path.parent, options.glue, path.name, labelled=labelled)
         if path.suffix == ".xml":
             return EntailmentFile(path, labelled=labelled)
         labels = [name for one in (options.label_column or "").split(",") if (name := one.strip())]

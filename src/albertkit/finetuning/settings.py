@@ -102,8 +102,9 @@ class FinetuningSettings:
     task: TaskSettings = field(default_factory=TaskSettings)
 
     def __post_init__(self) -> None:
-        if not self.epochs > 0:
-            raise ConfigError(f"epochs must be more than 0, not {self.epochs}")
+        for name in ("epochs", "learning_rate"):
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise ConfigError(f"{name} must be more than 0, not {value}")
         if not 0 <= self.warmup < 1:
             raise ConfigError(f"warmup is a share of the run, from 0 to below 1, not {self.warmup}")
         if not self.temperature > 0:
@@ -124,7 +125,9 @@ class FinetuningSettings:
 
     def rate(self, hidden_size: int) -> float:
         """Return the peak learning rate for a model of this width."""
-        return self.learning_rate or _RATE * max(1.0, _RATE_WIDTH / hidden_size)
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return _RATE * max(1.0, _RATE_WIDTH / hidden_size)
 
     def training(self, *, steps_per_epoch: int, hidden_size: int) -> TrainingSettings:
         """Return what the loop is given, once it is known how long an epoch is."""
