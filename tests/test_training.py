@@ -553,7 +553,7 @@ def test_figures_survive_a_resume_that_is_refused_or_fails(
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_text", full)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match="no space left on the disk"):
             run(tmp_path, settings())
     assert file.read_bytes() == before
     # A resume drops damaged lines and the steps that it takes again, and no other line.

@@ -61,9 +61,8 @@ def run_seeds(
     summary = summarise([report["metrics"] for report in reports])
     best = _best([report["metrics"] for report in reports], reports[0]["main_metric"])
     report = reports[best] | {"seeds": summary, "seed": best}
-    write_json(
-        output / SEEDS_JSON, finite(summary)
-    )  # first: it says that what follows in this folder is of these runs
+    # First: it says that what follows in this folder is of these runs.
+    write_json(output / SEEDS_JSON, finite(summary))
     for file in (output / f"seed-{best}").iterdir():
         if file.is_file() and file.suffix in _COPIED:
             shutil.copy2(file, output)

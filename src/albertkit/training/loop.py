@@ -459,10 +459,8 @@ class _Run:
             return
         state, value = self.state, (self.last_evaluation or {})[self.best_metric]
         # Of equals the first is kept, unless that was before any training.
-        is_best = (
-            state.best is None
-            or is_better(self.best_metric, value, state.best)
-            or (value == state.best and not state.best_step)
+        is_best = is_better(self.best_metric, value, math.nan if state.best is None else state.best) or (
+            value == state.best and not state.best_step
         )
         if not is_best:
             state.stale_evaluations += 1
