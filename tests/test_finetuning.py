@@ -34,16 +34,20 @@ from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.measure import measure
 from albertkit.finetuning.objective import balanced_weights
 from albertkit.finetuning.prediction import predict_file
-from albertkit.finetuning.prepared import _units, load_task, prepare
+from albertkit.finetuning.prepared import _units, load_task, prepare, starting_model
 from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.run import FinetuningResult
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
+from albertkit.finetuning.trained_settings import task_settings
 from albertkit.metrics.classification import class_scores
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
+from albertkit.pipelines import pipeline
+from albertkit.tasks.engine import PlainEngine
 from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered
 from albertkit.tasks.rows import Row
+from albertkit.tasks.task import saved_lengths
 from albertkit.tasks.unknown import UnknownTokens
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
@@ -767,6 +771,78 @@ def test_a_threshold_is_not_inherited(model: Path, tmp_path: Path) -> None:
         )
         assert THRESHOLD_KEY not in prepared.config.extra
         assert prepared.main_metric == metric
+
+
+QUESTIONS = [{"question": "what?", "context": "the key was lost " * 9, "answers": "key"}] * 2
+SENTENCES = [{"tokens": ["the", "key"] * 15, "ner_tags": ["O", "B-X"] * 15}] * 2
+CHOICES = [{"sent1": "the key " * 12, "sent2": "was", "choices": ["lost", "found"], "label": 0}] * 2
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "options"),
+    [
+        ("text-classification", [row | {"text": "the key was lost " * 3} for row in texts(4, 0)], {}),
+        ("token-classification", SENTENCES, {}),
+        ("question-answering", QUESTIONS, {}),
+        ("multiple-choice", CHOICES, {"choice_columns": "choices"}),
+    ],
+)
+def test_a_model_is_used_with_the_lengths_of_its_training(
+    task: str, rows: list[dict[str, Any]], options: dict[str, Any], model: Path, tmp_path: Path
+) -> None:
+    """Its config.json has them, so that a pipeline reads as `predict` does, wherever the folder goes."""
+    given = TaskSettings(max_length=16, doc_stride=3, max_question_length=5, max_answer_length=2)
+    prepared = prepare(
+        task,
+        replace(FAST, task=given),
+        model=model,
+        train_data=write(tmp_path / "train.jsonl", rows),
+        validation_data=tmp_path / "train.jsonl",
+        options=DataOptions(**options),
+        say=lambda _: None,
+    )
+    is_questions = task == "question-answering"
+    others = {"doc_stride": 3, "max_question_length": 5, "max_answer_length": 2} if is_questions else {}
+    folder = tmp_path / "tuned"
+    starting_model(prepared, FAST).save_pretrained(folder)
+    prepared.tokenizer.save_pretrained(folder)
+    assert AlbertConfig.from_pretrained(folder).extra["task_settings"] == {"max_length": 16, **others}
+    found = task_settings(folder, {})
+    assert found == replace(TaskSettings(max_length=16), **others)
+    assert task_settings(folder, {"max_length": 20}).max_length == 20
+    # The same answers as `predict` gives, without a word about lengths.
+    pipe: Any = pipeline(task, folder)
+    labelled, own, loaded = load_task(task, folder, found, device=CPU)
+    reader = labelled.reader(str(tmp_path / "train.jsonl"), DataOptions(**options), labelled=False)
+    example = next(iter(reader))
+    made = own.features([example])
+    (predicted,) = own.predictions([example], made, own.run(PlainEngine(loaded), made))
+    assert max(len(row.input_ids) for row in made) == 16
+    if task == "text-classification":
+        assert pipe(example.text, truncation=True)[0]["score"] == pytest.approx(max(predicted.scores))
+        assert "cut" not in pipe(example.text)[0]  # without truncation all that the model reads
+    elif task == "token-classification":
+        said = pipe(list(example.words), is_split_into_words=True, ignore_labels=())
+        assert [one["score"] for one in said] == pytest.approx(
+            [max(scores) for scores in predicted.scores.tolist()], abs=1e-5
+        )
+    elif is_questions:
+        answer = pipe(question=example.question, context=example.context)
+        best = predicted.answers[0]
+        assert (answer["start"], answer["end"]) == (best.start, best.end)
+        assert answer["score"] == pytest.approx(best.score)
+    else:
+        asked = {"context": example.context, "question": example.question, "choices": example.choices}
+        assert pipe(asked, truncation=True)["scores"] == pytest.approx(predicted.scores)
+
+
+@pytest.mark.parametrize("damaged", [[1], {"max_length": "16"}, {"max_length": True}, {"max_length": -1}])
+def test_lengths_that_are_none_are_named(damaged: Any) -> None:
+    config = AlbertConfig(num_hidden_layers=1)
+    assert saved_lengths(config) == {}  # of a folder from before
+    config.extra["task_settings"] = damaged
+    with pytest.raises(ConfigError, match=r"task_settings in the config is .* expected lengths"):
+        saved_lengths(config)
 
 
 def test_a_context_without_a_token_is_answered_in_json(model: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.finetuning.trained_settings import saved_columns
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import check_head
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import SETTINGS_KEY, Task
 from albertkit.tasks.unknown import UnknownTokens
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.interface import TokenizerInterface
@@ -87,6 +87,7 @@ def prepare(
     note_exits(labelled, config, settings)
     tokenizer = AutoTokenizer.from_pretrained(str(model))
     own = labelled.task(tokenizer, config, settings.task)
+    config.extra[SETTINGS_KEY] = {name: getattr(own, name) for name in own.lengths}
     if line := room_note(config, settings.task):
         say(line)
     if line := labelled.check(splits.examples, config, settings):

@@ -4,6 +4,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from albertkit.config import AlbertConfig
 from albertkit.datasets.table import DelimitedTable
 from albertkit.errors import ConfigError
 from albertkit.files import read_json
@@ -12,6 +13,7 @@ from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.report import REPORT_JSON
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.recipe import build
+from albertkit.tasks.task import saved_lengths
 
 COLUMNS_KEY = "columns"
 _LAYOUT = ("header", "delimiter")
@@ -27,6 +29,8 @@ def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
     """
     trained = _report(Path(model)).get("settings", {})
     task = trained.get("task", {}) if isinstance(trained, dict) else None
+    if not trained:  # a checkpoint, a copy of the model alone, a name on the hub
+        task = saved_lengths(AlbertConfig.from_pretrained(str(model)))
     if not isinstance(task, dict):
         raise ConfigError(f"{Path(model) / REPORT_JSON}: expected a table of settings, found {trained!r:.60}")
     return build(TaskSettings, {**task, **given}, where="settings")

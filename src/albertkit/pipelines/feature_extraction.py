@@ -81,7 +81,8 @@ class FeatureExtractionPipeline(Pipeline):
             normalize: make the vectors of length 1; None for what the model was trained with, which is of one
                 vector per text, else not.
             truncation: cut a text that is longer than the model reads, instead of raising.
-            max_length: most tokens of a text, [CLS] and [SEP] included; None for what the model reads.
+            max_length: maximum number of tokens of a text, [CLS] and [SEP] included. Default: with
+                truncation the maximum length of the fine-tuning, else what the model reads.
             tokenize_kwargs: the same two, and `padding`, which no answer depends on.
             return_tensors: tensors on the CPU in place of lists.
             parse_special_tokens: False reads `[SEP]` and the like, written in a text, as plain text.
@@ -102,7 +103,7 @@ class FeatureExtractionPipeline(Pipeline):
             "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
         )
         given = self._limits | {name: value for name, value in given.items() if value is not None}
-        strategy, longest = read_limits(**given, most=self.max_length)
+        strategy, longest = read_limits(**given, most=self.max_length, trained=self.trained_length)
         chosen = self.pooling if pooling is None else _read_pooling(pooling)
         normalize = self.normalize if normalize is None else normalize
         task = FeatureExtraction(self.tokenizer, max_length=longest)

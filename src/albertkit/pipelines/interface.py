@@ -17,6 +17,7 @@ from albertkit.pipelines.devices import Device, read_device
 from albertkit.pipelines.sources import Source, check_table
 from albertkit.tasks.engine import Engine
 from albertkit.tasks.rows import Row
+from albertkit.tasks.task import saved_lengths
 from albertkit.tasks.unknown import UnknownTokens
 from albertkit.tokenization.interface import TokenizerInterface
 
@@ -125,6 +126,11 @@ class Pipeline(ABC):
     def max_length(self) -> int:
         """Most tokens that the model reads."""
         return self.model.config.max_position_embeddings
+
+    @property
+    def trained_length(self) -> int:
+        """Maximum length that the model was fine-tuned with; of a model that does not say, `max_length`."""
+        return min(saved_lengths(self.model.config).get("max_length", self.max_length), self.max_length)
 
     def _is_single(self, inputs: Any) -> bool:
         """Whether this is one input, and not several."""

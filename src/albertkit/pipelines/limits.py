@@ -12,15 +12,21 @@ _LEAST = 3
 
 
 def read_limits(
-    *, truncation: bool | str | None, max_length: int | None, padding: bool | str | None, most: int
+    *,
+    truncation: bool | str | None,
+    max_length: int | None,
+    padding: bool | str | None,
+    most: int,
+    trained: int | None = None,
 ) -> tuple[Strategy, int]:
     """Return how a long text is cut, and the most tokens of a row.
 
     Args:
         truncation: True or "longest_first", "only_first", "only_second"; None, False or "do_not_truncate".
-        max_length: None for `most`.
+        max_length: None for `trained` where long texts are cut, else for `most`.
         padding: any that a tokenizer has. Batches are padded as they need, and no answer depends on it.
         most: what the model reads.
+        trained: maximum length that the model was fine-tuned with; None for `most`.
 
     Raises:
         ConfigError: `max_length` is none.
@@ -32,6 +38,8 @@ def read_limits(
         raise ConfigError(f"max_length is {max_length}; expected at most {most}, what the model reads")
     if max_length is not None and max_length < _LEAST:
         raise ConfigError(f"max_length is {max_length}; expected at least {_LEAST}: [CLS], a token, [SEP]")
+    if max_length is None:
+        max_length = most if strategy == "do_not_truncate" else trained
     return strategy, max_length or most
 
 

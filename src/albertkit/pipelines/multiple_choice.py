@@ -54,7 +54,8 @@ class MultipleChoicePipeline(Pipeline):
                 a list or other iterable of these; or a file: .jsonl, or .tsv with the columns context,
                 question (may be empty) and one for each choice.
             context, question, choices: the same of one input, in place of `inputs`.
-            truncation: cut a context that is too long at its end, instead of raising. The answer then has
+            truncation: cut a context at its end if the input is longer than those of the fine-tuning,
+                instead of raising if it is longer than the model reads. The answer then has
                 `cut`, the most tokens left out beside a choice.
             batch_size: maximum number of rows in a batch; each choice is a row.
             num_workers: without effect, see `Pipeline`.
@@ -71,10 +72,11 @@ class MultipleChoicePipeline(Pipeline):
             inputs = {"context": context, "question": question, "choices": choices}
         elif (context, question, choices) != (None, None, None):
             raise ConfigError("the choices are given twice; give inputs, or context, question and choices")
+        truncation = self.truncation if truncation is None else truncation
         task = MultipleChoice(
             self.tokenizer,
-            max_length=self.max_length,
-            truncation=self.truncation if truncation is None else truncation,
+            max_length=self.trained_length if truncation else self.max_length,
+            truncation=truncation,
         )
         return self._run(
             inputs,

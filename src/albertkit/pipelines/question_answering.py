@@ -11,6 +11,7 @@ from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.tasks.examples import QuestionExample
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering, QuestionRow
+from albertkit.tasks.task import saved_lengths
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -33,20 +34,23 @@ class QuestionAnsweringPipeline(Pipeline):
         tokenizer: TokenizerInterface,
         *,
         top_k: int = 1,
-        doc_stride: int = 128,
-        max_seq_len: int = 384,
+        doc_stride: int | None = None,
+        max_seq_len: int | None = None,
         max_question_len: int | None = None,
-        max_answer_len: int = 30,
+        max_answer_len: int | None = None,
         handle_impossible_answer: bool | None = None,
         **shared: Unpack[Shared],
     ) -> None:
         super().__init__(model, tokenizer, **shared)
         self.top_k = top_k
         self.handle_impossible_answer = handle_impossible_answer
-        self.doc_stride = doc_stride
-        self.max_seq_len = max_seq_len
+        trained = {"doc_stride": 128, "max_length": 384, "max_answer_length": 30} | saved_lengths(
+            model.config
+        )
+        self.doc_stride = trained["doc_stride"] if doc_stride is None else doc_stride
+        self.max_seq_len = trained["max_length"] if max_seq_len is None else max_seq_len
         self.max_question_len = max_question_len
-        self.max_answer_len = max_answer_len
+        self.max_answer_len = trained["max_answer_length"] if max_answer_len is None else max_answer_len
 
     def __call__(
         self,
@@ -72,9 +76,11 @@ class QuestionAnsweringPipeline(Pipeline):
                 is that of all questions.
             top_k: maximum number of answers. None overlaps another: of those that do, the best is given.
             doc_stride: tokens that a window repeats from the one before, where the context needs several.
-            max_seq_len: most tokens of a window, at most what the model reads.
+                Default: as in the fine-tuning, else 128.
+            max_seq_len: most tokens of a window, at most what the model reads. Default: as in the
+                fine-tuning, else 384.
             max_question_len: most tokens of a question; None for half of a window.
-            max_answer_len: most tokens of an answer.
+            max_answer_len: most tokens of an answer. Default: as in the fine-tuning, else 30.
             handle_impossible_answer: whether "no answer" (an empty one) is an answer; None: where the config
                 has a threshold for it.
             batch_size: maximum number of windows in a batch.

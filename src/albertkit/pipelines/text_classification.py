@@ -79,7 +79,8 @@ class TextClassificationPipeline(Pipeline):
             truncation: True cuts a text that is longer than the model reads, instead of raising; of a pair
                 the longer one, or "only_first" or "only_second". The answer then has `cut`, the number of
                 tokens left out.
-            max_length: most tokens of an input, [CLS] and [SEP] included; None for what the model reads.
+            max_length: maximum number of tokens of an input, [CLS] and [SEP] included. Default: with
+                truncation the maximum length of the fine-tuning, else what the model reads.
             padding: as for a tokenizer; no answer depends on it.
             batch_size: maximum number of rows in a batch.
             num_workers: without effect, see `Pipeline`.
@@ -99,7 +100,7 @@ class TextClassificationPipeline(Pipeline):
             raise ConfigError(f"top_k is {chosen!r}; expected a whole number of at least 1, or None for all")
         given = {"truncation": truncation, "max_length": max_length, "padding": padding}
         given = self._limits | {name: value for name, value in given.items() if value is not None}
-        strategy, longest = read_limits(**given, most=self.max_length)
+        strategy, longest = read_limits(**given, most=self.max_length, trained=self.trained_length)
         task = SequenceClassification(
             self.tokenizer,
             max_length=longest,

@@ -100,7 +100,7 @@ class TokenClassificationPipeline(Pipeline):
 
     def _task(self, stride: int) -> TokenClassification:
         return TokenClassification(
-            self.tokenizer, max_length=self.max_length, labels=self.labels, stride=stride
+            self.tokenizer, max_length=self.trained_length, labels=self.labels, stride=stride
         )
 
     def _entities(self, strategy: Aggregation | None, ignored: Collection[str] | None) -> Entities:

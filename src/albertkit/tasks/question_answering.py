@@ -95,6 +95,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     name = "question-answering"
     model_class = AlbertForQuestionAnswering
+    lengths = ("max_length", "doc_stride", "max_question_length", "max_answer_length")
     training_multiple = 1  # the loss of this head counts padding as a place to answer
 
     def __init__(

@@ -15,15 +15,34 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.engine import Engine, Output, PlainEngine, first_token
 from albertkit.tasks.rows import Batch, Row, pad_batch
 from albertkit.tokenization.interface import TokenizerInterface
 
+SETTINGS_KEY = "task_settings"
+"""Where the config of a fine-tuned model keeps the lengths that its rows were made with."""
+
 ExampleT = TypeVar("ExampleT")
 RowT = TypeVar("RowT", bound=Row)
 PredictionT = TypeVar("PredictionT")
+
+
+def saved_lengths(config: AlbertConfig) -> dict[str, int]:
+    """Return the lengths that a model was fine-tuned with, by argument; none of a model that does not say.
+
+    Raises:
+        ConfigError: the config has something else there.
+    """
+    found = config.extra.get(SETTINGS_KEY, {})
+    if not isinstance(found, dict) or not all(type(one) is int and one >= 0 for one in found.values()):
+        raise ConfigError(
+            f"{SETTINGS_KEY} in the config is {found!r:.80}; expected lengths such as {{'max_length': 128}}. "
+            "Correct config.json, or remove the entry"
+        )
+    return found
 
 
 class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
@@ -44,6 +63,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     memory for every shape it has seen."""
     output: ClassVar[Output] = "logits"
     """What the task reads of a model."""
+    lengths: ClassVar[tuple[str, ...]] = ("max_length",)
+    """The arguments that a model which was fine-tuned with them should be used with."""
 
     def __init__(self, tokenizer: TokenizerInterface, *, max_length: int) -> None:
         if max_length < 4:
