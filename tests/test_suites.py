@@ -239,7 +239,7 @@ def test_what_cannot_be_measured(data: Path, models: Path, tmp_path: Path, run: 
 
 
 def test_a_model_is_used_as_it_was_trained(tmp_path: Path) -> None:
-    assert task_settings(tmp_path, {}).max_length is None
+    assert task_settings("bundled", {}).max_length is None
     settings = {"epochs": 3.0, "task": {"max_length": 384, "doc_stride": 64}}
     (tmp_path / "report.json").write_text(json.dumps({"settings": settings}))
     assert task_settings(tmp_path, {}).max_length == 384
