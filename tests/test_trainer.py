@@ -236,3 +236,12 @@ def test_lora_of_peft(tmp_path: Path) -> None:
         merged = peft.PeftModel.from_pretrained(make(head), str(tmp_path / "adapter")).merge_and_unload()
         assert largest_difference(merged.eval()(**batch()).logits, adapted.eval()(**batch()).logits) <= 1e-4
     assert found[0] == pytest.approx(found[1], abs=TOLERANCE)
+
+
+def test_peft_notes_the_model_of_an_adapter(tmp_path: Path) -> None:
+    make("AlbertForMaskedLM").save_pretrained(tmp_path / "model")
+    model = HEADS["AlbertForMaskedLM"].from_pretrained(tmp_path / "model")
+    settings = peft.LoraConfig(r=2, target_modules=["query"])
+    peft.get_peft_model(model, settings).save_pretrained(tmp_path / "adapter")  # type: ignore[arg-type]
+    saved = peft.PeftConfig.from_pretrained(str(tmp_path / "adapter"))
+    assert saved.base_model_name_or_path == str(tmp_path / "model")

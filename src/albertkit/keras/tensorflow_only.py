@@ -133,7 +133,7 @@ def write_saved_model(model: Any, folder: Path) -> None:
         output = model(inputs, return_dict=True)
         return {name: value for name, value in output.items() if not isinstance(value, tuple)}
 
-    archive = keras.export.ExportArchive()
+    archive: Any = keras.export.ExportArchive()
     archive.track(model)
     archive.add_endpoint("serving_default", serve, input_signature=[signature])
     archive.write_out(str(folder), verbose=False)

@@ -26,16 +26,16 @@ class ModelOutput:
     """
 
     def __init_subclass__(cls) -> None:
+        def flatten_with_keys(output: Any) -> tuple[list[tuple[Any, Any]], Any]:
+            return [(MappingKey(name), value) for name, value in output.items()], output.keys()
+
         # For torch.export, torch.func and distributed training.
         register_pytree_node(
             cls,
             lambda output: (output.values(), output.keys()),
             lambda values, names: cls(**dict(zip(names, values, strict=True))),
             serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
-            flatten_with_keys_fn=lambda output: (
-                [(MappingKey(name), value) for name, value in output.items()],
-                output.keys(),
-            ),
+            flatten_with_keys_fn=flatten_with_keys,
         )
 
     def __post_init__(self) -> None:
@@ -86,7 +86,8 @@ class ModelOutput:
         return len(self.keys())
 
 
-Mapping.register(ModelOutput)  # by its methods; iterating gives values, and not names
+# By its methods; iterating gives values, and not names.
+Mapping.register(ModelOutput)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @dataclass(eq=False)

@@ -46,6 +46,8 @@ class AlbertPreTrainedModel(nn.Module):
         config.validate()
         self.config = config
         self.num_labels = config.num_labels
+        self.name_or_path = ""
+        """Where `from_pretrained` found the model; PEFT notes it in the config of an adapter."""
         self._input_hook: RemovableHandle | None = None
 
     # --- initialisation -------------------------------------------------------------------------
@@ -157,6 +159,7 @@ class AlbertPreTrainedModel(nn.Module):
             model = cls(final_config, **constructor)
         report = model._fill(tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
         model.to(device=choose_device(device_map), dtype=wanted_dtype).eval()
+        model.name_or_path = str(pretrained_model_name_or_path or "")
         if not report.ok:
             source = pretrained_model_name_or_path or "the given tensors"
             warnings.warn(f"{cls.__name__} from {source}: {report}", UserWarning, stacklevel=2)
