@@ -23,8 +23,8 @@ Lines = Iterator[tuple[int, str, float]]  # line number from 1, the line, share 
 
 def file_format(path: Path) -> tuple[str, str | None]:
     """Return the suffix that tells the kind of file (.jsonl of a.jsonl.gz), and the compression."""
-    compression = COMPRESSIONS.get(path.suffix)
-    return (Path(path.stem).suffix if compression else path.suffix), compression
+    compression = COMPRESSIONS.get(path.suffix.lower())
+    return (Path(path.stem).suffix if compression else path.suffix).lower(), compression
 
 
 def read_text(path: Path) -> str:

@@ -268,6 +268,7 @@ def _trained_options(
     labelled: bool,
 ) -> DataOptions:
     """Return the options for a file, with the columns of the training where none are given; name these."""
+    import shlex
     from dataclasses import asdict
 
     from albertkit.finetuning.registry import labelled_task
@@ -278,7 +279,7 @@ def _trained_options(
     default = asdict(_options(given))
     if used := {name: value for name, value in asdict(options).items() if value != default[name]}:
         flags = " ".join(
-            f"--{name.replace('_', '-')} {value}" if value is not False else f"--no-{name}"
+            f"--{name.replace('_', '-')} {shlex.quote(value)}" if value is not False else f"--no-{name}"
             for name, value in used.items()
         )
         say(f"as in training: {flags}")

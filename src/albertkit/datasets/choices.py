@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.reader import Reader, is_missing, text_of
+from albertkit.datasets.reader import Reader, is_missing, nested, text_of
 from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.table import Row
 from albertkit.datasets.table_reader import TableReader
@@ -123,11 +123,19 @@ class ChoiceTable(TableReader[ChoiceExample, ChoiceColumns]):
         context = text_of(values.get(columns.context))
         question = text_of(values.get(columns.question)) if columns.question else None
         cells = [values.get(column) for column in columns.choices]
+        if len(cells) == 1 and isinstance(cells[0], str):
+            try:
+                cells = [nested(cells[0])]
+            except DataError as error:
+                return self.leave_out(report, "malformed", row.origin, str(error))
         if len(cells) == 1 and isinstance(cells[0], (list, tuple)):
             cells = list(cells[0])
         choices = [text_of(cell) for cell in cells]
-        if context is None or len(choices) < 2 or None in choices:
-            return self.leave_out(report, "empty", row.origin)
+        if context is None:
+            return self.leave_out(report, "empty", row.origin, f"no text in {columns.context!r}")
+        if len(choices) < 2 or None in choices:
+            detail = f"{len(choices) - choices.count(None)} of {max(2, len(choices))} choices have a text"
+            return self.leave_out(report, "empty", row.origin, detail)
         texts = tuple(choice for choice in choices if choice is not None)
         label = None
         if self.labelled:

@@ -8,7 +8,7 @@ from typing import Any
 
 from albertkit.datasets.glue import GlueSplit
 from albertkit.datasets.reader import Reader, is_missing, text_of
-from albertkit.datasets.report import ReadingReport
+from albertkit.datasets.report import ANSWERED, ReadingReport
 from albertkit.datasets.table import Row, Table
 from albertkit.datasets.table_reader import TableReader
 from albertkit.errors import ConfigError, DataError
@@ -86,7 +86,7 @@ class PairTable(TableReader[PairExample, PairColumns]):
         if empty is not None:
             if self.labelled:
                 return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
-            report.add("empty", row.origin, f"no text in {empty!r}, and predicted all the same")
+            report.add("empty", row.origin, f"no text in {empty!r}, {ANSWERED}")
         score = None
         if columns.score is not None:
             value = values.get(columns.score)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.reader import Reader, existing_file, is_missing, text_of
+from albertkit.datasets.reader import Reader, existing_file, is_missing, nested, text_of
 from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.table import Row
 from albertkit.datasets.table_reader import TableReader
@@ -37,7 +37,8 @@ class QuestionReader(Reader[QuestionExample]):
         # The context stays as it is: answers count its characters.
         question = text_of(question)
         if question is None or not isinstance(context, str) or not context.strip():
-            return self.leave_out(report, "empty", origin)
+            missing = "question" if question is None else "context"
+            return self.leave_out(report, "empty", origin, f"no {missing}")
         if not self.labelled:
             return QuestionExample(name, question, context)
         if is_impossible:
@@ -90,7 +91,10 @@ class SquadFile(QuestionReader):
         try:
             articles = json.loads("".join(line for _, line, _ in lines))["data"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise DataError(f"{self.path}: expected the JSON of SQuAD with 'data' in it ({error})") from error
+            raise DataError(
+                f"{self.path}: expected the JSON of SQuAD with 'data' in it ({error}). If it is an array of "
+                f"objects: jq -c '.[]' {self.path} > lines.jsonl"
+            ) from error
         known: set[str] = set()
         for place, article in enumerate(articles):
             try:
@@ -153,7 +157,10 @@ class QuestionTable(TableReader[QuestionExample, QuestionColumns], QuestionReade
     def example(self, row: Row, report: ReadingReport) -> QuestionExample | None:
         """Return the question with its answers."""
         columns, values = self.columns, row.values
-        answers, is_impossible = _answers(values.get(columns.answers) if self.labelled else None, row.origin)
+        try:
+            answers, is_impossible = _answers(values.get(columns.answers) if self.labelled else None)
+        except DataError as error:
+            return self.leave_out(report, "mislabelled", row.origin, str(error))
         return self.checked(
             report,
             row.origin,
@@ -165,14 +172,28 @@ class QuestionTable(TableReader[QuestionExample, QuestionColumns], QuestionReade
         )
 
 
-def _answers(given: Any, origin: str) -> tuple[list[tuple[str, int]], bool]:
-    """Return the answers of a cell, and whether it says that there is none."""
+def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
+    """Return the answers of a cell, and whether it says that there is none.
+
+    Raises:
+        DataError: another layout.
+    """
+    if isinstance(given, str) and given.startswith(("{'", '{"')):
+        given = nested(given)
     if isinstance(given, str) or is_missing(given):
         return ([] if is_missing(given) else [(given, 0)]), False
     if isinstance(given, dict) and {"text", "answer_start"} <= given.keys():
-        answers = list(zip(given["text"], given["answer_start"], strict=True))
-        return answers, not answers
+        texts, starts = given["text"], given["answer_start"]
+        if isinstance(texts, str) and _is_place(starts):
+            return [(texts, starts)], False
+        if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
+            answers = list(zip(texts, starts, strict=True))
+            if all(isinstance(text, str) and _is_place(start) for text, start in answers):
+                return answers, not answers
     raise DataError(
-        f"{origin}: expected the text of an answer, or {{'text': [...], 'answer_start': [...]}}, "
-        f"found {given!r:.60}"
+        f"expected the text of an answer, or {{'text': [...], 'answer_start': [...]}}, found {given!r:.60}"
     )
+
+
+def _is_place(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,5 +1,8 @@
 """What every reader is: a source of examples that can be read again and again."""
 
+import ast
+import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from numbers import Real
@@ -50,6 +53,25 @@ class Reader(ABC, Generic[ExampleT]):
         if not self.labelled and not report.counts_all:
             raise DataError(f"{origin}: {problem}" + (f" ({detail})" if detail else ""))
         report.add(problem, origin, detail)
+
+
+def nested(cell: str) -> Any:
+    """Return the list or the object that a cell of text holds, as JSON or as Python writes it.
+
+    Raises:
+        DataError: neither; NumPy's notation is none, since it has no commas.
+    """
+    for read in (json.loads, ast.literal_eval):
+        try:
+            found = read(cell)
+        except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+            continue
+        if isinstance(found, (list, dict)) and (read is json.loads or not _ADJACENT.search(cell)):
+            return found
+    raise DataError(f"{cell!r:.60} is neither a JSON list nor a JSON object")
+
+
+_ADJACENT = re.compile(r"""['"]\s+['"]""")  # Python would join two strings that have no comma between
 
 
 def text_of(value: Any) -> str | None:

@@ -43,7 +43,11 @@ def open_table(source: Source, *, header: bool = True, delimiter: str | None = N
         return JsonLinesTable(existing_file(path))
     if kind in (".parquet", ".arrow"):
         return ArrowTable([existing_file(path)], name=str(path))
+    todo = {
+        ".json": f". If it is an array of objects: jq -c '.[]' {path} > lines.jsonl",
+        ".xlsx": ". Save the sheet as .csv",
+    }
     raise DataError(
         f"{existing_file(path)}: unknown kind of file; expected {', '.join(FORMATS)}, perhaps with "
-        f"{', '.join(COMPRESSIONS)} after it, or a folder saved by `datasets`"
+        f"{', '.join(COMPRESSIONS)} after it, or a folder saved by `datasets`{todo.get(kind or '', '')}"
     )

@@ -66,17 +66,17 @@ class Table(ABC):
                 if name not in columns:
                     raise DataError(
                         f"{self.name}: no column {name!r}; it has {', '.join(columns) or 'none'}. "
-                        + (self._delimiter_hint(columns) or f"Give the right name with {flag}")
+                        + self._hint(columns, flag)
                     )
                 if columns.count(name) > 1:
                     raise DataError(
                         f"{self.name}: {columns.count(name)} columns are called {name!r}; rename all but one"
                     )
 
-    def _delimiter_hint(self, columns: list[str]) -> str:
-        """Return what to do if the header is one cell that was not cut, else nothing."""
+    def _hint(self, columns: list[str], flag: str) -> str:
+        """Return what to do about a column that is not among these."""
         del columns
-        return ""
+        return f"Give the right name with {flag}"
 
 
 class DelimitedTable(Table):
@@ -106,10 +106,11 @@ class DelimitedTable(Table):
         self.delimiter = _delimiter(delimiter) or ("\t" if file_format(path)[0] == ".tsv" else ",")
         self.quoted = self.delimiter != "\t" if quoted is None else quoted
 
-    def _delimiter_hint(self, columns: list[str]) -> str:
+    def _hint(self, columns: list[str], flag: str) -> str:
         mark = next((one for one in _DELIMITERS if len(columns) == 1 and one in columns[0]), None)
         if mark is None:
-            return ""
+            found = super()._hint(columns, flag)
+            return f"{found}, or --no-header if the first line is an example" if self.header else found
         written = repr(mark)
         return f"The header is one cell that holds {written}; if that separates cells: --delimiter {written}"
 
@@ -170,8 +171,17 @@ class JsonLinesTable(Table):
         self.name = str(path)
 
     def columns(self) -> list[str]:
-        """Return the fields that the first objects have."""
-        return list(dict.fromkeys(name for row in islice(self.rows(), HEAD_ROWS) for name in row.values))
+        """Return the fields that the first objects have.
+
+        Raises:
+            DataError: there is no object.
+        """
+        rows = list(islice(self.rows(), HEAD_ROWS))
+        if not rows:
+            raise DataError(f"{self.path}: the file is empty")
+        if all(row.fault for row in rows):
+            raise DataError(f"{rows[0].origin}: {rows[0].fault}; expected a JSON object in each line")
+        return list(dict.fromkeys(name for row in rows for name in row.values))
 
     def rows(self) -> Iterator[Row]:
         """Yield the lines that are not blank; one that is no object has a fault.

@@ -7,7 +7,7 @@ from typing import Any
 
 from albertkit.datasets.labels import Label
 from albertkit.datasets.reader import is_missing, text_of
-from albertkit.datasets.report import ReadingReport
+from albertkit.datasets.report import ANSWERED, ReadingReport
 from albertkit.datasets.table import Row
 from albertkit.datasets.table_reader import TableReader
 from albertkit.errors import DataError
@@ -66,7 +66,7 @@ class TextTable(TableReader[TextExample, TextColumns]):
             empty = columns.text if text is None else columns.pair
             if self.labelled:
                 return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
-            report.add("empty", row.origin, f"no text in {empty!r}, and predicted all the same")
+            report.add("empty", row.origin, f"no text in {empty!r}, {ANSWERED}")
             text, pair = text or "", (pair or "") if columns.pair else None
         label = None
         if self.labelled and columns.label:

@@ -5,13 +5,14 @@ of `-DOCSTART-` stand between documents. Chunks and entities may be columns of o
 are column 2, the last (-1); in CoNLL-2003 they are column 2, and entities are column 3, the last.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.labels import class_name
-from albertkit.datasets.reader import Reader, existing_file, is_missing
+from albertkit.datasets.reader import Reader, existing_file, is_missing, nested
 from albertkit.datasets.report import ReadingReport
 from albertkit.datasets.table import Row
 from albertkit.datasets.table_reader import TableReader
@@ -21,6 +22,7 @@ from albertkit.tasks.examples import WordsExample
 from albertkit.text_files import file_format, read_lines
 
 DOCUMENT_START = "-DOCSTART-"
+_LIST = re.compile(r"""\[(["'].*["']|\d+(, ?\d+)*)\]""", re.DOTALL)
 
 
 class ConllFile(Reader[WordsExample]):
@@ -56,6 +58,8 @@ class ConllFile(Reader[WordsExample]):
             if uneven:
                 found = lines[uneven[0]]
                 detail = f"line {number + uneven[0]} has {len(found)} columns, expected {width}"
+                if not self.labelled:
+                    detail += " (each line is a word; for plain text: albertkit tag --file)"
                 self.leave_out(report, "malformed", origin, detail)
                 continue
             report.examples += 1
@@ -123,15 +127,18 @@ class WordsTable(TableReader[WordsExample, WordsColumns]):
     def example(self, row: Row, report: ReadingReport) -> WordsExample | None:
         """Return the sentence with its labels."""
         columns = self.columns
-        words = _listed(row.values.get(columns.words))
+        try:
+            words = _listed(row.values.get(columns.words))
+            given = _listed(row.values.get(columns.labels)) if self.labelled else []
+        except DataError as error:
+            return self.leave_out(report, "malformed", row.origin, str(error))
         if not words:
-            return self.leave_out(report, "empty", row.origin)
+            return self.leave_out(report, "empty", row.origin, f"no words in {columns.words!r}")
         for number, word in enumerate(words, start=1):
             if not isinstance(word, str) and is_missing(word):
                 return self.leave_out(report, "malformed", row.origin, f"word {number} is {word}")
         labels = None
         if self.labelled:
-            given = _listed(row.values.get(columns.labels))
             if not given:
                 return self.leave_out(report, "unlabelled", row.origin)
             if len(given) != len(words):
@@ -148,7 +155,7 @@ class WordsTable(TableReader[WordsExample, WordsColumns]):
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return the parts of a cell: a list's, or those between the spaces of a text."""
+    """Return the parts of a cell: a list's, also one that is written in text; or those between spaces."""
     if isinstance(value, str):
-        return value.split()
+        return list(nested(value)) if _LIST.fullmatch(value.strip()) else value.split()
     return list(value) if isinstance(value, (list, tuple)) else []

@@ -17,7 +17,7 @@ import torch
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.reader import Reader
-from albertkit.datasets.report import ReadingReport
+from albertkit.datasets.report import ANSWERED, ReadingReport
 from albertkit.datasets.table_reader import TableReader
 from albertkit.errors import ConfigError, DataError
 from albertkit.files import atomic_path, write_json
@@ -149,7 +149,8 @@ def _checked(reader: Reader[Any], task: Task, say: Callable[[str], None]) -> int
     for _ in features_of_all(task, examples) if may_refuse(task) else examples:
         pass
     if wrong := report.rows - report.examples:
-        first = [one for rows in report.problems.values() for one in rows.first]
+        problems = report.problems.values()
+        first = [one for rows in problems for one in rows.first if not one.endswith(ANSWERED)]
         more = "; ..." if wrong > len(first) else ""
         raise DataError(
             f"{reader.source}: {wrong:,} of {report.rows:,} rows cannot be read, and predictions must match "

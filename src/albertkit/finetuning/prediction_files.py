@@ -92,7 +92,8 @@ def write_parquet(parts: Path, file: Path) -> None:
 
 
 def _columns(records: Iterator[str]) -> list[str]:
-    return list(dict.fromkeys(name for line in records for name in flat(json.loads(line))))
+    names = dict.fromkeys(name for line in records for name in flat(json.loads(line)))
+    return sorted(names, key=lambda name: name == "cut")  # behind all scores
 
 
 def _table(part: Path, columns: list[str], schema: Any = None) -> Any:
