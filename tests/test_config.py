@@ -269,3 +269,89 @@ def test_transformers_reads_our_file_and_we_read_theirs(tmp_path: Path):
 def test_config_needs_no_torch():
     code = "import sys, albertkit.config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# ---- calls of transformers ----
+
+
+def test_types_of_attributes():
+    config = AlbertConfig(hidden_size=48, num_attention_heads=4)
+    config.torch_dtype = torch.float16
+    assert config.dtype == config.torch_dtype == "float16"
+    config.dtype = torch.bfloat16
+    assert json.loads(config.to_json_string())["dtype"] == "bfloat16"
+    config.id2label = {"0": "no", "1": "yes", "2": "maybe"}
+    assert (config.num_labels, config.id2label[2]) == (3, "maybe")
+    pruned = config.replace(pruned_heads={"0": [1, 0]})
+    assert pruned.pruned_heads == {0: [0, 1]}
+    assert config.pruned_heads == {}
+    for wrong in ([3], "AlbertModel", 3):
+        with pytest.raises(ConfigError, match="architectures must be a list of class names"):
+            AlbertConfig(architectures=wrong)
+        with pytest.raises(ConfigError, match="architectures"):
+            config.replace(architectures=wrong)
+    config._attn_implementation = "eager"
+    assert config.attn_implementation == "eager"
+    assert "_attn_implementation" not in config.to_dict()
+
+
+def test_attributes_that_are_none_of_ours_are_told(recwarn: pytest.WarningsRecorder):
+    config = AlbertConfig(hidden_size=48, num_attention_heads=4)
+    with pytest.raises(ConfigError, match=r"'hiden_size' .nearest: 'hidden_size'"):
+        config.hiden_size = 96
+    config.use_cache = False  # what code for transformers sets on every config
+    config._of_another_library = 1
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="no argument 'dropout_rate'.*changes nothing"):
+        config.dropout_rate = 0.1
+    config.dropout_rate = 0.2  # known by now
+    assert len(recwarn.list) == 0
+    assert config.to_dict()["dropout_rate"] == 0.2
+
+
+def test_update_in_place():
+    config = AlbertConfig(hidden_size=48, num_attention_heads=4)
+    config.update({"hidden_size": 96, "num_labels": 3, "torch_dtype": torch.float16, "use_cache": True})
+    assert (config.hidden_size, config.num_labels, config.dtype, config.use_cache) == (96, 3, "float16", True)
+    before = copy.deepcopy(config)
+    with pytest.raises(ConfigError, match="hidden_size"):
+        config.update({"num_labels": 5, "hidden_size": 97})
+    assert config == before
+    config.update(config.to_dict())
+    assert config == before
+
+
+def test_files_and_dictionaries_of_a_config(tmp_path: Path):
+    config = AlbertConfig(hidden_size=48, num_attention_heads=4, num_labels=3)
+    config.to_json_file(tmp_path / "mine.json")
+    assert AlbertConfig.from_json_file(tmp_path / "mine.json") == config
+    assert config.to_diff_dict() == {
+        "model_type": "albert",
+        "hidden_size": 48,
+        "num_attention_heads": 4,
+        "id2label": config.id2label,
+        "label2id": config.label2id,
+    }
+    config.to_json_file(tmp_path / "short.json", use_diff=True)
+    assert json.loads((tmp_path / "short.json").read_text()).keys() == config.to_diff_dict().keys()
+    assert AlbertConfig.from_json_file(tmp_path / "short.json") == config
+    config.save_pretrained(tmp_path / "model")
+    values, unused = AlbertConfig.get_config_dict(tmp_path / "model", subfolder="", foo=1)
+    assert (values, unused) == (config.to_dict(), {"foo": 1})
+    loaded = AlbertConfig.from_pretrained(tmp_path / "model")
+    assert (config.name_or_path, loaded.name_or_path) == ("", str(tmp_path / "model"))
+    assert loaded == config
+    assert "name_or_path" not in loaded.to_dict()
+    assert loaded.get_text_config(decoder=True) is loaded
+    with pytest.raises(ConfigError, match="push_to_hub"):
+        config.save_pretrained(tmp_path, push_to_hub=True)
+
+
+def test_an_encoder_alone():
+    config = AlbertConfig(is_encoder_decoder=False)
+    assert config.is_encoder_decoder is False
+    config.is_encoder_decoder = False
+    with pytest.raises(ConfigError, match="encoder alone"):
+        config.is_encoder_decoder = True
+    with pytest.raises(ConfigError, match="encoder alone"):
+        AlbertConfig.from_dict({"is_encoder_decoder": True})

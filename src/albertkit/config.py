@@ -9,7 +9,9 @@ import difflib
 import inspect
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -80,6 +82,8 @@ class AlbertConfig:
     """
 
     model_type: ClassVar[str] = "albert"
+    name_or_path: str = ""
+    """What `from_pretrained` was given; not written to JSON."""
     pretrained_config_archive_map: ClassVar[dict[str, str]] = REPOSITORIES
     """Published checkpoint -> its name on the Hugging Face hub."""
 
@@ -150,14 +154,16 @@ class AlbertConfig:
         self.output_hidden_states = output_hidden_states
         self.return_dict: bool = one_of(return_dict=return_dict, use_return_dict=use_return_dict) is not False
         self.problem_type = problem_type
-        self.dtype = _dtype_name(one_of(dtype=dtype, torch_dtype=torch_dtype))
+        self.dtype: str | None = one_of(dtype=dtype, torch_dtype=torch_dtype)
         self.architectures = architectures
         self.attn_implementation = attn_implementation
-        self.pruned_heads = _numbered("pruned_heads", pruned_heads or {}, _heads)
+        self.pruned_heads: dict[int, list[int]] = pruned_heads or {}  # type: ignore[assignment]  # converted
         self.extra: dict[str, Any] = copy.deepcopy(
-            {key: value for key, value in foreign.items() if key != "model_type"}
+            {key: value for key, value in foreign.items() if key not in ("model_type", "name_or_path")}
         )
         """Keys that mean nothing here, of a foreign JSON file or set as attributes; written to JSON."""
+        if "name_or_path" in foreign:
+            self.name_or_path = foreign["name_or_path"]
         self._set_labels(num_labels, id2label, label2id)
         self.validate()
 
@@ -209,6 +215,32 @@ class AlbertConfig:
         """The older name of `dtype`."""
         return self.dtype
 
+    @torch_dtype.setter
+    def torch_dtype(self, value: Any) -> None:
+        self.dtype = value
+
+    @property
+    def _attn_implementation(self) -> str:
+        """The name that `transformers` gives to `attn_implementation`."""
+        return self.attn_implementation
+
+    @_attn_implementation.setter
+    def _attn_implementation(self, value: Literal["sdpa", "eager"]) -> None:
+        self.attn_implementation = value
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """False: ALBERT is an encoder."""
+        return False
+
+    @is_encoder_decoder.setter
+    def is_encoder_decoder(self, value: bool) -> None:
+        _check_foreign({"is_encoder_decoder": value})
+
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:  # noqa: ARG002
+        """Return this config: ALBERT has no other than that of its text encoder."""
+        return self
+
     def __getattr__(self, name: str) -> Any:
         # Reached only for names that are not attributes: keys of a foreign file stay readable.
         extra = self.__dict__.get("extra", {})
@@ -217,12 +249,22 @@ class AlbertConfig:
         raise AttributeError(f"AlbertConfig has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Code for `transformers` sets keys of its own (use_cache, ...), and a file keeps them.
-        ours = name in PARAMETERS or name == "extra" or hasattr(type(self), name)
-        if ours:
+        if name in _CONVERTED:
+            value = _CONVERTED[name](value)
+        if name in PARAMETERS or name == "extra" or hasattr(type(self), name):
             super().__setattr__(name, value)
-        else:
-            self.extra[name] = value
+            return
+        # Code for `transformers` sets keys of its own (use_cache, ...), and a file keeps them.
+        if name not in self.extra and name not in _KEPT_KEYS and not name.startswith("_"):
+            if _nearest(name, cutoff=0.9):
+                raise ConfigError(_unknown_message([name]))
+            warnings.warn(
+                f"AlbertConfig has no argument {name!r}: it is kept and written to {CONFIG_FILE}, and "
+                "changes nothing in the model",
+                UserWarning,
+                stacklevel=2,
+            )
+        self.extra[name] = value
 
     def _set_labels(
         self,
@@ -242,7 +284,7 @@ class AlbertConfig:
                     f"num_labels must be a whole number of at least 1, got {count!r} (most: {_MOST_LABELS:,})"
                 )
             id2label = {index: f"LABEL_{index}" for index in range(count)}
-        self.id2label: dict[int, str] = _numbered("id2label", id2label, lambda label: label)
+        self.id2label: dict[int, str] = id2label  # type: ignore[assignment]  # converted
         self.label2id: dict[str, int] = (
             {label: index for index, label in self.id2label.items()} if label2id is None else dict(label2id)
         )
@@ -313,7 +355,7 @@ class AlbertConfig:
         config.extra = {
             key: copy.deepcopy(value)
             for key, value in values.items()
-            if key not in PARAMETERS and key != "model_type"
+            if key not in PARAMETERS and key not in ("model_type", "name_or_path")
         }
         return config.replace(**overrides)
 
@@ -337,9 +379,21 @@ class AlbertConfig:
             if given:
                 changes[new] = one_of(**given)
         for name, value in changes.items():
-            setattr(config, name, _dtype_name(value) if name == "dtype" else value)
+            setattr(config, name, value)
         config.validate()
         return config
+
+    def update(self, config_dict: Mapping[str, Any]) -> None:
+        """Change values in place; other keys than arguments are kept as attributes are.
+
+        Raises:
+            ConfigError: values that describe no possible model; then nothing has changed.
+        """
+        changed = self.replace(**{name: value for name, value in config_dict.items() if name in PARAMETERS})
+        for name, value in config_dict.items():
+            if name not in PARAMETERS and name != "model_type":
+                setattr(changed, name, value)
+        self.__dict__.update(changed.__dict__)
 
     @classmethod
     def from_google_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
@@ -407,8 +461,23 @@ class AlbertConfig:
             if (folder / name).is_file():
                 found = cls.from_json_file(folder / name)
                 warn_of_contradictions(pretrained_model_name_or_path, vars(found), settled=overrides.keys())
+                found.name_or_path = str(pretrained_model_name_or_path)
                 return found.replace(**overrides)
         raise ModelNotFoundError(f"{folder} holds neither {CONFIG_FILE} nor {GOOGLE_CONFIG_FILE}")
+
+    @classmethod
+    def get_config_dict(
+        cls, pretrained_model_name_or_path: str | Path, **options: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a model's config as a dictionary, and the options that `from_pretrained` does not take.
+
+        Raises:
+            ModelNotFoundError, ConfigError: as for `from_pretrained`.
+        """
+        taken = inspect.signature(cls.from_pretrained).parameters
+        unused = {name: value for name, value in options.items() if name not in taken}
+        hub = {name: value for name, value in options.items() if name in taken}
+        return cls.from_pretrained(pretrained_model_name_or_path, **hub).to_dict(), unused
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `config.json`: all sizes, and other values where they differ from the default.
@@ -433,21 +502,47 @@ class AlbertConfig:
             values["label2id"] = dict(self.label2id)
         return values
 
-    def to_json_string(self) -> str:
-        """`to_dict` as indented JSON, keys sorted, with a final newline."""
-        return json_text(self.to_dict(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    def to_diff_dict(self) -> dict[str, Any]:
+        """Return what of `to_dict` differs from the default config, and the `model_type`."""
+        default = AlbertConfig().to_dict()
+        return {
+            name: value
+            for name, value in self.to_dict().items()
+            if name == "model_type" or name not in default or default[name] != value
+        }
 
-    def save_pretrained(self, save_directory: str | Path) -> None:
-        """Write `config.json` into the folder, which is created where missing."""
-        text = self.to_json_string()
-        Path(save_directory).mkdir(parents=True, exist_ok=True)
-        with atomic_path(Path(save_directory) / CONFIG_FILE) as temporary:
+    def to_json_string(self, use_diff: bool = False) -> str:
+        """Return `to_dict` (or `to_diff_dict`) as indented JSON, keys sorted, with a final newline."""
+        values = self.to_diff_dict() if use_diff else self.to_dict()
+        return json_text(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+    def to_json_file(self, json_file_path: str | Path, use_diff: bool = False) -> None:
+        """Write `to_json_string` to a file."""
+        text = self.to_json_string(use_diff)
+        with atomic_path(json_file_path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+    def save_pretrained(self, save_directory: str | Path, push_to_hub: bool = False) -> None:
+        """Write `config.json` into the folder, which is created where missing.
+
+        Raises:
+            ConfigError: `push_to_hub` is True.
+        """
+        if push_to_hub:
+            raise ConfigError(
+                "push_to_hub=True is not supported; upload the folder with huggingface_hub.upload_folder"
+            )
+        Path(save_directory).mkdir(parents=True, exist_ok=True)
+        self.to_json_file(Path(save_directory) / CONFIG_FILE)
 
     # --- value semantics ------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, AlbertConfig) and self.__dict__ == other.__dict__
+        return isinstance(other, AlbertConfig) and self._values() == other._values()
+
+    def _values(self) -> dict[str, Any]:
+        """All values but the name that the config was loaded from."""
+        return {name: value for name, value in vars(self).items() if name != "name_or_path"}
 
     __hash__ = None  # type: ignore[assignment]  # mutable, like a dict
 
@@ -488,7 +583,14 @@ PARAMETERS = {
     if name not in ("self", "foreign")
 }
 # Arguments that `to_dict`, here or in `transformers`, writes and that are no setting.
-_OF_EVERY_FILE = {"model_type", "transformers_version"}
+_OF_EVERY_FILE = {"model_type", "transformers_version", "name_or_path", "is_encoder_decoder"}
+# Other keys that are set as attributes without a warning: tasks of albertkit read the first ones, and code
+# for `transformers` sets the others on any config.
+_KEPT_KEYS = {
+    *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize", "early_exit"),
+    *("transformers_version", "task_specific_params", "tokenizer_class", "finetuning_task", "sep_token_id"),
+    *("use_cache", "is_decoder", "add_cross_attention", "chunk_size_feed_forward", "prefix"),
+}
 # Values as they stand after construction, where that differs from the signature's None.
 _DEFAULTS: dict[str, Any] = {
     **{name: parameter.default for name, parameter in PARAMETERS.items()},
@@ -532,9 +634,25 @@ def _heads(heads: Any) -> list[int]:
     return sorted(int(head) for head in heads)
 
 
+def _architectures(names: Any) -> list[str] | None:
+    """Return class names; raise ConfigError for anything else."""
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise ConfigError(f"architectures must be a list of class names, got {names!r:.200}")
+    return names
+
+
 def _dtype_name(dtype: Any) -> str | None:
     """ "float32" for "float32", "torch.float32" or torch.float32."""
     return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+# How an argument is brought into its form, whether it is set at construction or as an attribute.
+_CONVERTED: dict[str, Callable[[Any], Any]] = {
+    "architectures": _architectures,
+    "dtype": _dtype_name,
+    "id2label": partial(_numbered, "id2label", read=lambda label: label),
+    "pruned_heads": partial(_numbered, "pruned_heads", read=_heads),
+}
 
 
 def _check_foreign(values: Mapping[str, Any]) -> None:
@@ -544,6 +662,8 @@ def _check_foreign(values: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"this config has model_type {model_type!r}; albertkit runs ALBERT only (model_type 'albert')"
         )
+    if values.get("is_encoder_decoder"):
+        raise ConfigError("is_encoder_decoder is True; ALBERT is an encoder alone")
     if values.get("position_embedding_type", "absolute") != "absolute":
         raise ConfigError(
             f"position_embedding_type {values['position_embedding_type']!r} is not supported; "
