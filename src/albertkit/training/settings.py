@@ -45,7 +45,7 @@ class TrainingSettings:
     """Let torch.compile fuse the model's operations: slow to start, faster afterwards."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16: matrix products in bfloat16 (autocast), weights and optimizer in float32; auto: bf16 where that
-    is faster, as measured at the start."""
+    is faster, as measured when the run begins."""
     seed: int = 0
     """Seed of initialisation, data order, masks and dropout."""
 
