@@ -19,7 +19,7 @@ from filelock import FileLock
 from safetensors.torch import load_file
 
 from albertkit.config import AlbertConfig
-from albertkit.errors import ConfigError, TrainingError
+from albertkit.errors import ConfigError, DiskFullError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.training import loop, throughput
 from albertkit.training.curves import read_metrics
@@ -407,6 +407,38 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     run(tmp_path / "whole", settings())
     resumed, whole = (load_file(folder / "model.safetensors") for folder in (tmp_path, tmp_path / "whole"))
     assert all(torch.equal(resumed[key], whole[key]) for key in whole)
+
+
+@pytest.mark.parametrize("step", [2, 4])
+def test_a_full_disk_leaves_no_half_of_the_best_model(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At step 2 there is no space for the new best model, at the end none for its copy."""
+    model, scores, saved = tiny_model(), iter([0.1, 0.2, 0.3]), []
+
+    def no_space(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def save(folder: Path) -> None:
+        model.save_pretrained(folder)
+        saved.append(folder.name)
+        if step == 2 and saved.count(".best.tmp") == 2:
+            raise DiskFullError(f"{folder}: no space left on the disk")
+
+    def go_on() -> Any:
+        return train(
+            model, objective, batches, settings(steps=4, evaluate_every=2, save_every=2), tmp_path,
+            save_model=save, evaluate=lambda: {"accuracy": next(scores)}, best_metric="accuracy",
+        )  # fmt: skip
+
+    with monkeypatch.context() as patched:
+        if step == 4:
+            patched.setattr(shutil, "copytree", no_space)
+        with pytest.raises(DiskFullError, match="no space left on the disk"):
+            go_on()
+    assert [file.name for file in tmp_path.rglob("*.tmp")] == []
+    scores = iter([0.2, 0.3])
+    assert go_on().finished
 
 
 def test_tensorboard_has_the_figures(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from albertkit.errors import ConfigError, TrainingError
-from albertkit.files import contents
+from albertkit.files import contents, full_disk_named
 from albertkit.metrics.direction import is_better
 from albertkit.training.distributed import World
 from albertkit.training.health import CONSTANT
@@ -322,7 +322,8 @@ class _Run:
         if self.world.is_main:
             best = self.output / BEST
             if self.is_finished() and best.is_dir():
-                shutil.copytree(best, self.output, dirs_exist_ok=True)
+                with full_disk_named(self.output):
+                    shutil.copytree(best, self.output, dirs_exist_ok=True)
             else:
                 self.save_model(self.output)
 
@@ -468,7 +469,11 @@ class _Run:
         state.best, state.best_step, state.stale_evaluations = value, state.step, 0
         temporary = self.output / f".{BEST}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
-        self.save_model(temporary)
+        try:
+            self.save_model(temporary)
+        except OSError:  # a full disk, say: leave it no fuller than it was
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
         replace_folder(temporary, self.output / BEST)
 
     def give_up_if(self, is_hopeless: Callable[[RunState], str | None]) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from albertkit.extras import optional
-from albertkit.files import atomic_path, finite, json_text
+from albertkit.files import atomic_path, finite, full_disk_named, json_text
 from albertkit.training.curves import load_plotting, plot_curves
 
 tensorboard = optional("torch.utils.tensorboard", extra="train")
@@ -84,8 +84,9 @@ class Reporter:
 
     def write(self, line: dict[str, Any]) -> None:
         """Append a line to `metrics.jsonl`. A value that is no number becomes null, as JSON has no NaN."""
-        with (self.output / METRICS).open("a") as file:
-            file.write(json_text(finite(line)) + "\n")
+        file = self.output / METRICS
+        with full_disk_named(file), file.open("a") as stream:
+            stream.write(json_text(finite(line)) + "\n")
 
     def forget_after(self, step: int) -> None:
         """Remove the lines of steps that will be taken again, and damaged lines.
