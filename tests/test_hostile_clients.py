@@ -1,5 +1,6 @@
 """Clients that want the server to use memory or time without bound, measured on a real server process."""
 
+import contextlib
 import json
 import os
 import socket
@@ -100,6 +101,7 @@ BODIES: dict[str, Callable[[], bytes]] = {
     "few-wrong": lambda: repeat(b'{"input": [', b"1", b"]}", size=500),
     "keys": lambda: b'{"input": "a"' + b"".join(b',"%x":1' % one for one in range(190_000)) + b"}",
     "few-keys": lambda: b'{"input": "a"' + b"".join(b',"%x":1' % one for one in range(12_000)) + b"}",
+    "keys-twice": lambda: b"{" + b"".join(b'"%x":1,' % one for one in range(12_000)) + b'"1":1,"input":1}',
     "nesting": lambda: b'{"input": ' + b"[" * SIZE,
     "objects-nesting": lambda: b'{"input": ' + b'{"":' * (SIZE // 4 - 10),
     "digits": lambda: b'{"input": ' + b"9" * SIZE + b"}",
@@ -165,6 +167,32 @@ def _sends(connection: socket.socket) -> bool:
     except OSError:
         return False
     return False
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\n\r\n" * 100_000,
+        b"POST /v1/classify HTTP/1.1\r\nContent-Length: 0\r\n\r\n" * 50_000,
+        b"GET /healthz HTTP/1.1\r\n" + b"a:\r\n" * 500_000 + b"\r\n",
+        b"GET /" + b"a" * 2_000_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST /v1/classify HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + b"1\r\n \r\n" * 50_000,
+        b"POST /v1/classify HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n",
+    ],
+    ids=["requests", "posts", "headers", "path", "chunks", "length"],
+)
+def test_heads_without_end(watched: Watched, sent: bytes) -> None:
+    """On 20 connections that read nothing."""
+    connections = [watched.server.connect() for _ in range(20)]
+    for connection in connections:
+        connection.settimeout(0.5)
+        with contextlib.suppress(OSError):
+            connection.sendall(sent)
+        assert watched.ask("/v1/tokenize", {"input": "a key"}).status == 200
+    for connection in connections:
+        connection.close()
+    watched.check()
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.slow)])

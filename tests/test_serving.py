@@ -392,8 +392,10 @@ class TestLimits:
             (b'{"input": []}', 422),
             (b'{"input": null}', 422),
             (b"[]", 422),
+            (b'{"input": "a", "input": "b"}', 422),
+            (b'{"input": {"text": "a", "text": "b"}}', 422),
         ],
-        ids=range(13),
+        ids=range(15),
     )
     def test_malformed_bodies(self, server: Running, body: bytes, status: int) -> None:
         reply = server.ask("/v1/classify", body)
@@ -520,6 +522,21 @@ class TestClients:
     def test_with_a_head_without_end(self, server: Running) -> None:
         with server.connect() as connection:
             connection.sendall(b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 11_000)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 431")
+
+    def test_that_send_requests_ahead_of_the_answers(self, server: Running) -> None:
+        request = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"
+        for count, answered in ((10, 10), (100, 0)):
+            with server.connect() as connection:
+                last = request + b"Connection: close\r\n\r\n"
+                connection.sendall((request + b"\r\n") * (count - 1) + last)
+                answer = b"".join(iter(lambda: connection.recv(10_000), b""))
+            assert answer.count(b"HTTP/1.1 200") == answered
+            assert answer.count(b"HTTP/1.1 400") == (answered == 0)
+
+    def test_with_headers_without_end(self, server: Running) -> None:
+        with server.connect() as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 300 + b"\r\n")
             assert connection.recv(1000).startswith(b"HTTP/1.1 431")
 
     def test_that_are_slow_with_a_body(self, server: Running) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 from albertkit.serving.libraries import HttpToolsProtocol
 
 _LONGEST_HEAD = 65_536  # bytes
+_MOST_HEADERS = 200
+_MOST_WAITING = 16  # requests sent on a connection before those ahead of them are answered
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -37,9 +39,35 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """Count the bytes of a head."""
+        """Begin to count the bytes of a head.
+
+        Raises:
+            ValueError: too many requests wait for the answers to those before them; uvicorn answers 400 and
+                closes the connection.
+        """
+        if len(self.pipeline) >= _MOST_WAITING:
+            raise ValueError(f"{_MOST_WAITING} requests of this connection are waiting")
         self._head_bytes = 0
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header.
+
+        Raises:
+            ValueError: the head has too many; see `send_400_response`.
+        """
+        if len(self.headers) >= _MOST_HEADERS:
+            self._head_bytes = _LONGEST_HEAD + 1
+            raise ValueError(f"the head has more than {_MOST_HEADERS} headers")
+        super().on_header(name, value)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what was raised while bytes were read, and close the connection."""
+        if self._head_bytes <= _LONGEST_HEAD:
+            super().send_400_response(msg)
+            return
+        self.transport.write(_TOO_LONG)
+        self.transport.close()
 
     def on_headers_complete(self) -> None:
         """Note a complete head."""

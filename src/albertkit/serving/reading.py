@@ -6,6 +6,7 @@ bytes that they are read from, and holds Python's lock as long as it takes.
 
 import json
 import re
+from collections import Counter
 from typing import Any, TypeVar
 
 from albertkit.serving import bodies
@@ -73,7 +74,7 @@ def _parse(content: bytes, *, most: int) -> Any:
             f"the body holds more than {most:,} values (texts, lists, ...). Send them in several requests",
         )
     try:
-        value = json.loads(content.decode("utf-8-sig"))
+        value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_object)
         if b"\\u" in content:
             json.dumps(value, ensure_ascii=False).encode()
         return value
@@ -88,6 +89,14 @@ def _parse(content: bytes, *, most: int) -> Any:
     except ValueError:  # Python's limit
         problem = "it holds a number of too many digits"
     raise Refusal(400, "malformed", f"the body cannot be read as JSON: {problem}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise _wrong(f"the field {twice!r:.80} is given twice; expected it once", None)
+    return found
 
 
 def _holds_at_most(most: int, content: bytes) -> bool:

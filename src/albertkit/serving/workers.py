@@ -52,14 +52,13 @@ def serve_in_processes(
         del number, frame
         ending = True
 
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, end)
+    previous: dict[int, Any] = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGINT)}
     with tempfile.TemporaryDirectory(prefix="albertkit-metrics-") as folder:
         os.environ[FOLDER_VARIABLE] = folder
         names = _CONTEXT.SimpleQueue()
         processes = [_start(settings, listening, names) for _ in range(settings.workers)]
         if _RELOAD:
-            signal.signal(_RELOAD, lambda *_: _tell(processes, _RELOAD))
+            previous[_RELOAD] = signal.signal(_RELOAD, lambda *_: _tell(processes, _RELOAD))
         try:
             while not ending:
                 time.sleep(_PAUSE)
@@ -83,6 +82,9 @@ def serve_in_processes(
             listening.close()
             for process, _ in processes:
                 process.join()
+            del os.environ[FOLDER_VARIABLE]
+            for one, handler in previous.items():
+                signal.signal(one, handler)
 
 
 def _start(settings: ServingSettings, listening: socket.socket, names: Any) -> _Process:
