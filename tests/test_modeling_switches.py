@@ -147,7 +147,7 @@ def test_hooks_of_every_part_fire(inner):
     calls = dict.fromkeys(name for name, _ in model.named_modules() if name.split(".")[-1] not in unused)
     for name in calls:
         model.get_submodule(name).register_forward_hook(lambda *_, name=name: calls.update({name: True}))
-    model(**batch(segments=True, positions=True))
+    model(**batch())
     assert all(calls.values()), calls
 
 

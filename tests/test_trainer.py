@@ -10,7 +10,7 @@ import peft
 import pytest
 import torch
 import transformers
-from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_twins
+from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_twins, tiny
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -218,6 +218,21 @@ def test_accelerate(head: str, tmp_path: Path) -> None:
     )
     loaded = HEADS[head].from_pretrained(tmp_path)
     assert torch.equal(loaded(**batch())[0], unwrapped(**batch())[0])
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have any device")
+@pytest.mark.parametrize("head", HEADS)
+def test_accelerate_keeps_weights_elsewhere(head: str, tmp_path: Path) -> None:
+    expected = make(head)(**batch(head))[0]
+    offloaded = make(head)
+    accelerate.cpu_offload(offloaded, execution_device=torch.device("cpu"))
+    assert torch.equal(offloaded(**batch(head))[0], expected)
+    make(head).save_pretrained(tmp_path)
+    with accelerate.init_empty_weights():
+        empty = HEADS[head](tiny())
+    empty.tie_weights()  # as accelerate asks for
+    loaded = accelerate.load_checkpoint_and_dispatch(empty, tmp_path, device_map={"": "cpu"})
+    assert torch.equal(loaded.eval()(**batch(head))[0], expected)
 
 
 def test_lora_of_peft(tmp_path: Path) -> None:

@@ -120,7 +120,9 @@ class Network:
         config, architecture = self.config, self.architecture
         if output == "hidden_states":
             return config.hidden_size
-        if output == "order" or architecture == QUESTION_ANSWERING:
+        if output == "order":
+            return config.num_labels
+        if architecture == QUESTION_ANSWERING:
             return 2
         if architecture in (MASKED_LM, PRETRAINING):
             return config.vocab_size

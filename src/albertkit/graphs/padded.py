@@ -127,7 +127,7 @@ def _write_outputs(network: Network, states: str) -> None:
             graph.output("pooler_output", network.pool(first()), [*texts, config.hidden_size])
     elif architecture == PRETRAINING:
         graph.output("prediction_logits", network.scores(states), [*tokens, network.width()])
-        graph.output("sop_logits", network.scores(first(), "order"), [*texts, 2])
+        graph.output("sop_logits", network.scores(first(), "order"), [*texts, network.width("order")])
     elif architecture == SEQUENCE_CLASSIFICATION:
         graph.output("logits", network.scores(first()), [*texts, network.width()])
     elif architecture == MULTIPLE_CHOICE:

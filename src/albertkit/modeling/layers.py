@@ -83,15 +83,13 @@ class AlbertEmbeddings(nn.Module):
         Segments default to 0 and positions to 0, 1, ..., T - 1; both may be (T,), (1, T) or (B, T).
         """
         words = self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds  # (B, T, E)
-        # Defaults are rows of the tables: a slice costs less than looking up constant ids.
         if token_type_ids is None:
-            segments = self.token_type_embeddings.weight[0]  # (E,)
-        else:
-            segments = self.token_type_embeddings(token_type_ids)
+            token_type_ids = torch.zeros((), dtype=torch.long, device=words.device)
         if position_ids is None:
-            positions = self.position_embeddings.weight[: words.shape[1]]  # (T, E)
-        else:
-            positions = self.position_embeddings(position_ids)
+            position_ids = torch.arange(words.shape[1], device=words.device)
+        # The tables are called, not sliced: hooks fire, and accelerate can keep the weights elsewhere.
+        segments = self.token_type_embeddings(token_type_ids)  # (E,) or (B, T, E)
+        positions = self.position_embeddings(position_ids)  # (T, E) or (B, T, E)
         return self.dropout(self.LayerNorm(words + segments + positions))
 
 

@@ -19,8 +19,9 @@ def select_tokens(hidden_states: Tensor, positions: Tensor) -> Tensor:
     return hidden_states[rows, positions]
 
 
-def first_token(device: torch.device) -> Tensor:
-    """(1, 1): nothing but [CLS] is read, of any row."""
+def first_token(*inputs: Tensor | None) -> Tensor:
+    """(1, 1): nothing but [CLS] is read, of any row. On the device of the inputs that are not None."""
+    device = next((tensor.device for tensor in inputs if tensor is not None), None)
     return torch.zeros(1, 1, dtype=torch.long, device=device)
 
 
