@@ -446,6 +446,7 @@ def test_damaged_parts_are_named(classifier: Path, tmp_path: Path, run: Run) -> 
     rows.write_text('{"text": "the house"}\n')
     about = tmp_path / ".answers.jsonl.parts" / "about.json"
     about.parent.mkdir()
+    (about.parent / "00000000.jsonl").write_text("")
     for content in ("{", "[1]", "null"):
         about.write_text(content)
         result = predicted(run, classifier, rows, tmp_path / "answers.jsonl")
@@ -491,3 +492,50 @@ def test_damaged_columns_of_a_report_are_named(classifier: Path, tmp_path: Path,
         (copy / "report.json").write_text(json.dumps(report | {"columns": damaged}))
         result = predicted(run, copy, rows, tmp_path / "answers.csv")
         assert_one_line_error(result, f"{copy / 'report.json'}: ", "columns")
+
+
+def test_nothing_is_left_of_a_prediction_that_did_not_begin(
+    classifier: Path, tmp_path: Path, run: Run
+) -> None:
+    """No folder of parts stays, so another command is not refused because of it; suffixes in capitals."""
+    rows = tmp_path / "rows.CSV"
+    rows.write_text("text\na\n")
+    output = tmp_path / "answers.CSV"
+    assert_one_line_error(predicted(run, classifier, rows, output, "--backend", "onxx"), "no engine 'onxx'")
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.CSV"]
+    (tmp_path / ".answers.CSV.parts").mkdir()  # of a process that was killed at its beginning
+    (tmp_path / ".answers.CSV.parts" / "about.json").write_text("{}")
+    result = predicted(run, classifier, rows, output, "--max-length", "8")
+    assert result.status == 0, result.errors
+    assert output.read_text().startswith("row,label,score,score_new,score_old,cut\n1,")
+    result = predicted(run, classifier, rows, rows / "answers.csv")
+    assert_one_line_error(result, "rows.CSV is a file; choose a folder")
+
+
+def test_a_prediction_that_fails_says_what_is_kept(
+    classifier: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "the house"}\n' * (CHUNK + 1))
+    whole = Predictor.__call__
+
+    def failing(self: Predictor, asked: list[Asked]) -> str:
+        if len(asked) < CHUNK:
+            raise OSError(28, "No space left on device", "disk")
+        return whole(self, asked)
+
+    monkeypatch.setattr(Predictor, "__call__", failing)
+    result = predicted(run, classifier, rows, tmp_path / "answers.csv")
+    assert result.status == 1
+    assert "stopped: 1,024 of 1,025 predictions are kept in" in result.errors
+    assert "the same command continues" in result.errors
+
+
+def test_an_evaluation_does_not_replace_its_data(classifier: Path, tmp_path: Path, run: Run) -> None:
+    data = tmp_path / "predictions.jsonl"
+    data.write_text('{"text": "the house", "label": "old"}\n')
+    about = ("evaluate", "text-classification", "--model", classifier, "--data", data, "--device", "cpu")
+    result = run(*about, "--output", tmp_path)
+    assert_one_line_error(result, f"would replace {data}, which is the input")
+    assert_one_line_error(run(*about, "--output", data), "is a file; expected a folder for the report")
+    assert [path.name for path in tmp_path.iterdir()] == ["predictions.jsonl"]

@@ -337,6 +337,11 @@ def test_a_label_that_training_does_not_have_is_named_with_its_row(write: Write)
         load_splits({"train": train, "validation": test})
     assert "test.csv, line 3: the label 'postive' is unknown (did you mean 'positive'?)" in str(caught.value)
     assert "Training has negative, positive" in str(caught.value)
+    several = TextTable(write("several.csv", "text,label\na,positive\nb,x\nc,negative\nd,y\ne,x\n"))
+    with pytest.raises(
+        DataError, match=r"line 3: the label 'x' is unknown \(and 2 more rows with an unknown"
+    ):
+        load_splits({"train": train, "validation": several})
     # The labels of a model are checked against likewise, in every split.
     labels = load_splits({"train": train}).labels
     with pytest.raises(DataError, match=r"'postive' is unknown.* The model has negative, positive"):

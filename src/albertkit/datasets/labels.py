@@ -197,7 +197,7 @@ def _whole_name(label: str | float) -> str | None:
     if isinstance(label, str):
         number = _WHOLE.fullmatch(label)
         return str(int(number[1])) if number else None
-    return str(int(label)) if label.is_integer() else None
+    return str(int(label)) if float(label).is_integer() else None  # an int has is_integer from Python 3.12
 
 
 _WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,17}))(?:\.0+)?")

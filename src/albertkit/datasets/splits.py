@@ -103,18 +103,23 @@ def _checked(
     rows: list[tuple[str, Any]], labels: LabelSet, report: ReadingReport, *, is_training: bool, whose: str
 ) -> list[Any]:
     """Return the examples with labels of the set; what is wrong in the training split itself is left out."""
-    found = []
+    found, unknown = [], list[tuple[str, str]]()
     for origin, example in rows:
         try:
             found.append(with_label(example, labels))
         except UnknownLabel as error:
             if not is_training and labels.problem_type != "regression":
-                raise DataError(
-                    f"{origin}: {error}. {whose} has {', '.join(labels.names[:20])}: correct the label, or "
-                    f"choose another column, or {_OTHERWISE[whose]}"
-                ) from error
+                unknown.append((origin, str(error)))
+                continue
             report.add("mislabelled", origin, str(error))
             report.examples -= 1
+    if unknown:
+        (first, error), *others = unknown
+        also = f" (and {len(others):,} more rows with an unknown label)" if others else ""
+        raise DataError(
+            f"{first}: {error}{also}. {whose} has {', '.join(labels.names[:20])}: correct the label, or "
+            f"choose another column, or {_OTHERWISE[whose]}"
+        )
     if not found:
         raise DataError("\n".join(["no example is left of", *report.lines()]))
     return found

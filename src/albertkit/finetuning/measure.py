@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from albertkit.datasets.splits import load_splits
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.exits import draw_curve, early_exit_curve, set_patience
 from albertkit.finetuning.labelled_task import room_note
 from albertkit.finetuning.prepared import load_task
-from albertkit.finetuning.report import write_report
+from albertkit.finetuning.report import PREDICTIONS, REPORT_JSON, write_report
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.finetuning.trained_settings import is_run
 
@@ -65,6 +65,8 @@ def measure(
             f"{output} holds the report of a fine-tuning run, by which its model is read; choose another "
             f"folder, such as {output / 'test'}"
         )
+    if output is not None:
+        _check_output(Path(data), output)
     labelled, own, loaded = load_task(task, model, settings, device=device)
     if line := room_note(loaded.config, settings):
         say(line)
@@ -91,3 +93,12 @@ def measure(
         }
     about = {"task": task, "model": str(model), "data": splits.reports["data"].to_json(), **curve}
     return write_report(evaluation, output, about=about)
+
+
+def _check_output(data: Path, output: Path) -> None:
+    if output.exists() and not output.is_dir():
+        raise DataError(f"{output} is a file; expected a folder for the report")
+    if data.resolve() in ((output / name).resolve() for name in (PREDICTIONS, REPORT_JSON)):
+        raise DataError(
+            f"the report in {output} would replace {data}, which is the input; choose another folder"
+        )

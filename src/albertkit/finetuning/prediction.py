@@ -113,19 +113,24 @@ def predict_file(
             if (left_out := json.loads(line).get("cut", 0)) > 0:
                 on_cut(left_out)
         with atomic_path(output) as file:
-            WRITERS[output.suffix](parts, file)
-    except KeyboardInterrupt:
-        say(
-            f"interrupted: {count:,} of {total:,} predictions are kept in {parts}; the same command continues"
-        )
+            WRITERS[output.suffix.lower()](parts, file)
+    except BaseException as error:
+        if part_files(parts):
+            how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
+            say(f"{how}: {count:,} of {total:,} predictions are kept in {parts}; the same command continues")
+        else:
+            shutil.rmtree(parts, ignore_errors=True)
         raise
     shutil.rmtree(parts)
     return count
 
 
 def _check_output(source: Path, output: Path) -> None:
-    if output.suffix not in WRITERS:
+    if output.suffix.lower() not in WRITERS:
         raise DataError(f"{output}: predictions are written as {', '.join(WRITERS)}; choose one of them")
+    folder = next(parent for parent in output.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise DataError(f"cannot write {output}: {folder} is a file; choose a folder")
     if output.is_dir():
         raise DataError(f"{output} is a folder; give the name of a file")
     if output.exists() and source.exists() and output.samefile(source):
@@ -197,9 +202,9 @@ def _model_sha256(model: AlbertPreTrainedModel, config: AlbertConfig) -> str:
 
 
 def _kept(parts: Path, about: dict[str, Any]) -> list[Path] | None:
-    """Return the parts that are there, of this run; None where no run has begun."""
+    """Return the parts that are there, of this run; None where no part was finished."""
     file = parts / _ABOUT
-    if not file.is_file():
+    if not file.is_file() or not part_files(parts):
         return None
     try:
         before = json.loads(file.read_text(encoding="utf-8"))
