@@ -411,6 +411,7 @@ def test_arguments_have_the_names_of_transformers(tmp_path: Path):
     source.save_pretrained(save_directory=tmp_path)
     for load in (AlbertForMaskedLM, auto.AutoModelForMaskedLM):
         loaded = load.from_pretrained(pretrained_model_name_or_path=tmp_path)
+        assert loaded.name_or_path == loaded.config.name_or_path == str(tmp_path)
         assert torch.equal(loaded(**batch()).logits, source(**batch()).logits)
     for load in (AlbertConfig, auto.AutoConfig):
         config = load.from_pretrained(pretrained_model_name_or_path=tmp_path)

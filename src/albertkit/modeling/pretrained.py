@@ -159,7 +159,7 @@ class AlbertPreTrainedModel(nn.Module):
             model = cls(final_config, **constructor)
         report = model._fill(tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
         model.to(device=choose_device(device_map), dtype=wanted_dtype).eval()
-        model.name_or_path = str(pretrained_model_name_or_path or "")
+        model.name_or_path = model.config.name_or_path = str(pretrained_model_name_or_path or "")
         if not report.ok:
             source = pretrained_model_name_or_path or "the given tensors"
             warnings.warn(f"{cls.__name__} from {source}: {report}", UserWarning, stacklevel=2)
