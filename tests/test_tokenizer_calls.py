@@ -98,6 +98,10 @@ def test_special_tokens_as_text(
     assert whole != split
     assert tokenizer.encode("[MASK]", split_special_tokens=True) == split
     assert tokenizer.encode("[MASK]", split_special_tokens=False) == whole
+    assert (
+        tokenizer.tokenize("[MASK]") == tokenizer.tokenize("[MASK]", split_special_tokens=False) == ["[MASK]"]
+    )
+    assert "[MASK]" not in tokenizer.tokenize("[MASK]", split_special_tokens=True)
     other = type(tokenizer).from_pretrained(folders[type(tokenizer)], split_special_tokens=True)
     assert (other.split_special_tokens, other.parse_special_tokens) == (True, False)
     assert other.encode("[MASK]") == split
@@ -142,6 +146,27 @@ def test_decoding_takes_what_transformers_takes(tokenizer: TokenizerInterface) -
         "the fox"
     )
     assert tokenizer.convert_ids_to_tokens(torch.tensor(ids[0])) == tokenizer.tokenize("the fox")[0]
+
+
+def test_ids_of_roles_can_be_set(tokenizer: TokenizerInterface) -> None:
+    for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
+        setattr(tokenizer, f"{role}_id", None)
+        assert (getattr(tokenizer, role), getattr(tokenizer, f"{role}_id")) == (None, None)
+        setattr(tokenizer, f"{role}_id", 5)
+        assert getattr(tokenizer, role) == tokenizer.convert_ids_to_tokens(5)
+    tokenizer.additional_special_tokens_ids = [6, 7]
+    assert tokenizer.additional_special_tokens == tokenizer.convert_ids_to_tokens([6, 7])
+    tokenizer.additional_special_tokens_ids = []
+    assert tokenizer.extra_special_tokens == []
+
+
+def test_the_collator_of_transformers(tokenizer: TokenizerInterface) -> None:
+    rows = [tokenizer("the fox"), tokenizer("the")]
+    collate = transformers.DataCollatorWithPadding(tokenizer)  # type: ignore[arg-type]
+    first, second = collate(rows), collate(rows)
+    assert first["attention_mask"].tolist() == second["attention_mask"].tolist()
+    assert first["attention_mask"].sum(-1).tolist() == [len(row["input_ids"]) for row in rows]
+    assert tokenizer.pad(rows, verbose=False)["input_ids"] == first["input_ids"].tolist()
 
 
 def test_saving_options(tokenizer: TokenizerInterface, tmp_path: Path) -> None:

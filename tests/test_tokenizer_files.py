@@ -378,3 +378,56 @@ def test_time_grows_with_the_text_and_not_faster(unit: str, tiny_vocabulary: Pat
     for tokenizer in (slow, fast):
         small = max(0.001, _seconds(tokenizer, unit, 5_000, offsets=True))
         assert _seconds(tokenizer, unit, 100_000, offsets=True) < 100 * small
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("tokenizer.json", {"model": {"type": "Unigram", "unk_id": 0}}, "KeyError.*'vocab'"),
+        (
+            "tokenizer.json",
+            {"model": {"type": "Unigram", "unk_id": 3, "vocab": [["a", -1.0]]}},
+            "unk_id is 3",
+        ),
+        ("tokenizer.json", {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", None]]}}, "TypeError"),
+        ("tokenizer.json", {"model": ["Unigram"]}, "AttributeError"),
+        (
+            "tokenizer_config.json",
+            {"model_max_length": "512"},
+            "model_max_length='512': expected a whole number",
+        ),
+        (
+            "tokenizer_config.json",
+            {"padding_side": "lefft"},
+            "padding_side='lefft': expected one of left, right",
+        ),
+        ("tokenizer_config.json", {"do_lower_case": "yes"}, "do_lower_case='yes': expected True or False"),
+        ("tokenizer_config.json", {"added_tokens_decoder": ["a"]}, "AttributeError"),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"x": {"content": "a"}}}, "ValueError"),
+        ("tokenizer_config.json", {"mask_token": 4}, "received 4 for a token"),
+        (
+            "added_tokens.json",
+            {"<x>": "500"},
+            "'<x>' has the id '500'; expected a whole number of at least 500",
+        ),
+        ("added_tokens.json", {"<x>": 3}, "'<x>' has the id 3"),
+        ("added_tokens.json", {"<x>": 500, "<y>": 500}, "two of the added tokens have the same id"),
+    ],
+)
+def test_damage_inside_json(
+    name: str, content: dict, message: str, tiny_vocabulary: Path, tmp_path: Path
+) -> None:
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path)
+    (tmp_path / "spiece.model").unlink()
+    (tmp_path / name).write_text(json.dumps(content))
+    with pytest.raises(TokenizerError, match=message) as caught:
+        AutoTokenizer.from_pretrained(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_empty_entries_are_none(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path)
+    empty = {"added_tokens_decoder": None, "additional_special_tokens": None, "model_max_length": None}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(empty))
+    for cls in BOTH:
+        assert cls.from_pretrained(tmp_path)(TEXT) == cls(tiny_vocabulary)(TEXT)

@@ -187,6 +187,7 @@ class TokenizerInterface(TokenInterface, ABC):
         padding_side: Side | None = None,
         return_attention_mask: bool | None = None,
         return_tensors: str | None = None,
+        verbose: bool = True,  # noqa: ARG002  # there is nothing to warn of
     ) -> BatchEncoding:
         """Pad rows encoded before: a mapping of lists, or a list of such mappings (what a DataLoader gives).
 
@@ -211,8 +212,11 @@ class TokenizerInterface(TokenInterface, ABC):
         add_special_tokens: bool = False,
         *,
         parse_special_tokens: Parsing | None = None,
+        split_special_tokens: bool | None = None,
     ) -> list[str]:
         """Return the pieces of a text; SentencePiece has unknown ones as they stand in the text."""
+        if parse_special_tokens is None and split_special_tokens is not None:
+            parse_special_tokens = not split_special_tokens
         parse = self._whether_to_parse(parse_special_tokens)
         sequences = [self._pieces(one, parse) for one in (text, pair) if one is not None]
         if not add_special_tokens:

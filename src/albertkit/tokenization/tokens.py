@@ -190,8 +190,12 @@ class TokenInterface:
 
     @property
     def extra_special_tokens_ids(self) -> list[int]:
-        """Ids of the special tokens without a role."""
+        """Ids of the special tokens without a role; setting them chooses the tokens."""
         return [self._special.ids[token] for token in self._special.additional]
+
+    @extra_special_tokens_ids.setter
+    def extra_special_tokens_ids(self, ids: Iterable[int] | None) -> None:
+        self.extra_special_tokens = self.convert_ids_to_tokens(ids or [])
 
     additional_special_tokens = extra_special_tokens
     additional_special_tokens_ids = extra_special_tokens_ids
