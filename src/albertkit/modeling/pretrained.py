@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from albertkit.checkpoints import loading
 from albertkit.checkpoints.folder import write_folder
@@ -22,12 +21,13 @@ from albertkit.loading_options import take_loading_options
 from albertkit.modeling.loading import choose_device, choose_dtype
 from albertkit.modeling.outputs import ModelOutput
 from albertkit.modeling.resizing import resize_decoder, resize_embedding
+from albertkit.modeling.switches import TrainingSwitches
 from albertkit.tuple_outputs import make_output
 
 Output = TypeVar("Output", bound=ModelOutput)
 
 
-class AlbertPreTrainedModel(nn.Module):
+class AlbertPreTrainedModel(TrainingSwitches):
     """Base class of all ALBERT models.
 
     A model with a head keeps its encoder as `self.albert`; the bare encoder is its own base model.
@@ -36,7 +36,6 @@ class AlbertPreTrainedModel(nn.Module):
     config_class: ClassVar[type[AlbertConfig]] = AlbertConfig
     base_model_prefix: ClassVar[str] = "albert"
     main_input_name: ClassVar[str] = "input_ids"
-    supports_gradient_checkpointing: ClassVar[bool] = True
     _keys_to_ignore_on_save: ClassVar[list[str] | None] = None
 
     def __init__(self, config: AlbertConfig) -> None:
@@ -48,7 +47,6 @@ class AlbertPreTrainedModel(nn.Module):
         self.num_labels = config.num_labels
         self.name_or_path = ""
         """Where `from_pretrained` found the model; PEFT notes it in the config of an adapter."""
-        self._input_hook: RemovableHandle | None = None
 
     # --- initialisation -------------------------------------------------------------------------
 
@@ -332,69 +330,6 @@ class AlbertPreTrainedModel(nn.Module):
         """
         self.base_model.prune_heads(heads_to_prune)
 
-    def gradient_checkpointing_enable(
-        self, gradient_checkpointing_kwargs: dict[str, Any] | None = None
-    ) -> None:
-        """In training, keep only each layer's input and recompute the rest in the backward pass.
-
-        The one accepted setting is `use_reentrant=False`, which is also the default.
-        """
-        if gradient_checkpointing_kwargs not in (None, {}, {"use_reentrant": False}):
-            raise ConfigError(
-                f"gradient checkpointing here is non-reentrant; cannot use {gradient_checkpointing_kwargs}"
-            )
-        self.base_model.encoder.gradient_checkpointing = True  # type: ignore[union-attr]
-
-    def gradient_checkpointing_disable(self) -> None:
-        """Keep all activations again."""
-        self.base_model.encoder.gradient_checkpointing = False  # type: ignore[union-attr]
-
-    def activation_checkpointing_enable(
-        self,
-        activation_checkpointing_kwargs: dict[str, Any] | None = None,
-        *,
-        every_n_layers: int = 1,
-        offload: bool = False,
-    ) -> None:
-        """The newer name of `gradient_checkpointing_enable`; every layer is recomputed, nothing is offloaded.
-
-        Raises:
-            ConfigError: other values of the two options.
-        """
-        if every_n_layers != 1 or offload:
-            raise ConfigError(
-                f"every_n_layers={every_n_layers!r}, offload={offload!r} is not supported: leave both out"
-            )
-        self.gradient_checkpointing_enable(activation_checkpointing_kwargs)
-
-    def activation_checkpointing_disable(self) -> None:
-        """The newer name of `gradient_checkpointing_disable`."""
-        self.gradient_checkpointing_disable()
-
-    @property
-    def is_gradient_checkpointing(self) -> bool:
-        """Whether layers are recomputed in the backward pass."""
-        return self.base_model.encoder.gradient_checkpointing  # type: ignore[union-attr,return-value]
-
-    @property
-    def is_activation_checkpointing(self) -> bool:
-        """The newer name of `is_gradient_checkpointing`."""
-        return self.is_gradient_checkpointing
-
-    def enable_input_require_grads(self) -> None:
-        """Let gradients flow from the embeddings' output, for adapters on frozen weights.
-
-        Gradient checkpointing needs an input that requires a gradient.
-        """
-        self.disable_input_require_grads()
-        self._input_hook = self.get_input_embeddings().register_forward_hook(_require_grad)
-
-    def disable_input_require_grads(self) -> None:
-        """Undo `enable_input_require_grads`."""
-        if self._input_hook is not None:
-            self._input_hook.remove()
-        self._input_hook = None
-
     def set_attn_implementation(self, attn_implementation: Literal["sdpa", "eager"]) -> None:
         """Choose how attention is computed, from the next call on.
 
@@ -460,7 +395,3 @@ class AlbertPreTrainedModel(nn.Module):
     def dummy_inputs(self) -> dict[str, Tensor]:
         """A tiny batch for tracing."""
         return {"input_ids": torch.tensor([[self.config.bos_token_id, 5, 6, self.config.eos_token_id]])}
-
-
-def _require_grad(module: nn.Module, inputs: Any, output: Tensor) -> None:  # noqa: ARG001
-    output.requires_grad_(True)

@@ -1,0 +1,95 @@
+"""Switches of a model in training: gradient checkpointing, and gradients for frozen weights with adapters."""
+
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from albertkit.errors import ConfigError
+from albertkit.modeling.layers import AlbertTransformer
+
+
+class TrainingSwitches(nn.Module):
+    """The part of `AlbertPreTrainedModel` that trainers and adapter libraries switch."""
+
+    supports_gradient_checkpointing: ClassVar[bool] = True
+    _input_hook: RemovableHandle | None = None
+
+    @property
+    def base_model(self) -> Any:
+        """The encoder model, which has `encoder`."""
+        raise NotImplementedError
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The word embeddings, V x E."""
+        raise NotImplementedError
+
+    def _encoder(self) -> AlbertTransformer:
+        return self.base_model.encoder
+
+    def gradient_checkpointing_enable(
+        self, gradient_checkpointing_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """In training, keep only each layer's input and recompute the rest in the backward pass.
+
+        The one accepted setting is `use_reentrant=False`, which is also the default.
+        """
+        if gradient_checkpointing_kwargs not in (None, {}, {"use_reentrant": False}):
+            raise ConfigError(
+                f"gradient checkpointing here is non-reentrant; cannot use {gradient_checkpointing_kwargs}"
+            )
+        self._encoder().gradient_checkpointing = True
+
+    def gradient_checkpointing_disable(self) -> None:
+        """Keep all activations again."""
+        self._encoder().gradient_checkpointing = False
+
+    def activation_checkpointing_enable(
+        self,
+        activation_checkpointing_kwargs: dict[str, Any] | None = None,
+        *,
+        every_n_layers: int = 1,
+        offload: bool = False,
+    ) -> None:
+        """The newer name of `gradient_checkpointing_enable`; every layer is recomputed, nothing is offloaded.
+
+        Raises:
+            ConfigError: other values of the two options.
+        """
+        if every_n_layers != 1 or offload:
+            raise ConfigError(
+                f"every_n_layers={every_n_layers!r}, offload={offload!r} is not supported: leave both out"
+            )
+        self.gradient_checkpointing_enable(activation_checkpointing_kwargs)
+
+    def activation_checkpointing_disable(self) -> None:
+        """The newer name of `gradient_checkpointing_disable`."""
+        self.gradient_checkpointing_disable()
+
+    @property
+    def is_gradient_checkpointing(self) -> bool:
+        """Whether layers are recomputed in the backward pass."""
+        return self._encoder().gradient_checkpointing
+
+    @property
+    def is_activation_checkpointing(self) -> bool:
+        """The newer name of `is_gradient_checkpointing`."""
+        return self.is_gradient_checkpointing
+
+    def enable_input_require_grads(self) -> None:
+        """Let gradients flow from the embeddings' output, for adapters on frozen weights.
+
+        Gradient checkpointing needs an input that requires a gradient.
+        """
+        self.disable_input_require_grads()
+        self._input_hook = self.get_input_embeddings().register_forward_hook(_require_grad)
+
+    def disable_input_require_grads(self) -> None:
+        """Undo `enable_input_require_grads`."""
+        if self._input_hook is not None:
+            self._input_hook.remove()
+        self._input_hook = None
+
+
+def _require_grad(module: nn.Module, inputs: Any, output: Tensor) -> None:  # noqa: ARG001
+    output.requires_grad_(True)
