@@ -834,3 +834,32 @@ def test_layouts_of_answers(given: object, answers: tuple | None) -> None:
     found = [one.answers for _, one in QuestionTable(rows).read(report)]
     assert found == ([] if answers is None else [answers])
     assert ("mislabelled" in report.problems) is (answers is None)
+
+
+@pytest.mark.parametrize("data", [5, {"a": 1}, "text", [3], [{"paragraphs": [{"context": "a", "qas": "q"}]}]])
+def test_squad_files_of_other_layouts(write: Write, data: object) -> None:
+    with pytest.raises(DataError, match=r"a.json.*(expected the JSON of SQuAD|not of SQuAD's layout)"):
+        list(SquadFile(write("a.json", json.dumps({"data": data}))))
+
+
+@pytest.mark.parametrize(
+    "answer", [{"text": 5, "answer_start": 0}, {"text": "a", "answer_start": "0"}, "a", {}]
+)
+def test_squad_answers_of_other_types(write: Write, answer: object) -> None:
+    question = {"id": 1, "question": "q", "answers": [answer]}
+    content = {"data": [{"paragraphs": [{"context": "a b", "qas": [question]}]}]}
+    with pytest.raises(DataError, match=r"a.json, article 0: not of SQuAD's layout"):
+        list(SquadFile(write("a.json", json.dumps(content))))
+
+
+@pytest.mark.parametrize(
+    ("question", "options"), [(None, ["a", "b"]), ("q", ["a", 3]), (5, "ab"), ("q", [None])]
+)
+def test_questions_of_race_that_are_no_text(
+    tmp_path: Path, write: Write, question: object, options: object
+) -> None:
+    content = {"article": "x", "questions": [question], "options": [options], "answers": ["A"]}
+    write("1.txt", json.dumps(content))
+    report = ReadingReport("")
+    assert list(RaceFolder(tmp_path).read(report)) == []
+    assert report.problems["malformed"].count == 1

@@ -86,7 +86,7 @@ class PairTable(TableReader[PairExample, PairColumns]):
         if empty is not None:
             if self.labelled:
                 return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
-            report.add("empty", row.origin, f"no text in {empty!r}, {ANSWERED}")
+            report.add("empty", row.origin, f"no text in {empty!r}, and {ANSWERED}")
         score = None
         if columns.score is not None:
             value = values.get(columns.score)

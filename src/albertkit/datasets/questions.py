@@ -90,7 +90,9 @@ class SquadFile(QuestionReader):
         lines = read_lines(self.path, file_format(self.path)[1])
         try:
             articles = json.loads("".join(line for _, line, _ in lines))["data"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            if not isinstance(articles, list):
+                raise TypeError(f"'data' is {articles!r:.40}, no list")
+        except (json.JSONDecodeError, KeyError, TypeError, RecursionError) as error:
             raise DataError(
                 f"{self.path}: expected the JSON of SQuAD with 'data' in it ({error}). If it is an array of "
                 f"objects: jq -c '.[]' {self.path} > lines.jsonl"
@@ -121,7 +123,7 @@ class SquadFile(QuestionReader):
                         if example is not None:
                             report.examples += 1
                             yield origin, example
-            except (KeyError, TypeError) as error:
+            except (KeyError, TypeError, AttributeError) as error:
                 raise DataError(f"{self.path}, article {place}: not of SQuAD's layout ({error!r})") from error
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 Problem = Literal["malformed", "empty", "unlabelled", "mislabelled"]
 """Rows that cannot be read as the layout says; without text; without label; with one that cannot be right."""
 
-ANSWERED = "and predicted all the same"
+ANSWERED = "predicted all the same"
 """The end of the detail of a row without labels that is an example in spite of its problem."""
 
 SHOWN = 5

@@ -66,7 +66,7 @@ class TextTable(TableReader[TextExample, TextColumns]):
             empty = columns.text if text is None else columns.pair
             if self.labelled:
                 return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
-            report.add("empty", row.origin, f"no text in {empty!r}, {ANSWERED}")
+            report.add("empty", row.origin, f"no text in {empty!r}, and {ANSWERED}")
             text, pair = text or "", (pair or "") if columns.pair else None
         label = None
         if self.labelled and columns.label:
