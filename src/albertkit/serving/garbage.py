@@ -13,6 +13,7 @@ from contextlib import suppress
 _ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
 _ARENAS = 2
 _EACH = 10_000  # bytes that a request leaves beside its body, about
+_TOKENIZED = 100  # bytes for one of a text, in what an error of the tokenized text holds
 _MOST = 20_000_000
 
 
@@ -50,9 +51,9 @@ class GarbageCollector:
             gc.unfreeze()
             gc.enable()
 
-    def note(self, body_bytes: int) -> None:
+    def note(self, body_bytes: int, *, failed: bool) -> None:
         """Note the end of a request."""
-        self._bytes += body_bytes + _EACH
+        self._bytes += _EACH + body_bytes * (_TOKENIZED if failed else 1)
         if self._settled and self._bytes > _MOST:
             self._bytes = 0
             gc.collect()

@@ -80,7 +80,7 @@ class Guard:
             await refusal.response()(scope, receive, counted)
         finally:
             self._metrics.request(scope["path"] if scope["path"] in self._routes else "other", status)
-            self._garbage.note(size)
+            self._garbage.note(size, failed=status >= 400)
 
     def _check_key(self, path: str, headers: dict[bytes, bytes]) -> None:
         if self._key is None or path in self._open:
