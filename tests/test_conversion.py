@@ -30,6 +30,7 @@ from albertkit.errors import (
     AlbertKitError,
     CheckpointError,
     ConfigError,
+    DataError,
     MissingExtraError,
     ModelNotFoundError,
 )
@@ -598,10 +599,10 @@ def test_what_the_source_lacks_is_missing(tf1: Path, original: Tensors) -> None:
 
 
 def test_a_checkpoint_is_never_replaced(tf1: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"model.ckpt-best.index exists already"):
+    with pytest.raises(DataError, match=r"holds .*model.ckpt-best.index: choose another folder"):
         convert(tf1, tf1, to="tf1")
     convert(tf1, tf1.parent / "hf")
-    with pytest.raises(CheckpointError, match=r"model.safetensors exists already"):
+    with pytest.raises(DataError, match=r"holds .*model.safetensors: choose another folder"):
         convert(tf1, tf1.parent / "hf")
     (tf1.parent / "file").touch()
     with pytest.raises(CheckpointError, match="Could not"):

@@ -361,10 +361,10 @@ def test_arguments_that_cannot_be(save: Save, tmp_path: Path) -> None:
 def test_nothing_is_replaced(save: Save, tmp_path: Path) -> None:
     folder = save("AlbertModel")
     (tmp_path / "model.onnx").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"model.onnx exists already"):
+    with pytest.raises(DataError, match=r"model.onnx exists: choose another name"):
         export_onnx(folder, tmp_path / "model.onnx")
     other = save("AlbertModel", "other")
-    with pytest.raises(CheckpointError, match=r"config.json exists already"):
+    with pytest.raises(DataError, match=r"holds config.json, model.safetensors"):
         export_onnx(folder, other)
     assert (tmp_path / "model.onnx").read_text() == "mine"
 

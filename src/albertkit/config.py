@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from albertkit.errors import ConfigError, ModelNotFoundError
-from albertkit.files import atomic_path, json_text
+from albertkit.files import atomic_path, json_text, made_folder
 from albertkit.hub import resolve
 from albertkit.loading_options import take_loading_options
 from albertkit.published import CHECKPOINTS, REPOSITORIES, SIZES, VERSIONS, warn_of_contradictions
@@ -532,8 +532,8 @@ class AlbertConfig:
             raise ConfigError(
                 "push_to_hub=True is not supported; upload the folder with huggingface_hub.upload_folder"
             )
-        Path(save_directory).mkdir(parents=True, exist_ok=True)
-        self.to_json_file(Path(save_directory) / CONFIG_FILE)
+        with made_folder(Path(save_directory)) as folder:
+            self.to_json_file(folder / CONFIG_FILE)
 
     # --- value semantics ------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from albertkit.checkpoints.names import TIED, UNTIED, parts_of, to_google
 from albertkit.checkpoints.report import ConversionReport, LoadReport, Move, match
 from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.config import CONFIG_FILE, AlbertConfig
-from albertkit.errors import CheckpointError, ConfigError
-from albertkit.files import atomic_path
+from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError
+from albertkit.files import atomic_path, check_new_folder
 from albertkit.modeling import auto
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -60,9 +60,10 @@ def convert(
 
     Raises:
         ModelNotFoundError: there is no such source.
-        CheckpointError: the source is damaged or lacks tensors of the encoder; the target exists or cannot be
+        CheckpointError: the source is damaged or lacks tensors of the encoder; the target cannot be
             written or has no place for a tensor; or the outputs of the two differ.
         ConfigError: an unknown format or type, or a config that the target format cannot express.
+        DataError: the target exists; a folder may be empty.
     """
     target = Path(target).expanduser()
     to = _target_format(target, to)
@@ -98,7 +99,7 @@ def convert(
         else:
             files = (google.write if to == "tf1" else _write_julia)(target, written)
     except OSError as error:
-        if isinstance(error, CheckpointError):
+        if isinstance(error, AlbertKitError):
             raise
         raise CheckpointError(f"Could not write {target}: {error}.") from error
     report = ConversionReport(
@@ -143,10 +144,10 @@ def _target_format(target: Path, to: Format | None) -> Format:
 
 def _refuse_existing(target: Path, to: Format) -> None:
     """Never replace a checkpoint: it may hold what a conversion leaves out."""
-    places = {"hf": weight_files(target)[:1], "tf1": [target / f"{google.PREFIX}.index"], "julia": [target]}
-    for held in places[to]:
-        if held.exists():
-            raise CheckpointError(f"{held} exists already: name another target, or remove it first.")
+    if to != "julia":
+        check_new_folder(target)
+    elif target.exists():
+        raise DataError(f"{target} exists: choose another name, or delete it first")
 
 
 # --- which model --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -103,6 +104,24 @@ def made_folder(folder: Path) -> Iterator[Path]:
             with suppress(OSError):
                 one.rmdir()
         raise
+
+
+@contextmanager
+def complete_files(folder: Path) -> Iterator[Path]:
+    """Yield a new folder, whose files go into `folder` when the block ends well, all or none."""
+    with made_folder(folder):
+        staged = folder / f".{secrets.token_hex(4)}.tmp"
+        staged.mkdir()
+        try:
+            with full_disk_named(folder):
+                yield staged
+            for file in sorted(staged.iterdir()):
+                with suppress(FileNotFoundError):
+                    file.chmod((folder / file.name).stat().st_mode & 0o777)
+                _flush_to_disk(file, os.O_RDONLY)
+                file.replace(folder / file.name)
+        finally:
+            shutil.rmtree(staged)
 
 
 def check_new_file(target: Path) -> None:

@@ -22,7 +22,7 @@ from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
 from albertkit.config import CONFIG_FILE
 from albertkit.errors import CheckpointError, DiskFullError
-from albertkit.files import atomic_path, contents, json_text, model_folders
+from albertkit.files import atomic_path, contents, json_text, made_folder, model_folders
 from albertkit.hub import resolve
 
 WEIGHTS_FILE = "model.safetensors"
@@ -129,8 +129,7 @@ def write_folder(
     if len(files) > 1:
         texts[INDEX_FILE] = shards.index_of(files)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
+        with made_folder(folder), ExitStack() as stack:
             # Renamed in the reverse order: the files that name others come last.
             for name, text in texts.items():
                 stack.enter_context(atomic_path(folder / name)).write_text(text, encoding="utf-8")

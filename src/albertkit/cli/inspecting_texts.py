@@ -7,7 +7,6 @@ import typer
 
 from albertkit.cli.printing import new_console, print_cut, print_json, print_title
 from albertkit.cli.reading import Device, Model, Truncate
-from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
 
 if TYPE_CHECKING:
@@ -35,8 +34,10 @@ def attention(
 
     Example: albertkit inspect attention "The captain opened the door." --html attention.html
     """
-    if html is not None and not html.parent.is_dir():
-        raise DataError(f"cannot write {html}: there is no folder {html.parent}; make it first")
+    from albertkit.files import check_new_file
+
+    if html is not None:
+        check_new_file(html)
     from albertkit.inspection.attention import inspect_attention
     from albertkit.pipelines import pipeline
 

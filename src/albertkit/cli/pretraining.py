@@ -12,7 +12,6 @@ from rich.console import Console
 from albertkit.cli.completing import models, one_of
 from albertkit.cli.flags import settings_flags
 from albertkit.cli.printing import print_json
-from albertkit.errors import DataError
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, merge, read_recipe
 
@@ -47,12 +46,12 @@ def train_tokenizer(
 
     Example: albertkit train-tokenizer books/*.txt --vocab-size 8192 --output tokenizer
     """
+    from albertkit.files import check_new_folder
     from albertkit.pretraining.corpus import Corpus
     from albertkit.tokenization.normalization import Normalization
     from albertkit.tokenization.vocabulary import train_vocabulary
 
-    if (output / "spiece.model").exists():
-        raise DataError(f"{output}: a tokenizer is here; delete it or choose another folder")
+    check_new_folder(output)
     corpus = Corpus.find(inputs, text_column=text_column)
     normalization = Normalization(do_lower_case=not cased, keep_accents=keep_accents)
     report = train_vocabulary(

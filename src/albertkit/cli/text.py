@@ -19,7 +19,6 @@ from albertkit.cli.reading import (
     read,
     twice,
 )
-from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
 
 if TYPE_CHECKING:
@@ -90,8 +89,10 @@ def embed(
     Example: albertkit embed "A dog barks." "The cat sleeps." --output vectors.npy
     """
     given = read(texts, file, format=format)
-    if output is not None and not output.parent.is_dir():  # not only after all texts are computed
-        raise DataError(f"cannot write {output}: there is no folder {output.parent}; make it first")
+    from albertkit.files import check_new_file
+
+    if output is not None:
+        check_new_file(output)
     import numpy as np
 
     from albertkit.pipelines import pipeline

@@ -18,7 +18,7 @@ from albertkit.checkpoints import formats
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
 from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.report import LoadReport
-from albertkit.config import CONFIG_FILE, AlbertConfig
+from albertkit.config import AlbertConfig
 from albertkit.conversion import DTYPES, TOLERANCES, architecture_of, cast, file_sha256, fit, write_vocabulary
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
 from albertkit.export.int8_check import is_labelled, measure_agreement, measure_on_labels, read_texts
@@ -31,6 +31,7 @@ from albertkit.export.onnx_file import (
     write_file,
 )
 from albertkit.export.onnx_report import OnnxReport
+from albertkit.files import check_new_folder
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.graphs.graph import OLDEST_OPSET, onnx
 from albertkit.graphs.int8 import INT8, QUANTIZATION
@@ -91,11 +92,11 @@ def export_onnx(
 
     Raises:
         ModelNotFoundError: there is no such source.
-        CheckpointError: the source is damaged or lacks tensors of the architecture; the target exists or
+        CheckpointError: the source is damaged or lacks tensors of the architecture; the target
             cannot be written; the model is too large for one file; the outputs differ; or int8 loses
             too much.
         ConfigError: an unknown architecture, type or opset, or what does not go together.
-        DataError: no texts.
+        DataError: no texts, or the target exists.
         MissingExtraError: the extra `onnx` is not installed.
     """
     target = Path(target).expanduser()
@@ -218,9 +219,10 @@ def _places(target: Path, source: Path) -> tuple[Path, bool]:
         file, beside = target, False
     else:
         file, beside = target / ONNX_FILE, target.resolve() != source.resolve()
-    for held in (file, target / CONFIG_FILE) if beside else (file,):
-        if held.exists():
-            raise CheckpointError(f"{held} exists already: name another target, or remove it first.")
+    if beside:
+        check_new_folder(target)
+    elif file.exists():
+        raise DataError(f"{file} exists: choose another name, or delete it first")
     return file, beside
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.conversion import write_vocabulary
 from albertkit.errors import AlbertKitError, CheckpointError
-from albertkit.files import atomic_path, json_text
+from albertkit.files import atomic_path, json_text, made_folder
 from albertkit.graphs.graph import onnx
 from albertkit.graphs.padded import build
 from albertkit.modeling.arrays import to_arrays
@@ -31,15 +31,10 @@ def new_file(file: Path) -> Iterator[Path]:
     Raises:
         CheckpointError: the file cannot be written.
     """
-    is_new = not file.parent.exists()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(file) as new:
+        with made_folder(file.parent), atomic_path(file) as new:
             yield new
     except OSError as error:
-        if is_new:
-            with suppress(OSError):
-                file.parent.rmdir()
         if isinstance(error, AlbertKitError):
             raise
         raise CheckpointError(f"Could not write {file}: {error}.") from error

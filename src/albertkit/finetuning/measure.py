@@ -9,6 +9,7 @@ import torch
 
 from albertkit.datasets.splits import load_splits
 from albertkit.errors import ConfigError, DataError
+from albertkit.files import check_new_folder
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.exits import draw_curve, early_exit_curve, set_patience
@@ -33,6 +34,7 @@ def measure(
     backend: str = "auto",
     patience: int | None = None,
     exit_curve: str | Path | None = None,
+    resumed: bool = False,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Return what a report says: at least {"metrics", "baseline", "examples"}.
@@ -50,6 +52,7 @@ def measure(
         backend: what computes, one of `engines.choosing.ENGINES`.
         patience: depths that have to agree before an example leaves the model; None for all depths.
         exit_curve: picture of the main metric by patience, then "early_exit_curve" of what is returned.
+        resumed: replace the report of an evaluation in the folder, which else must be empty.
         say: takes the lines of the report of the reading.
 
     Raises:
@@ -67,6 +70,8 @@ def measure(
         )
     if output is not None:
         _check_output(Path(data), output)
+    if output is not None and not resumed:
+        check_new_folder(output)
     labelled, own, loaded = load_task(task, model, settings, device=device)
     if line := room_note(loaded.config, settings):
         say(line)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.extras import optional
-from albertkit.files import atomic_path, finite, json_text, write_json, write_picture
+from albertkit.files import complete_files, finite, json_text, write_json, write_picture
 from albertkit.finetuning.evaluation import Evaluation
 from albertkit.finetuning.labelled_task import Judged
 from albertkit.metrics.by_length import LengthBin, score_by_length
@@ -29,7 +29,11 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
     Returns:
         What `report.json` holds.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with complete_files(folder) as files:
+        return _write_files(evaluation, files, about=about)
+
+
+def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any]) -> dict[str, Any]:
     judged = evaluation.judged()
     sure = [one for one in judged if one.confidence is not None]
     reliability = (
@@ -59,19 +63,18 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
         pictures.append(_numbers_picture(folder, judged, evaluation.labelled.axes))
     if ranks := evaluation.labelled.ranks(evaluation.predictions):
         pictures.append(_ranks_picture(folder, ranks))
-    with atomic_path(folder / PREDICTIONS) as file:
-        pairs = zip(evaluation.examples, evaluation.predictions, strict=True)
-        labelled = evaluation.labelled
-        records = [
-            {"id": example.id}
-            | labelled.record(example, prediction, evaluation.config)
-            | {"true": labelled.truth(example)}
-            for example, prediction in pairs
-        ]
-        file.write_text("".join(json_text(record) + "\n" for record in records), encoding="utf-8")
+    pairs = zip(evaluation.examples, evaluation.predictions, strict=True)
+    labelled = evaluation.labelled
+    records = [
+        {"id": example.id}
+        | labelled.record(example, prediction, evaluation.config)
+        | {"true": labelled.truth(example)}
+        for example, prediction in pairs
+    ]
+    lines = "".join(json_text(record) + "\n" for record in records)
+    (folder / PREDICTIONS).write_text(lines, encoding="utf-8")
     write_json(folder / REPORT_JSON, finite(report))
-    with atomic_path(folder / REPORT_MARKDOWN) as file:
-        file.write_text(_markdown(report, pictures), encoding="utf-8")
+    (folder / REPORT_MARKDOWN).write_text(_markdown(report, pictures), encoding="utf-8")
     return report
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from albertkit.files import atomic_path, finite, write_json
+from albertkit.files import complete_files, finite, write_json
 from albertkit.finetuning.published_figures import TABLES, Figures, PublishedTable, average
 from albertkit.finetuning.report import REPORT_JSON, REPORT_MARKDOWN
 from albertkit.finetuning.suites import MISSING, SUITES
@@ -15,10 +15,10 @@ Reports = Mapping[str, Mapping[str, Any]]
 
 def write_results(suite: str, model: str, reports: Reports, folder: Path) -> None:
     """Write the reports of a suite and its page into a folder, which is created where missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / REPORT_JSON, finite({"suite": suite, "model": model, "measurements": reports}))
-    with atomic_path(folder / REPORT_MARKDOWN) as file:
-        file.write_text(results_page(suite, model, reports), encoding="utf-8")
+    content = finite({"suite": suite, "model": model, "measurements": reports})
+    with complete_files(folder) as files:
+        write_json(files / REPORT_JSON, content)
+        (files / REPORT_MARKDOWN).write_text(results_page(suite, model, reports), encoding="utf-8")
 
 
 def results_page(suite: str, model: str, reports: Reports) -> str:

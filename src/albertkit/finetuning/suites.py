@@ -9,6 +9,7 @@ import torch
 
 from albertkit.datasets import glue
 from albertkit.errors import ConfigError, DataError, suggestion
+from albertkit.files import check_new_folder
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.measure import measure
 from albertkit.finetuning.registry import labelled_task
@@ -125,6 +126,8 @@ def evaluate_suite(
             )  # files that are not right show before the work
             work.append((one, source, model))
     reasons = [f"{name}: {report[MISSING]}" for name, report in reports.items() if report]
+    if output is not None and output.is_dir() and {one.name for one in output.iterdir()} - {*reports}:
+        check_new_folder(output)  # the reports of a suite that was interrupted are made again
     if not work:
         raise DataError(f"nothing of the suite {suite} can be measured; {'; '.join(reasons)}")
     for reason in reasons:
@@ -138,6 +141,7 @@ def evaluate_suite(
             options=one.options,
             output=None if output is None else Path(output) / one.name,
             main_metric=one.main_metric,
+            resumed=True,
             device=device,
             batch_tokens=batch_tokens,
             backend=backend,

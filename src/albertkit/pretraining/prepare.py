@@ -127,36 +127,38 @@ def prepare(
         seed=seed,
     )
     prepared = PreparedFolder(output)
-    prepared.open()
-    finished = prepared.finished()
-    fingerprints = {number: fingerprint for number, (fingerprint, _) in finished.items()}
-    work = Work(encoder=encoder, settings=settings, finished=fingerprints)
+    with prepared.open():
+        finished = prepared.finished()
+        fingerprints = {number: fingerprint for number, (fingerprint, _) in finished.items()}
+        work = Work(encoder=encoder, settings=settings, finished=fingerprints)
 
-    records: dict[str, list[ShardRecord]] = {split: [] for split in SPLITS}
-    text_bytes, kept, source_documents = 0, 0, 0
-    for done in ENGINES[engine](units, work, workers):
-        was_kept = done.shards is None
-        made = finished[done.number][1] if was_kept else prepared.keep(done)
-        for split, record in made.items():
-            records[split].append(record)
-        text_bytes += done.text_bytes
-        kept += was_kept
-        source_documents += done.source_documents
-        if progress:
-            progress(
-                PrepareProgress(
-                    text_bytes=text_bytes,
-                    fraction=done.consumed,
-                    units=done.number + 1,
-                    kept=kept,
-                    seconds=time.monotonic() - start,
+        records: dict[str, list[ShardRecord]] = {split: [] for split in SPLITS}
+        text_bytes, kept, source_documents = 0, 0, 0
+        for done in ENGINES[engine](units, work, workers):
+            was_kept = done.shards is None
+            made = finished[done.number][1] if was_kept else prepared.keep(done)
+            for split, record in made.items():
+                records[split].append(record)
+            text_bytes += done.text_bytes
+            kept += was_kept
+            source_documents += done.source_documents
+            if progress:
+                progress(
+                    PrepareProgress(
+                        text_bytes=text_bytes,
+                        fraction=done.consumed,
+                        units=done.number + 1,
+                        kept=kept,
+                        seconds=time.monotonic() - start,
+                    )
                 )
-            )
-    _check_content(records, corpus, source_documents, holdout_every)
-    manifests = {
-        split: _manifest(identity, encoder.size, records[split], seed) for split in SPLITS if records[split]
-    }
-    prepared.close(manifests)
+        _check_content(records, corpus, source_documents, holdout_every)
+        manifests = {
+            split: _manifest(identity, encoder.size, records[split], seed)
+            for split in SPLITS
+            if records[split]
+        }
+        prepared.close(manifests)
     return PrepareReport(
         output=output,
         train=manifests["train"],

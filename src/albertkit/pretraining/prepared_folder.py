@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from albertkit.errors import DataError, DiskFullError
-from albertkit.files import atomic_path, check_new_folder, full_disk_named, read_json, write_json
+from albertkit.files import atomic_path, check_new_folder, full_disk_named, made_folder, read_json, write_json
 from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord, checked, file_sha256
 from albertkit.pretraining.units import SPLITS, Done
 
@@ -28,8 +28,9 @@ class PreparedFolder:
 
     path: Path
 
-    def open(self) -> None:
-        """Make the folder ready for work.
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Make the folder ready for the work of the block; if it raises, remove what is empty.
 
         Raises:
             DataError: it holds finished shards, or anything else but unfinished ones, or cannot be written.
@@ -38,10 +39,11 @@ class PreparedFolder:
             raise DataError(f"{self.path}: holds finished shards; delete them or choose another folder")
         if not self._notes.is_dir():
             check_new_folder(self.path)
-        with self._writing():
-            self._notes.mkdir(parents=True, exist_ok=True)
-            for split in SPLITS:  # of a run that was cut between its manifests
-                (self.path / split / MANIFEST).unlink(missing_ok=True)
+        with made_folder(self._notes):
+            with self._writing():
+                for split in SPLITS:  # of a run that was cut between its manifests
+                    (self.path / split / MANIFEST).unlink(missing_ok=True)
+            yield
 
     def finished(self) -> dict[int, tuple[str, Records]]:
         """Return fingerprint and records of each finished unit whose files are still right, by its number."""
@@ -63,8 +65,8 @@ class PreparedFolder:
         }
         with self._writing():
             for split, shard in done.shards.items():
-                (self.path / split).mkdir(exist_ok=True)
-                with atomic_path(self.path / split / shard.record.file) as path:
+                file = self.path / split / shard.record.file
+                with made_folder(file.parent), atomic_path(file) as path:
                     path.write_bytes(shard.content)
             write_json(self._notes / f"{done.number:05d}.json", note, indent=None)
         return records

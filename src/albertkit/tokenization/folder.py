@@ -19,7 +19,7 @@ from typing import Any
 
 from albertkit import hub
 from albertkit.errors import AlbertKitError, ModelNotFoundError, TokenizerError
-from albertkit.files import atomic_path, contents, json_text
+from albertkit.files import atomic_path, contents, json_text, made_folder
 from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.options import read_flag, read_max_length, read_side
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, token_texts
@@ -196,9 +196,8 @@ def named_damage(file: str | Path) -> Iterator[None]:
 def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None = None) -> tuple[str, ...]:
     """Write files into a folder, all or none; return their paths."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / (f"{prefix}-{name}" if prefix else name) for name in files]
-    with ExitStack() as stack:
+    with made_folder(folder), ExitStack() as stack:
         for path, content in zip(paths, files.values(), strict=True):
             stack.enter_context(atomic_path(path)).write_bytes(content)
     return tuple(map(str, paths))
