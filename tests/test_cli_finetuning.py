@@ -413,10 +413,13 @@ def test_an_interrupted_prediction_continues(
     output.write_text("older")
     monkeypatch.setattr(Predictor, "__call__", counted)
     result = predicted(run, classifier, rows, output)
+    assert_one_line_error(result, f"{output} exists: choose another name")
+    assert output.read_text() == "older"
+    output.unlink()
+    result = predicted(run, classifier, rows, output)
     assert result.status == 0, result.errors
     assert computed == [3]
     assert result.errors.splitlines() == [
-        f"{output} exists and will be replaced when all predictions are done",
         f"continuing after 1,024 of 1,027 predictions, kept in {parts} from an interrupted run",
         f"1,027 predictions in {output}",
     ]

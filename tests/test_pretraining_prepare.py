@@ -473,7 +473,7 @@ def test_a_shard_set_checks_what_it_opens(tmp_path: Path, corpus_file: Path, tin
     with pytest.raises(DataError, match="expected format 'albertkit-shards' version 1"):
         ShardSet(folder)
     (folder / "manifest.json").write_text("{")
-    with pytest.raises(DataError, match=r"manifest\.json: cannot be read"):
+    with pytest.raises(DataError, match=r"manifest\.json is damaged"):
         ShardSet(folder)
 
 

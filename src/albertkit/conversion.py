@@ -23,7 +23,7 @@ from albertkit.checkpoints.report import ConversionReport, LoadReport, Move, mat
 from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError
-from albertkit.files import atomic_path, check_new_folder
+from albertkit.files import atomic_path, check_new_folder, complete_files, made_folder
 from albertkit.modeling import auto
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -94,10 +94,16 @@ def convert(
     if to != "hf":
         written.tensors = {name: matched[name] for name in names}
     try:
-        if to == "hf":
-            files = _write_hf(target, written, max_shard_size)
+        if to == "julia":
+            files = _write_julia(target, written)
         else:
-            files = (google.write if to == "tf1" else _write_julia)(target, written)
+            with complete_files(target) as folder:
+                made = (
+                    _write_hf(folder, written, max_shard_size)
+                    if to == "hf"
+                    else google.write(folder, written)
+                )
+            files = [target / file.name for file in made]
     except OSError as error:
         if isinstance(error, AlbertKitError):
             raise
@@ -229,13 +235,13 @@ def _write_julia(target: Path, checkpoint: Checkpoint) -> list[Path]:
     weights = google.google_tensors(checkpoint.tensors)
     if torch.bfloat16 in {tensor.dtype for tensor in weights.values()}:
         raise CheckpointError("Julia's files have no bfloat16; pass dtype 'float32' or 'float16'.")
-    target.parent.mkdir(parents=True, exist_ok=True)
     variables = {
         "config": google.google_config(checkpoint.config),
         "weights": {name: julia.array_of(tensor) for name, tensor in weights.items()},
         "vocab": checkpoint.pieces,
     }
-    julia.save(target, variables)
+    with made_folder(target.parent):
+        julia.save(target, variables)
     return [target]
 
 

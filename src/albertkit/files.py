@@ -78,7 +78,7 @@ def full_disk_named(target: Path) -> Iterator[None]:
         raise
     except Exception as error:
         text = str(error)
-        if getattr(error, "errno", None) in _NO_SPACE or any(words in text for words in _NO_SPACE_WORDS):
+        if getattr(error, "errno", None) in _NO_SPACE or _NO_SPACE_TEXT.search(text):
             raise DiskFullError(
                 f"{target}: no space left on the disk. Complete files were kept and the incomplete one was "
                 "removed: make room and run the same command again"
@@ -89,7 +89,7 @@ def full_disk_named(target: Path) -> Iterator[None]:
 # The last is that of a limit on the size of files.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Of libraries that give no number: safetensors and Arrow, then NumPy.
-_NO_SPACE_WORDS = ("No space left", "Disk quota exceeded", "File too large", " requested and ")
+_NO_SPACE_TEXT = re.compile(r"No space left|Disk quota exceeded|File too large|\d+ requested and \d+ written")
 
 
 @contextmanager

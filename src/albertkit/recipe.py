@@ -27,7 +27,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"no recipe {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:  # also of a number with thousands of digits
         raise ConfigError(f"recipe {path} is not readable as TOML: {error}") from None
 
 
@@ -113,7 +113,10 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
     if not fits:
         expected = " or ".join(getattr(kind, "__name__", repr(kind)) for kind in allowed)
         raise ConfigError(f"{where} is {value!r}, expected {expected}")
-    return float(value) if hint is float else value
+    try:
+        return float(value) if hint is float else value
+    except OverflowError as error:
+        raise ConfigError(f"{where} is a number of {len(str(value)):,} digits, expected a float") from error
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -121,4 +124,4 @@ def _fits(value: Any, kind: Any) -> bool:
         return value in typing.get_args(kind)
     if isinstance(value, bool):
         return kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)
+    return isinstance(value, (int, float) if kind is float else typing.get_origin(kind) or kind)

@@ -64,13 +64,14 @@ def finetune(
 
     Example: albertkit finetune text-classification --train train.csv --validation dev.csv --output run
     """
+    from albertkit.files import full_disk_named
     from albertkit.finetuning.finetune import finetune as run
     from albertkit.training.distributed import join_world
 
     table = merge(read_recipe(recipe) if recipe else {}, flags or {}, FinetuningSettings)
     settings = build(FinetuningSettings, table, where=str(recipe or "settings"))
     console = Console(stderr=True)
-    with join_world(device) as world:
+    with join_world(device) as world, full_disk_named(output):
         result = run(
             task,
             settings,

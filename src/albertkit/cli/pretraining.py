@@ -184,13 +184,14 @@ def pretrain(
 
     Example: albertkit pretrain --recipe recipes/bundled.toml --data shards --tokenizer tokenizer --output run
     """
+    from albertkit.files import full_disk_named
     from albertkit.pretraining.run import pretrain as run
     from albertkit.training.distributed import join_world
 
     table = merge(read_recipe(recipe) if recipe else {}, flags or {}, PretrainingSettings)
     settings = build(PretrainingSettings, table, where=str(recipe or "settings"))
     console = Console(stderr=True)
-    with join_world(device) as world:
+    with join_world(device) as world, full_disk_named(output):
         result = run(settings, data, tokenizer, output, world=world, console=console)
     state = result.state
     ending = "finished" if result.finished else "stopped (the same command goes on)"

@@ -13,6 +13,7 @@ from typing import Any
 from albertkit.datasets.table import Row, Table
 from albertkit.errors import DataError
 from albertkit.extras import optional
+from albertkit.files import read_json
 from albertkit.text_files import decompressed, file_format
 
 pa = optional("pyarrow", extra="train")
@@ -38,12 +39,18 @@ class ArrowTable(Table):
             DataError: the folder holds several splits, or none.
         """
         if (path / "dataset_dict.json").is_file():
-            splits = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
-            raise DataError(f"{path} holds several splits; give one of them: {path / splits[0]}, ...")
+            splits = read_json(path / "dataset_dict.json", DataError).get("splits")
+            first = path / str(splits[0]) if isinstance(splits, list) and splits else path
+            raise DataError(f"{path} holds several splits; give one of them: {first}, ...")
         if not (path / "state.json").is_file():
             raise DataError(f"{path}: expected a file, or a folder that `datasets` has saved (state.json)")
-        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
-        return cls([path / one["filename"] for one in state["_data_files"]], name=str(path))
+        try:
+            names = [one["filename"] for one in read_json(path / "state.json", DataError)["_data_files"]]
+            if not names or any(Path(name).name != name for name in names):
+                raise ValueError(f"the files are {names!r:.80}")
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path / 'state.json'}: expected the files of a split ({error})") from error
+        return cls([path / name for name in names], name=str(path))
 
     def columns(self) -> list[str]:
         """Return the names in the schema."""
@@ -60,7 +67,7 @@ class ArrowTable(Table):
                         for values in batch.to_pylist():
                             number += 1
                             yield Row(f"{file}, row {number}", values)
-                except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+                except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
                     raise DataError(f"{file}, after row {number}: cannot be read ({error})") from error
 
     def _open(self, file: Path, stack: ExitStack) -> tuple[Any, Iterator[Any]]:
@@ -72,7 +79,7 @@ class ArrowTable(Table):
                 return opened.schema_arrow, opened.iter_batches(batch_size=ROWS_AT_ONCE)
             stream = stack.enter_context(pa.ipc.open_stream(stack.enter_context(pa.OSFile(str(file)))))
             return stream.schema, iter(stream)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise DataError(f"{file}: not a readable {kind} file ({error})") from error
 
     def class_names(self, column: str) -> tuple[str, ...] | None:
@@ -80,8 +87,15 @@ class ArrowTable(Table):
         note = (self._schema.metadata or {}).get(b"huggingface")
         if note is None:
             return None
-        feature = json.loads(note).get("info", {}).get("features", {}).get(column) or {}
-        if isinstance(feature, list):  # how older versions note a list
-            feature = {"feature": feature[0]}
-        names = feature.get("feature", feature).get("names")
-        return tuple(names) if names else None
+        try:
+            feature = json.loads(note).get("info", {}).get("features", {}).get(column) or {}
+            if isinstance(feature, list):  # how older versions note a list
+                feature = {"feature": feature[0]}
+            names = feature.get("feature", feature).get("names")
+            if names and not all(isinstance(name, str) for name in names):
+                raise TypeError(f"the names are {names!r:.60}")
+            return tuple(names) if names else None
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+            raise DataError(
+                f"{self.name}: the class names of {column!r} are damaged ({error}). Save the data again"
+            ) from error

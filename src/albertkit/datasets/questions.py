@@ -55,6 +55,13 @@ class QuestionReader(Reader[QuestionExample]):
         return QuestionExample(name, question, context, tuple(placed))
 
 
+def _answer(text: Any, start: Any) -> tuple[str, int]:
+    """Return an answer as it is written; raise TypeError where it is none."""
+    if not isinstance(text, str) or not isinstance(start, int):
+        raise TypeError(f"an answer is {text!r:.40} at {start!r:.40}; expected a text and a number")
+    return text, start
+
+
 def _nearest(context: str, text: str, near: int) -> int | None:
     """Return the place of a text in the context that is nearest to where it should be."""
     if not text.strip():
@@ -91,8 +98,8 @@ class SquadFile(QuestionReader):
         try:
             articles = json.loads("".join(line for _, line, _ in lines))["data"]
             if not isinstance(articles, list):
-                raise TypeError(f"'data' is {articles!r:.40}, no list")
-        except (json.JSONDecodeError, KeyError, TypeError, RecursionError) as error:
+                raise TypeError(f"'data' is a {type(articles).__name__}")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(
                 f"{self.path}: expected the JSON of SQuAD with 'data' in it ({error}). If it is an array of "
                 f"objects: jq -c '.[]' {self.path} > lines.jsonl"
@@ -110,7 +117,9 @@ class SquadFile(QuestionReader):
                             )
                         known.add(name)
                         origin = f"{self.path}, question {name}"
-                        given = [(one["text"], one["answer_start"]) for one in asked.get("answers", ())]
+                        given = [
+                            _answer(one["text"], one["answer_start"]) for one in asked.get("answers", ())
+                        ]
                         example = self.checked(
                             report,
                             origin,

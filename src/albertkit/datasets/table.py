@@ -202,7 +202,7 @@ class JsonLinesTable(Table):
             is_first = False
             try:
                 record = json.loads(line)
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
                 yield Row(origin, {}, f"not JSON: {error}")
                 continue
             if not isinstance(record, dict):

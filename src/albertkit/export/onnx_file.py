@@ -14,7 +14,7 @@ from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.conversion import write_vocabulary
 from albertkit.errors import AlbertKitError, CheckpointError
-from albertkit.files import atomic_path, json_text, made_folder
+from albertkit.files import atomic_path, complete_files, json_text, made_folder
 from albertkit.graphs.graph import onnx
 from albertkit.graphs.padded import build
 from albertkit.modeling.arrays import to_arrays
@@ -121,5 +121,7 @@ def vocabulary_file(checkpoint: Checkpoint) -> str | None:
 
 def write_beside(folder: Path, config: AlbertConfig, checkpoint: Checkpoint) -> list[Path]:
     """Write config.json and the tokenizer's files; return their paths."""
-    config.save_pretrained(folder)
-    return [folder / name for name in (CONFIG_FILE, *write_vocabulary(folder, checkpoint))]
+    with complete_files(folder) as files:
+        config.save_pretrained(files)
+        names = (CONFIG_FILE, *write_vocabulary(files, checkpoint))
+    return [folder / name for name in names]

@@ -5,7 +5,6 @@ continues after the last part; at the end the parts become the output.
 """
 
 import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,11 +19,11 @@ from albertkit.datasets.reader import Reader
 from albertkit.datasets.report import ANSWERED, ReadingReport
 from albertkit.datasets.table_reader import TableReader
 from albertkit.errors import ConfigError, DataError
-from albertkit.files import atomic_path, write_json
+from albertkit.files import atomic_path, made_folder, read_json, write_json
 from albertkit.finetuning.features import CHUNK, chunks, features_of_all, may_refuse
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.prediction_engines import Engine, run_local
-from albertkit.finetuning.prediction_files import WRITERS, lines, part_files
+from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.task import Task
@@ -71,12 +70,12 @@ def predict_file(
             `input_NAME`.
         progress: called after each part with the number of finished examples and the number of all.
         on_cut: called at the end with the number of dropped tokens of each example that was cut.
-        say: takes notes: rows without text, a file that will be replaced, parts that are kept.
+        say: takes notes: rows without text, parts that are kept.
 
     Raises:
         ConfigError: `keep_columns` for an input that is no table.
-        DataError: rows that cannot be read, an unknown kind of output, an output that is part of the input,
-            parts of another run beside it, or a part that failed.
+        DataError: rows that cannot be read, an unknown kind of output, an output that exists or is part of
+            the input, parts of another run beside it, or a part that failed.
     """
     output = Path(output)
     _check_output(Path(reader.source), output)
@@ -91,36 +90,36 @@ def predict_file(
     }
     done = _kept(parts, about)
     total = _checked(reader, task, say)
-    if done is None:
-        parts.mkdir(parents=True, exist_ok=True)
-        write_json(parts / _ABOUT, about, indent=None)
-        done = []
-    if output.exists():
-        say(f"{output} exists and will be replaced when all predictions are done")
-    count = min(len(done) * part_size, total)
+    count = min(len(done or ()) * part_size, total)
     if done:
         say(f"continuing after {count:,} of {total:,} predictions, kept in {parts} from an interrupted run")
     examples = islice(_asked(reader, keep_columns), count, None)
     predictor = Predictor(labelled, task, model, config, batch_tokens, backend)
-    try:
-        with closing(engine(enumerate(chunks(examples, part_size), start=len(done)), predictor)) as finished:
-            for number, text in finished:
-                with atomic_path(parts / f"{number:08d}.jsonl") as file:
-                    file.write_text(text, encoding="utf-8")
-                count += text.count("\n")
-                progress(count, total)
-        for line in lines(parts):
-            if (left_out := json.loads(line).get("cut", 0)) > 0:
-                on_cut(left_out)
-        with atomic_path(output) as file:
-            WRITERS[output.suffix.lower()](parts, file)
-    except BaseException as error:
-        if part_files(parts):
-            how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
-            say(f"{how}: {count:,} of {total:,} predictions are kept in {parts}; the same command continues")
-        else:
-            shutil.rmtree(parts, ignore_errors=True)
-        raise
+    numbered = enumerate(chunks(examples, part_size), start=len(done or ()))
+    with made_folder(output.parent):
+        try:
+            if done is None:
+                parts.mkdir(exist_ok=True)
+                write_json(parts / _ABOUT, about, indent=None)
+            with closing(engine(numbered, predictor)) as finished:
+                for number, text in finished:
+                    with atomic_path(parts / f"{number:08d}.jsonl") as file:
+                        file.write_text(text, encoding="utf-8")
+                    count += text.count("\n")
+                    progress(count, total)
+            for record in checked_records(parts):
+                if (left_out := record.get("cut", 0)) > 0:
+                    on_cut(left_out)
+            with atomic_path(output) as file:
+                WRITERS[output.suffix.lower()](parts, file)
+        except BaseException as error:
+            if part_files(parts):
+                how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
+                kept = f"kept in {parts}; the same command continues"
+                say(f"{how}: {count:,} of {total:,} predictions are {kept}")
+            else:
+                shutil.rmtree(parts, ignore_errors=True)
+            raise
     shutil.rmtree(parts)
     return count
 
@@ -135,6 +134,8 @@ def _check_output(source: Path, output: Path) -> None:
         raise DataError(f"{output} is a folder; give the name of a file")
     if output.exists() and source.exists() and output.samefile(source):
         raise DataError(f"{output} is the input; choose another file for the predictions")
+    if output.exists():
+        raise DataError(f"{output} exists: choose another name, or delete it first")
     if source.is_dir() and output.resolve().is_relative_to(source.resolve()):
         raise DataError(
             f"{output} is inside of the input {source}, and would be read as a part of it; choose a file in "
@@ -207,10 +208,10 @@ def _kept(parts: Path, about: dict[str, Any]) -> list[Path] | None:
     if not file.is_file() or not part_files(parts):
         return None
     try:
-        before = json.loads(file.read_text(encoding="utf-8"))
-        names = [name for name in about if before.get(name) != about[name]]
-    except (ValueError, AttributeError) as error:
-        raise DataError(f"{file} is damaged ({error}): delete the folder {parts} to start again") from error
+        before = read_json(file, DataError)
+    except DataError as error:
+        raise DataError(f"{error}: delete the folder {parts} to start again") from error
+    names = [name for name in about if before.get(name) != about[name]]
     if names:
         listed = ", ".join(_NAMES.get(name, name) for name in names)
         raise DataError(

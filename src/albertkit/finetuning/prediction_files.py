@@ -33,6 +33,27 @@ def lines(folder: Path) -> Iterator[str]:
             yield from stream
 
 
+def checked_records(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of all parts, before they are written to a file.
+
+    Raises:
+        DataError: a part is damaged.
+    """
+    for part in part_files(folder):
+        try:
+            for line in part.read_bytes().splitlines():
+                record = json.loads(line)
+                if not isinstance(record.get("cut", 0), int):
+                    raise TypeError(f"cut is {record['cut']!r:.20}")
+                flat(record)
+                json_text(record, ensure_ascii=False).encode()  # fails for half a character
+                yield record
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(
+                f"{part} is damaged ({error}): delete the folder {folder} to start again"
+            ) from error
+
+
 def flat(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record with a column for each score; scores without names are counted from 0."""
     result: dict[str, Any] = {}
@@ -84,7 +105,7 @@ def write_parquet(parts: Path, file: Path) -> None:
         with parquet.ParquetWriter(file, schema) as writer:
             for part in part_files(parts):
                 writer.write_table(_table(part, columns, schema))
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OverflowError, ValueError) as error:
         raise DataError(
             f"the predictions do not fit into a Parquet file ({error}): write them as .jsonl, or without "
             "--keep-columns"

@@ -29,7 +29,8 @@ from torch import Tensor, nn
 
 from albertkit.checkpoints.folder import read_folder
 from albertkit.errors import TrainingError
-from albertkit.files import full_disk_named, write_json
+from albertkit.files import full_disk_named, read_json, write_json
+from albertkit.recipe import build
 from albertkit.training.health import LossWatch
 
 STATE_JSON = "training_state.json"
@@ -138,17 +139,20 @@ def load_checkpoint(
     except (OSError, ValueError, SafetensorError) as error:
         raise _damaged(folder, error) from error
     _require_same_run(folder, document.pop("fingerprint"), fingerprint)
-    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    try:
+        missing, unexpected = model.load_state_dict(tensors, strict=False)
+    except RuntimeError as error:  # shapes of another model
+        raise _damaged(folder, error) from error
     tied = {name for name in missing if _is_tied(model, name)}
     if unexpected or set(missing) - tied:
         raise TrainingError(
             f"{folder} is not a checkpoint of this model: missing {sorted(set(missing) - tied)}, "
             f"unexpected {sorted(unexpected)}"
         )
-    _restore_optimizer(optimizer, state_tensors)
     try:
-        return RunState(**document | {"watch": LossWatch(**document["watch"])})
-    except TypeError as error:
+        _restore_optimizer(optimizer, state_tensors)
+        return build(RunState, document, where=STATE_JSON)
+    except (LookupError, ValueError, TypeError) as error:
         raise _damaged(folder, error) from error
 
 
@@ -161,10 +165,10 @@ def saved_precision(output: Path) -> str | None:
 def _read_document(folder: Path) -> dict[str, Any]:
     """Return what `training_state.json` of a checkpoint says."""
     try:
-        document = json.loads((folder / STATE_JSON).read_text())
+        document = read_json(folder / STATE_JSON, TrainingError)
         if not (isinstance(document["fingerprint"], dict) and isinstance(document["watch"], dict)):
             raise ValueError(f"{STATE_JSON} lacks the fingerprint or the losses of a run")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (TrainingError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
     return document
 

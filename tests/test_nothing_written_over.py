@@ -1,0 +1,317 @@
+"""Every command that writes, against everything that may lie there: refused in one line, or resumed.
+
+All commands run in the process of the test. A refusal must change no file, leave none, and make no folder.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command_line import Result, Run
+
+from albertkit.config import AlbertConfig
+from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+ROOT = Path(__file__).parents[1]
+SMALL: dict[str, Any] = {
+    "embedding_size": 8,
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 64,
+}
+RECIPE = """
+batch_size = 4
+evaluation_sequences = 4
+[examples]
+max_seq_length = 32
+[training]
+steps = 1
+warmup_steps = 1
+precision = "fp32"
+[model]
+"""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line, with the place where it writes as `OUT`."""
+
+    name: str
+    line: str
+    ending: str = ""
+    """Of the file that it writes; none for a folder."""
+    resumes: bool = False
+
+
+DATA = "--train IN/train.csv --validation IN/train.csv --model IN/model --device cpu --precision fp32"
+COMMANDS = [
+    Command("train-tokenizer", "train-tokenizer IN/corpus.jsonl --vocab-size 200 --output OUT"),
+    Command("prepare", "prepare IN/corpus.jsonl --tokenizer IN/model --workers 1 --output OUT"),
+    Command("finetune", f"finetune text-classification {DATA} --steps 1 --output OUT", resumes=True),
+    Command("seeds", f"finetune text-classification {DATA} --steps 1 --seeds 2 --output OUT", resumes=True),
+    Command(
+        "pretrain",
+        "pretrain --data IN/shards --tokenizer IN/model --recipe IN/recipe.toml --device cpu --output OUT",
+        resumes=True,
+    ),
+    Command(
+        "evaluate",
+        "evaluate text-classification --model IN/model --data IN/train.csv --output OUT",
+    ),
+    Command(
+        "predict",
+        "predict text-classification --model IN/model --input IN/train.csv --device cpu --output OUT",
+        ".csv",
+    ),
+    Command("convert", "convert IN/model OUT"),
+    Command("convert-tf1", "convert IN/model OUT --to tf1"),
+    Command("convert-julia", "convert IN/model OUT", ".tfbson"),
+    Command("export", "export onnx IN/model OUT"),
+    Command("export-file", "export onnx IN/model OUT", ".onnx"),
+    Command("attention", "inspect attention text --model IN/model --html OUT", ".html"),
+    Command(
+        "bias",
+        "inspect bias --template [X].and.[MASK] --groups man,woman --model IN/masked --plot OUT",
+        ".png",
+    ),
+    Command("embed", "embed text --model IN/model --output OUT", ".npy"),
+    Command("bench", "bench --model IN/model --minutes 0.001 --device cpu --plot OUT", ".png"),
+]
+BUNDLE = Command("bundle_model", "IN/run IN/shards --recipe IN/recipe.toml --output OUT")
+PLACES = ["model", "another run", "shards", "file", "input", "under a file", "no permission"]
+
+
+@pytest.fixture(scope="module")
+def inputs(tiny_vocabulary: Path, tiny_texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The inputs of all commands."""
+    from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+    from albertkit.pretraining.prepare import prepare
+
+    folder = tmp_path_factory.mktemp("inputs")
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    torch.manual_seed(0)
+    config = AlbertConfig(vocab_size=len(tokenizer), num_labels=2, id2label={0: "new", 1: "old"}, **SMALL)
+    for name, model in (
+        ("model", AlbertForSequenceClassification(config)),
+        ("masked", AlbertForMaskedLM(config)),
+    ):
+        model.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    (folder / "corpus.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts))
+    (folder / "train.csv").write_text("text,label\n" + "the river,new\nthe house,old\n" * 4)
+    values = "".join(f"{name} = {value}\n" for name, value in SMALL.items())
+    (folder / "recipe.toml").write_text(RECIPE + values)
+    prepare([folder / "corpus.jsonl"], tiny_vocabulary, folder / "shards", workers=1, holdout_every=4)
+    return folder
+
+
+def call(run: Run, command: Command, inputs: Path, out: Path) -> Result:
+    line = command.line.split()
+    arguments = [*(part.replace("IN", str(inputs), 1) if part.startswith("IN/") else part for part in line)]
+    arguments = [str(out) if part == "OUT" else part.replace(".and.", " and ") for part in arguments]
+    return run(*arguments)
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, str]]:
+    """Return mode and content of everything below a folder."""
+    return {
+        str(path.relative_to(folder)): (
+            stat.S_IMODE(path.stat().st_mode),
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+        )
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def place(kind: str, command: Command, inputs: Path, folder: Path) -> Path:
+    """Put something where the command is to write; return that place."""
+    out = folder / f"out{command.ending}"
+    match kind:
+        case "model":
+            shutil.copytree(inputs / "model", out)
+        case "another run":
+            for name in (".lock", "checkpoints/step-0000007/config.json", "report.json", "metrics.jsonl"):
+                (out / name).parent.mkdir(parents=True, exist_ok=True)
+                (out / name).write_text('{"step": 7}\n')
+        case "shards":
+            shutil.copytree(inputs / "shards", out)
+        case "file":
+            out.write_text("mine")
+        case "input":
+            source = {".csv": "train.csv", "": "model"}.get(command.ending, "corpus.jsonl")
+            out = folder / "in" / source
+            if command.ending and out.suffix != command.ending:  # it cannot name its input
+                out = out.with_suffix(command.ending)
+                shutil.copy(folder / "in" / source, out)
+        case "under a file":
+            (folder / "file").write_text("mine")
+            out = folder / "file" / out.name
+    return out
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which nothing can be made: by its mode, or for root by its attribute."""
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if is_root:
+        done = shutil.which("chattr") and subprocess.run(["chattr", "+i", folder], capture_output=True)
+        if not done or done.returncode:
+            pytest.skip("root may write anywhere, and chattr +i does not work here")
+    folder.chmod(0o555) if not is_root else None
+    yield folder
+    if is_root:
+        subprocess.run(["chattr", "-i", folder], check=True)
+    folder.chmod(0o755)
+
+
+def assert_refused(result: Result) -> None:
+    assert result.status in (1, 2)
+    assert "Traceback" not in result.errors
+    errors = [line for line in result.errors.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, result.errors
+    assert result.errors.splitlines()[-1] == errors[0]
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("command", COMMANDS, ids=[one.name for one in COMMANDS])
+def test_what_is_there_stays(
+    command: Command, kind: str, inputs: Path, tmp_path: Path, run: Run, request: pytest.FixtureRequest
+) -> None:
+    if kind == "no permission":
+        out = request.getfixturevalue("locked") / f"out{command.ending}"
+    elif kind == "input":
+        shutil.copytree(inputs, tmp_path / "in")
+        inputs = tmp_path / "in"
+        out = place(kind, command, inputs, tmp_path)
+    else:
+        out = place(kind, command, inputs, tmp_path)
+    before, before_inputs = snapshot(tmp_path), snapshot(inputs)
+    result = call(run, command, inputs, out)
+    after = snapshot(tmp_path)
+    if command.name == "export" and kind == "input":  # a model folder takes a graph beside its weights
+        assert result.status == 0
+        del after["in/model/model.onnx"], before["in/model"], after["in/model"]
+    else:
+        assert_refused(result)
+        assert snapshot(inputs) == before_inputs
+    assert after == before
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[one.name for one in COMMANDS])
+def test_a_second_time(command: Command, inputs: Path, tmp_path: Path, run: Run) -> None:
+    """The same command again is refused, or it resumes a run and finds nothing left to do."""
+    if command.name == "bench":
+        pytest.skip("measures for a second; that a picture is not replaced is tested above")
+    out = tmp_path / f"out{command.ending}"
+    assert call(run, command, inputs, out).status == 0
+    kept = {name: one for name, one in snapshot(tmp_path).items() if "tensorboard" not in name}
+    result = call(run, command, inputs, out)
+    if command.resumes:
+        assert result.status == 0, result.errors
+        weights = [name for name in kept if name.endswith(".safetensors")]
+        assert weights
+        after = snapshot(tmp_path)
+        assert {name: after[name] for name in weights} == {name: kept[name] for name in weights}
+    else:
+        assert_refused(result)
+        assert snapshot(tmp_path) == kept
+
+
+@pytest.mark.parametrize("name", ["finetune", "seeds", "pretrain"])
+def test_a_run_of_other_settings_stays(name: str, inputs: Path, tmp_path: Path, run: Run) -> None:
+    (command,) = [one for one in COMMANDS if one.name == name]
+    assert call(run, command, inputs, tmp_path / "out").status == 0
+    before = snapshot(tmp_path)
+    other = Command(name, f"{command.line} --learning-rate 0.125")
+    assert_refused(call(run, other, inputs, tmp_path / "out"))
+    assert snapshot(tmp_path) == before
+
+
+# --- full disks ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Make a disk of a few bytes, where a file system may be mounted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = []
+
+    def mount(size: int) -> Path:
+        words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        if not shutil.which("mount") or subprocess.run(words, capture_output=True).returncode:
+            pytest.skip("no file system can be mounted here (root may, with CAP_SYS_ADMIN)")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for one in mounted:
+        subprocess.run(["umount", str(one)], check=True)
+
+
+KEPT = {"finetune", "seeds", "pretrain"}
+"""Commands whose run stays after a full disk; what else they leave is tested by their room."""
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[one.name for one in COMMANDS])
+def test_a_full_disk(
+    command: Command, inputs: Path, tmp_path: Path, run: Run, disk: Callable[[int], Path]
+) -> None:
+    """One line with the path; nothing empty or temporary stays; the same command then succeeds."""
+    if command.name == "bench":
+        pytest.skip("measures for a second; its picture is written as that of inspect bias")
+    folder = disk(4096)
+    out = folder / "new" / f"out{command.ending}" if not command.ending else folder / f"out{command.ending}"
+    if command.name == "embed":  # its vector is small
+        (folder / "filler").write_bytes(bytes(4096))
+    result = call(run, command, inputs, out)
+    (folder / "filler").unlink(missing_ok=True)
+    assert_refused(result)
+    message = result.errors.splitlines()[-1]
+    assert "no space left" in message.lower()
+    assert "same command" in message
+    assert str(folder) in message
+    left = list(folder.rglob("*"))
+    assert not [path for path in left if path.name.endswith(".tmp")]
+    if command.name not in KEPT:
+        assert left == []
+    subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
+    assert call(run, command, inputs, out).status == 0
+
+
+# --- the script of the bundled model ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["model", "another run", "shards", "file", "under a file"])
+def test_the_bundling_script_replaces_nothing_else(
+    kind: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = place(kind, BUNDLE, inputs, tmp_path)
+    before = snapshot(tmp_path)
+    specification = importlib.util.spec_from_file_location("bundle_model", ROOT / "scripts/bundle_model.py")
+    assert specification is not None
+    assert specification.loader is not None
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+    line = BUNDLE.line.replace("IN", str(inputs)).replace("OUT", str(out)).split()
+    monkeypatch.setattr(sys, "argv", ["bundle_model.py", *line])
+    with pytest.raises((SystemExit, OSError, ValueError, RuntimeError)) as error:
+        script.main()
+    assert str(error.value)
+    assert snapshot(tmp_path) == before
