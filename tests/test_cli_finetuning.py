@@ -319,10 +319,12 @@ def test_predict_uses_the_columns_of_the_training(classifier: Path, tmp_path: Pa
     assert result.status == 0, result.errors
     assert "as in training: --text-column sentence --label-column kind\n" in result.errors
     # A flag overrides them, and a file without these columns is read as without training.
+    output.unlink()
     result = predicted(run, classifier, rows, output, "--text-column", "kind")
     assert (result.status, "as in training" in result.errors) == (0, False)
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "the house"}\n')
+    output.unlink()
     result = predicted(run, classifier, other, output)
     assert (result.status, "as in training" in result.errors) == (0, False)
     result = predicted(run, classifier, other, output, "--text-column", "sentence")
