@@ -311,7 +311,7 @@ class TokenInterface:
         if isinstance(ids, int):
             return self._token_of(ids)
         skipped = set(self.all_special_ids) if skip_special_tokens else ()
-        return [self._token_of(token_id) for token_id in map(_plain, ids) if token_id not in skipped]
+        return [self._token_of(token_id) for token_id in ids if token_id not in skipped]
 
     def _token_of(self, token_id: int) -> str:
         if 0 <= token_id < self.vocab_size:
@@ -349,7 +349,6 @@ class TokenInterface:
         token_ids = _plain(token_ids)
         if isinstance(token_ids, int):
             token_ids = [token_ids]
-        token_ids = list(map(_plain, token_ids))
         if token_ids and not isinstance(token_ids[0], int):
             return self.batch_decode(token_ids, skip_special_tokens, clean_up_tokenization_spaces)
         text = self.convert_tokens_to_string(self.convert_ids_to_tokens(token_ids, skip_special_tokens))
@@ -374,5 +373,10 @@ class TokenInterface:
 
 
 def _plain(ids: Any) -> Any:
-    """Return ids as Python's numbers, where they are an array or tensor."""
-    return ids.tolist() if hasattr(ids, "tolist") else ids
+    """Return an id, or a list of ids or of rows, without arrays and tensors."""
+    if hasattr(ids, "tolist"):
+        return ids.tolist()
+    if isinstance(ids, int):
+        return ids
+    ids = list(ids)
+    return [one.tolist() for one in ids] if ids and hasattr(ids[0], "tolist") else ids
