@@ -16,6 +16,7 @@ from torch import Tensor
 
 from albertkit.config import AlbertConfig
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.serving.models import ServedModel
 from albertkit.serving.server import listen, make_server
@@ -42,7 +43,7 @@ def save_random_models(
             num_hidden_layers=3,
             max_position_embeddings=64,
             initializer_range=0.3,
-            num_labels=2 if head is AlbertForQuestionAnswering else 3,
+            num_labels=2 if head in (AlbertForQuestionAnswering, AlbertForPreTraining) else 3,
         )
         head(config).save_pretrained(root / name)
         tokenizer.save_pretrained(root / name)

@@ -620,6 +620,11 @@ class TestSentenceOrder:
             with pytest.raises(DataError, match="expected a pair"):
                 judge(bad)
 
+    def test_a_head_of_other_labels(self, order):
+        model = AlbertForPreTraining(AlbertConfig.from_pretrained(order, num_labels=3))
+        with pytest.raises(ConfigError, match="needs a model with num_labels=2, got 3"):
+            pipeline("sentence-order", model, tokenizer=AlbertTokenizer.from_pretrained(order))
+
     def test_bundled_model(self):
         judge = pipeline("sentence-order")
         answer = judge(("The ship left the harbour at dawn.", "By noon it was out of sight."))

@@ -5,14 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from albertkit.errors import DataError
+from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
 from albertkit.tasks.examples import TextExample
 from albertkit.tasks.rows import Row
-from albertkit.tasks.sentence_order import SentenceOrder
+from albertkit.tasks.sentence_order import LABELS, SentenceOrder
 from albertkit.tokenization.interface import TokenizerInterface
 
 
@@ -34,6 +34,10 @@ class SentenceOrderPipeline(Pipeline):
         **shared: Unpack[Shared],
     ) -> None:
         super().__init__(model, tokenizer, **shared)
+        if model.config.num_labels != len(LABELS):
+            raise ConfigError(
+                f"sentence-order needs a model with num_labels={len(LABELS)}, got {model.config.num_labels}"
+            )
         self.truncation = truncation
 
     def __call__(
