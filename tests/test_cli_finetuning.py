@@ -544,3 +544,17 @@ def test_an_evaluation_does_not_replace_its_data(classifier: Path, tmp_path: Pat
     assert_one_line_error(result, f"would replace {data}, which is the input")
     assert_one_line_error(run(*about, "--output", data), "is a file; expected a folder for the report")
     assert [path.name for path in tmp_path.iterdir()] == ["predictions.jsonl"]
+
+
+def test_kept_columns_of_several_types_are_text_in_parquet(
+    classifier: Path, tmp_path: Path, run: Run
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    values = [1, "one", {"x": [2]}, None, 2.5]
+    lines = [{"text": "a", "mixed": value, "number": number} for number, value in enumerate(values)]
+    rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = predicted(run, classifier, rows, tmp_path / "answers.parquet", "--keep-columns")
+    assert result.status == 0, result.errors
+    found = parquet.read_table(tmp_path / "answers.parquet").to_pydict()
+    assert found["mixed"] == ["1", "one", '{"x": [2]}', None, "2.5"]
+    assert found["number"] == [0, 1, 2, 3, 4]

@@ -95,7 +95,7 @@ def write_parquet(parts: Path, file: Path) -> None:
     """Write a row group for each part. What a column holds, one part alone may not tell (empty lists).
 
     Raises:
-        DataError: a column that was kept has values of several types.
+        DataError: a column that was kept has lists or objects that have no common type.
     """
     columns = _columns(lines(parts))
     try:
@@ -112,15 +112,26 @@ def write_parquet(parts: Path, file: Path) -> None:
         ) from error
 
 
-def _columns(records: Iterator[str]) -> list[str]:
-    names = dict.fromkeys(name for line in records for name in flat(json.loads(line)))
-    return sorted(names, key=lambda name: name == "cut")  # behind all scores
+def _columns(records: Iterator[str]) -> dict[str, set[type]]:
+    """Return the columns of all records, each with the types of its values; `cut` is the last one."""
+    columns: dict[str, set[type]] = {}
+    for line in records:
+        for name, value in flat(json.loads(line)).items():
+            kinds = columns.setdefault(name, set())
+            if value is not None:
+                kinds.add(float if type(value) is int else type(value))
+    return dict(sorted(columns.items(), key=lambda one: one[0] == "cut"))
 
 
-def _table(part: Path, columns: list[str], schema: Any = None) -> Any:
+def _table(part: Path, columns: dict[str, set[type]], schema: Any = None) -> Any:
+    """Return the table of a part. A kept column with values of several types is text."""
     with part.open(encoding="utf-8") as stream:
         records = [flat(json.loads(line)) for line in stream]
     rows = [{name: record.get(name) for name in columns} for record in records]
+    for name in (name for name, kinds in columns.items() if len(kinds) > 1):
+        for row in rows:
+            if row[name] is not None and not isinstance(row[name], str):
+                row[name] = json_text(row[name], ensure_ascii=False)
     return pa.Table.from_pylist(rows, schema=schema)
 
 
