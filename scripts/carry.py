@@ -33,6 +33,7 @@ import hashlib
 import io
 import json
 import lzma
+import re
 import shutil
 import sys
 import tarfile
@@ -48,6 +49,7 @@ from albertkit.training.state import checkpoints
 LIST = "contents.json"
 FORMAT, VERSION = "albertkit-pieces", 1
 MEGABYTE = 1_000_000
+_PIECE = re.compile(rf"{re.escape(LIST)}|pieces\.[0-9]+|\..*\.tmp")
 SHARDS_MEGABYTES, RUN_MEGABYTES = 60, 16
 # Numbers in float32 hardly shrink, whatever the effort; tokens do.
 SHARDS_EFFORT, RUN_EFFORT = 6, 0
@@ -107,10 +109,16 @@ def pack(files: Mapping[str, Path], output: Path, *, megabytes: float, effort: i
     """Pack files under the names they will have into the folder `output`, and return what it holds then.
 
     The pieces that were in `output` are replaced; the list of pieces is gone meanwhile.
+
+    Raises:
+        DataError: `output` holds something else.
     """
     output.mkdir(parents=True, exist_ok=True)
-    for old in (output / LIST, *output.glob("pieces.[0-9]*")):
-        old.unlink(missing_ok=True)
+    old = list(output.iterdir())
+    if not all(_PIECE.fullmatch(file.name) for file in old):
+        raise DataError(f"{output} {contents(output)}; choose a folder for the pieces alone")
+    for file in old:
+        file.unlink()
     splitter = _Splitter(output, int(megabytes * MEGABYTE))
     with (
         io.BufferedWriter(splitter) as writer,

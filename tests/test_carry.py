@@ -82,6 +82,13 @@ def test_there_and_back(carry, folder: Path, tmp_path: Path, monkeypatch, capsys
     call(carry, monkeypatch, "pack", folder, tmp_path / "pieces")
     assert sorted(file.name for file in (tmp_path / "pieces").iterdir()) == ["contents.json", "pieces.00000"]
     assert (tmp_path / "pieces" / "pieces.00000").read_bytes() == joined
+    # Nothing but pieces is ever removed.
+    (folder / "contents.json").write_text("precious")
+    with pytest.raises(
+        SystemExit, match=r"holds contents\.json, inner/, text; choose a folder for the pieces"
+    ):
+        call(carry, monkeypatch, "pack", tmp_path / "pieces", folder)
+    assert (folder / "contents.json").read_text() == "precious"
 
 
 def test_what_is_missing_or_damaged_is_named(carry, folder: Path, tmp_path: Path, monkeypatch) -> None:

@@ -495,6 +495,28 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         run(tmp_path, settings())
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: [],
+        lambda state: state | {"step": "12"},
+        lambda state: state | {"watch": None},
+        lambda state: state | {"watch": {"seen": 3, "other": 1}},
+        lambda state: state | {"position": {"step": None}},
+        lambda state: state | {"more": 1},
+        lambda state: state | {"fingerprint": {"precision": "int8"}},
+        lambda state: {name: value for name, value in state.items() if name != "tokens"},
+    ],
+)
+@pytest.mark.parametrize("precision", ["auto", "fp32"])
+def test_a_damaged_state_is_named(tmp_path: Path, damage: Any, precision: str) -> None:
+    run(tmp_path, settings(max_minutes=1e-9))
+    file = checkpoint_folder(tmp_path, 1) / "training_state.json"
+    file.write_text(json.dumps(damage(json.loads(file.read_text()))))
+    with pytest.raises(TrainingError, match=r"step-0000001 (is damaged .* Delete it|cannot be resumed)"):
+        run(tmp_path, settings(precision=precision))
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_text("precious")
     with pytest.raises(TrainingError, match=r"holds model\.safetensors: a new run would overwrite it"):

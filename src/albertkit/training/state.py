@@ -157,9 +157,17 @@ def load_checkpoint(
 
 
 def saved_precision(output: Path) -> str | None:
-    """Return the precision that the run in `output` computes in; None where there is no run."""
-    newest = checkpoints(output)[-1:]
-    return _read_document(newest[0])["fingerprint"].get("precision") if newest else None
+    """Return the precision that the run in `output` computes in; None where there is no run.
+
+    Raises:
+        TrainingError: its newest checkpoint is damaged.
+    """
+    for newest in checkpoints(output)[-1:]:
+        precision = _read_document(newest)["fingerprint"].get("precision")
+        if precision not in ("fp32", "bf16"):
+            raise _damaged(newest, ValueError(f"{STATE_JSON}: precision is {precision!r:.40}"))
+        return precision
+    return None
 
 
 def _read_document(folder: Path) -> dict[str, Any]:
@@ -171,6 +179,7 @@ def _read_document(folder: Path) -> dict[str, Any]:
     except (TrainingError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
     return document
+
 
 
 def _damaged(folder: Path, error: Exception) -> TrainingError:
