@@ -15,6 +15,7 @@ from albertkit import text_files
 from albertkit.datasets.choices import ChoiceColumns, ChoiceTable, RaceFolder
 from albertkit.datasets.entailment import EntailmentFile
 from albertkit.datasets.glue import TASKS, GlueSplit
+from albertkit.datasets.labels import LabelSet
 from albertkit.datasets.pairs import GluePairs, PairTable
 from albertkit.datasets.questions import QuestionTable, SquadFile
 from albertkit.datasets.reader import is_missing, text_of
