@@ -419,6 +419,7 @@ def test_classes_of_columns_with_gaps() -> None:
     """A column of whole numbers in which one is missing is a column of floats."""
     rows = [{"tokens": ["a", "b"], "ner_tags": [1.0, 0.0]}]
     assert next(iter(WordsTable(rows))).labels == ("1", "0")
+    assert LabelSet(CLASSES, ("0", "1")).read(1) == "1"
     assert read_label(1.0, separator=None, names=("no", "yes")) == "yes"
     assert read_label(-1.0, separator=None, names=("no", "yes")) is None
     with pytest.raises(DataError, match=r"the class 2\.0 is none of 0 to 1"):

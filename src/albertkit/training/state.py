@@ -176,10 +176,11 @@ def _read_document(folder: Path) -> dict[str, Any]:
         document = read_json(folder / STATE_JSON, TrainingError)
         if not (isinstance(document["fingerprint"], dict) and isinstance(document["watch"], dict)):
             raise ValueError(f"{STATE_JSON} lacks the fingerprint or the losses of a run")
+        if missing := {"step", "tokens", "position"} - document.keys():
+            raise ValueError(f"{STATE_JSON} lacks {', '.join(sorted(missing))}")
     except (TrainingError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
     return document
-
 
 
 def _damaged(folder: Path, error: Exception) -> TrainingError:
