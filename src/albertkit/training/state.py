@@ -178,6 +178,8 @@ def _read_document(folder: Path) -> dict[str, Any]:
             raise ValueError(f"{STATE_JSON} lacks the fingerprint or the losses of a run")
         if missing := {"step", "tokens", "position"} - document.keys():
             raise ValueError(f"{STATE_JSON} lacks {', '.join(sorted(missing))}")
+        if not all(type(place) is int for place in dict(document["position"] or {}).values()):
+            raise ValueError(f"{STATE_JSON}: the position is no place in the data")
     except (TrainingError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
     return document
