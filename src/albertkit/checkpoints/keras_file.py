@@ -79,6 +79,8 @@ class _Reader:
         for part in parts:
             stored = attributes.get_id(part)
             self._take(stored.shape, stored.get_type().get_size(), part)
+            if 0 in stored.shape:  # a layer without weights: an empty list is stored as one of numbers
+                continue
             if stored.dtype.kind not in "SO":
                 raise self._refusal(part, f"is of type {stored.dtype}; expected names")
             names += [name.decode() if isinstance(name, bytes) else str(name) for name in attributes[part]]
