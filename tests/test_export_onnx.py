@@ -425,7 +425,7 @@ def test_the_verb(run, labelled: Path, tmp_path: Path) -> None:
     ):
         assert part in result.output
     result = run("export", "onnx", labelled, tmp_path / "a.onnx")
-    assert_one_line_error(result, "a.onnx exists already")
+    assert_one_line_error(result, "a.onnx exists: choose another name")
 
 
 def test_outputs_of_the_original_code(tmp_path: Path) -> None:

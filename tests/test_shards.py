@@ -14,7 +14,7 @@ from albertkit.checkpoints.shards import number_of_bytes, split
 from albertkit.cli.main import app
 from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
-from albertkit.errors import CheckpointError, ConfigError
+from albertkit.errors import ConfigError, DataError, DiskFullError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 
 LIMIT = 4_000
@@ -99,7 +99,7 @@ def test_a_failed_save_leaves_the_older_model(
             raise OSError("No space left on device")
 
     monkeypatch.setattr("albertkit.checkpoints.folder.save_file", full_disk)
-    with pytest.raises(CheckpointError, match=r"No space left on device\. An older model there is unharmed"):
+    with pytest.raises(DiskFullError, match=r"no space left on the disk\. Complete files were kept"):
         model.save_pretrained(tmp_path, max_shard_size=LIMIT)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -145,7 +145,7 @@ def test_conversion(model: AlbertForPreTraining, tmp_path: Path) -> None:
         *(read_folder(tmp_path / name)[1].values() for name in ("in", "back")), strict=True
     ):
         assert torch.equal(one, other)
-    with pytest.raises(CheckpointError, match=r"model.safetensors.index.json exists already"):
+    with pytest.raises(DataError, match=r"out holds .*: choose another folder"):
         convert(tmp_path / "in", tmp_path / "out")
     with pytest.raises(
         ConfigError, match="max_shard_size is for the format 'hf'; a checkpoint of 'tf1' is one"
@@ -157,5 +157,5 @@ def test_a_folder_with_other_weights_is_not_written_into(model: AlbertForPreTrai
     model.save_pretrained(tmp_path / "in")
     (tmp_path / "out").mkdir()
     torch.save(model.state_dict(), tmp_path / "out" / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match=r"pytorch_model.bin exists already"):
+    with pytest.raises(DataError, match=r"out holds pytorch_model.bin: choose another folder"):
         convert(tmp_path / "in", tmp_path / "out")

@@ -48,9 +48,6 @@ class RaceFolder(Reader[ChoiceExample]):
                 answers = text["answers"] if self.labelled else [None] * len(questions)
                 asked = list(zip(questions, options, answers, strict=True))
                 context = text["article"].strip()
-                texts = [one for question, choices, _ in asked for one in (question, *choices)]
-                if not all(isinstance(one, str) for one in texts):
-                    raise TypeError("a question or a choice is no text")
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise DataError(f"{file}: not a text of RACE ({error!r})") from error
             for number, (question, choices, answer) in enumerate(asked):
