@@ -69,7 +69,8 @@ class RaceFolder(Reader[ChoiceExample]):
         choices: list[str],
         answer: str | None,
     ) -> ChoiceExample | None:
-        if not isinstance(question, str) or not all(isinstance(choice, str) for choice in choices):
+        texts_only = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
+        if not isinstance(question, str) or not texts_only:
             return self.leave_out(report, "malformed", origin, "expected a question and choices as text")
         texts = tuple(choice.strip() for choice in choices)
         if not context or not any(texts):
