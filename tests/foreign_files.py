@@ -9,11 +9,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import torch
+from torch_files import Bundle, write_bundle
 
 from albertkit.checkpoints.cursor import encode_varint
 from albertkit.checkpoints.object_graph import GRAPH
 from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
-from albertkit.checkpoints.tensor_bundle import Bundle, write_bundle
 from albertkit.conversion import convert
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 

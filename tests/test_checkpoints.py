@@ -13,10 +13,11 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import save_file
+from torch_files import match, read_folder, write_folder
 
-from albertkit.checkpoints.folder import locate, read_folder, write_folder
+from albertkit.checkpoints.folder import locate
 from albertkit.checkpoints.names import TABLE, TIED, canonical, in_model, row_of
-from albertkit.checkpoints.report import LoadReport, match
+from albertkit.checkpoints.report import LoadReport
 from albertkit.errors import CheckpointError, ModelNotFoundError
 from albertkit.files import atomic_path
 
@@ -209,10 +210,10 @@ def test_a_write_that_fails_leaves_the_old_model(tmp_path: Path, tensors: Tensor
     write_folder(tmp_path, {"version": 1}, tensors)
     # A limit on the size of files is the disk that fills up in the middle of the weights.
     code = f"""
-import resource, torch
+import resource, numpy
 from albertkit.checkpoints.folder import write_folder
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-write_folder({str(tmp_path)!r}, {{"version": 2}}, {{"x": torch.zeros(100_000)}})
+write_folder({str(tmp_path)!r}, {{"version": 2}}, {{"x": numpy.zeros(100_000)}})
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "DiskFullError: " in done.stderr
@@ -226,12 +227,12 @@ def test_a_process_killed_while_writing_leaves_the_old_model(tmp_path: Path, ten
     write_folder(tmp_path, {"version": 1}, tensors)
     code = f"""
 import os
-import albertkit.checkpoints.folder as folder, torch
+import albertkit.checkpoints.folder as folder, numpy
 def killed(tensors, path, metadata):
     path.write_bytes(b"half of the weights")
     os._exit(9)
 folder.save_file = killed
-folder.write_folder({str(tmp_path)!r}, {{"version": 2}}, {{"x": torch.zeros(10)}})
+folder.write_folder({str(tmp_path)!r}, {{"version": 2}}, {{"x": numpy.zeros(10)}})
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     config, found = read_folder(tmp_path)

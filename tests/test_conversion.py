@@ -16,12 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from modeling_twins import largest_difference
 from safetensors.torch import load_file
+from torch_files import Bundle, read_folder, write_bundle, write_folder
 from typer.testing import CliRunner
 
 from albertkit.checkpoints import formats, google, julia
-from albertkit.checkpoints.folder import read_folder, write_folder
 from albertkit.checkpoints.names import OLDER_FACTOR
-from albertkit.checkpoints.tensor_bundle import Bundle, write_bundle
 from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.cli.main import app
 from albertkit.config import AlbertConfig

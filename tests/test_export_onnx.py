@@ -16,10 +16,10 @@ from command_line import assert_one_line_error
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from modeling_twins import HEADS, batch, make
+from torch_files import write_bundle, write_folder
 
 from albertkit import __version__
-from albertkit.checkpoints.folder import WEIGHTS_FILE, write_folder
-from albertkit.checkpoints.tensor_bundle import write_bundle
+from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.config import ACTIVATION_NAMES, AlbertConfig
 from albertkit.conversion import file_sha256
 from albertkit.errors import CheckpointError, ConfigError, DataError, MissingExtraError

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from albertkit.checkpoints import bson, julia
 from albertkit.checkpoints.cursor import Cursor
@@ -84,13 +83,14 @@ def test_arrays_are_column_major(tmp_path: Path) -> None:
 
 
 def test_weights_are_transposes_and_vectors_rows() -> None:
-    matrix, vector = torch.arange(6.0).reshape(2, 3), torch.arange(3.0)
+    matrix, vector = np.arange(6.0).reshape(2, 3), np.arange(3.0)
     assert julia.array_of(matrix).shape == (3, 2)
     assert julia.array_of(vector).shape == (1, 3)
-    for tensor in (matrix, vector, torch.arange(3.0)[:, None]):
-        again = julia.tensor_of(julia.array_of(tensor), is_vector=tensor.dim() == 1)
+    for tensor in (matrix, vector, np.arange(3.0)[:, None]):
+        again = julia.tensor_of(julia.array_of(tensor), is_vector=tensor.ndim == 1)
         assert again.shape == tensor.shape
-        assert torch.equal(again, tensor)
+        assert np.array_equal(again, tensor)
+        assert again.shape == tensor.shape
 
 
 def test_julia_values_of_all_kinds(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from modeling_twins import HEADS, make
 from test_engines import CLASSIFIER, OUTPUTS, WHOLE_TEXT, assert_equal, rows_of, some_tokens
 from torch import nn
 
+from albertkit.checkpoints.arrays import to_arrays, to_numpy
 from albertkit.engines import onnx_engine
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.onnx_engine import OnnxEngine
@@ -23,7 +24,6 @@ from albertkit.engines.plan import Group
 from albertkit.errors import ConfigError, MissingExtraError
 from albertkit.graphs.int8 import COMPUTED_LARGEST, quantize
 from albertkit.graphs.rows import build_rows
-from albertkit.modeling.arrays import to_arrays, to_numpy
 from albertkit.tasks.engine import PlainEngine, every_token, first_token
 
 SHAPES = [

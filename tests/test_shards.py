@@ -7,9 +7,10 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
+from torch_files import read_folder, write_folder
 from typer.testing import CliRunner
 
-from albertkit.checkpoints.folder import read_folder, weight_files, write_folder
+from albertkit.checkpoints.folder import weight_files
 from albertkit.checkpoints.shards import number_of_bytes, split
 from albertkit.cli.main import app
 from albertkit.config import AlbertConfig

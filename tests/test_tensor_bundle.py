@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch_files import Bundle, write_bundle
 
 from albertkit.checkpoints.cursor import Cursor, encode_varint
 from albertkit.checkpoints.names import (
@@ -19,7 +20,7 @@ from albertkit.checkpoints.names import (
 )
 from albertkit.checkpoints.snappy import decompress
 from albertkit.checkpoints.sstable import _append, _encode_block, masked_checksum, read_table, write_table
-from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, read_index, write_bundle
+from albertkit.checkpoints.tensor_bundle import prefixes, read_index
 from albertkit.errors import CheckpointError
 
 GOLDEN = Path(__file__).parent / "golden" / "google_tf1_small"
@@ -240,7 +241,7 @@ def test_other_checkpoints(prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "y.index").write_bytes(b"<html>" * 20)
     with pytest.raises(CheckpointError, match="last eight bytes"):
         read_index(tmp_path / "y.index")
-    with pytest.raises(CheckpointError, match=r"x is torch.complex64: expected one of torch.float32"):
+    with pytest.raises(CheckpointError, match=r"x is complex64: expected one of float32"):
         write_bundle(tmp_path / "z", {"x": torch.zeros(1, dtype=torch.complex64)})
 
 

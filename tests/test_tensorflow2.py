@@ -11,12 +11,12 @@ import torch
 from foreign_files import graph_of, write_objects
 from modeling_twins import largest_difference
 from structural_fuzz import CASES
+from torch_files import Bundle
 
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.cursor import Cursor
 from albertkit.checkpoints.names import canonical, why_no_weight
 from albertkit.checkpoints.object_graph import GRAPH, _variables, merge_heads, variable_names
-from albertkit.checkpoints.tensor_bundle import Bundle
 from albertkit.conversion import convert
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.modeling.model import AlbertModel
@@ -130,14 +130,14 @@ def test_heads_are_seen_in_the_tensors(garden: Path) -> None:
         formats.read(garden)
     query, key = (f"transformer/self_attention/{name}/kernel" for name in ("query", "key"))
     with pytest.raises(ConfigError, match=r"numbers of heads: 2 in .*query/kernel, 4 in .*key/kernel"):
-        merge_heads({query: torch.zeros(8, 2, 4), key: torch.zeros(8, 4, 2)})
+        merge_heads({query: np.zeros((8, 2, 4)), key: np.zeros((8, 4, 2))})
 
 
 def test_the_garden_of_2020_had_another_attention() -> None:
     """Its output stood beside it, and the heads had no dimension of their own."""
     name = "transformer/self_attention_output/kernel"
     assert canonical(name) == "albert.encoder.albert_layer_groups.0.albert_layers.0.attention.dense.weight"
-    tensors = {name: torch.arange(64.0).reshape(8, 8)}
+    tensors = {name: np.arange(64.0).reshape(8, 8)}
     assert merge_heads(tensors) is None
     assert tensors[name].shape == (8, 8)
 

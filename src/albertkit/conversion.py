@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import torch
 
 from albertkit.checkpoints import formats, google, julia
+from albertkit.checkpoints.arrays import BFLOAT16, DTYPES, is_floating
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint, Format
 from albertkit.checkpoints.folder import weight_files, write_folder
 from albertkit.checkpoints.names import TIED, UNTIED, parts_of, to_google
@@ -32,7 +34,6 @@ from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.folder import MODEL_FILE, RUST_FILE, WORD_LIST_FILE
 from albertkit.tokenization.wordpiece import parse_word_list
 
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
 """Largest difference of outputs that `verify` accepts, by the less precise of the two types."""
 
@@ -115,7 +116,7 @@ def convert(
         target_format=to,
         architecture=model_class.__name__,
         tensors=[
-            Move(loaded.loaded[name], names[name], tuple(matched[name].shape), _name(matched[name].dtype))
+            Move(loaded.loaded[name], names[name], tuple(matched[name].shape), matched[name].dtype.name)
             for name in names
             if not (config.tie_word_embeddings and name in TIED)
         ],
@@ -175,8 +176,8 @@ def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> type[Albert
 
 
 def fit(
-    model_class: type[AlbertPreTrainedModel], config: AlbertConfig, tensors: Mapping[str, torch.Tensor]
-) -> tuple[dict[str, torch.Tensor], LoadReport]:
+    model_class: type[AlbertPreTrainedModel], config: AlbertConfig, tensors: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], LoadReport]:
     """The tensors that a model of that class and config has, by its names, and the account of the others.
 
     Raises:
@@ -184,13 +185,13 @@ def fit(
     """
     with torch.device("meta"):
         model = model_class(config)
-    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     matched, report = match(tensors, expected, tied=TIED if config.tie_word_embeddings else UNTIED)
     # In the model's order, which does not depend on the file's.
     return {name: matched[name] for name in expected if name in matched}, report
 
 
-def _google_names(tensors: Mapping[str, torch.Tensor], config: AlbertConfig) -> dict[str, str]:
+def _google_names(tensors: Mapping[str, np.ndarray], config: AlbertConfig) -> dict[str, str]:
     """Our name -> Google's, without the second names of shared tensors.
 
     Raises:
@@ -233,7 +234,7 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
 
 def _write_julia(target: Path, checkpoint: Checkpoint) -> list[Path]:
     weights = google.google_tensors(checkpoint.tensors)
-    if torch.bfloat16 in {tensor.dtype for tensor in weights.values()}:
+    if BFLOAT16 in {tensor.dtype for tensor in weights.values()}:
         raise CheckpointError("Julia's files have no bfloat16; pass dtype 'float32' or 'float16'.")
     variables = {
         "config": google.google_config(checkpoint.config),
@@ -285,20 +286,17 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
 # --- types, checksums, comparison ---------------------------------------------------------------
 
 
-def cast(tensors: Mapping[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:
+def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.ndarray]:
     """The tensors in another type; two names of one tensor stay that."""
-    cast: dict[int, torch.Tensor] = {}
+    cast: dict[int, np.ndarray] = {}
     for tensor in tensors.values():
-        cast.setdefault(id(tensor), tensor.to(dtype) if tensor.is_floating_point() else tensor)
+        cast.setdefault(id(tensor), tensor.astype(dtype, copy=False) if is_floating(tensor) else tensor)
     return {name: cast[id(tensor)] for name, tensor in tensors.items()}
 
 
-def _dtype(tensors: Mapping[str, torch.Tensor]) -> torch.dtype:
-    return next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def _dtype(tensors: Mapping[str, np.ndarray]) -> str:
+    """The name of the type of the weights."""
+    return next(tensor.dtype.name for tensor in tensors.values() if is_floating(tensor))
 
 
 def file_sha256(path: Path) -> str:
@@ -313,7 +311,7 @@ def _compare(
     target: Path,
     model_class: type[AlbertPreTrainedModel],
     config: AlbertConfig,
-    *tensors: Mapping[str, torch.Tensor],
+    *tensors: Mapping[str, np.ndarray],
 ) -> float:
     """The largest difference of any output of the two, both loaded from their files, on random text."""
     generator = torch.Generator().manual_seed(0)
@@ -335,7 +333,7 @@ def _compare(
             model = model_class.from_pretrained(path, dtype=torch.float32)
         outputs.append(model(input_ids, attention_mask=mask, token_type_ids=token_type_ids).to_tuple())
     largest = max(float((one - other).abs().max()) for one, other in zip(*outputs, strict=True))
-    types = {_name(_dtype(one)) for one in tensors}
+    types = {_dtype(one) for one in tensors}
     tolerance = max(TOLERANCES.get(name, TOLERANCES["float32"]) for name in types)
     if not largest <= tolerance:  # written so that "not a number" fails
         raise CheckpointError(

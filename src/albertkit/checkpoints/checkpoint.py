@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
+import numpy as np
 
 from albertkit import files
 from albertkit.errors import CheckpointError
@@ -29,7 +29,7 @@ class Checkpoint:
     format: Format
     config: dict[str, Any]
     """The content of a config.json: our names, our meaning of "gelu"."""
-    tensors: dict[str, torch.Tensor]
+    tensors: dict[str, np.ndarray]
     """Every tensor by its name in the file, which `names.canonical` understands, in PyTorch's layout."""
     files: list[Path]
     """What was read, for checksums."""

@@ -11,19 +11,23 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import save_file
 
 from albertkit.checkpoints import shards
+from albertkit.checkpoints.arrays import map_safetensors, to_numpy
 from albertkit.checkpoints.checkpoint import read_json
 from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
 from albertkit.config import CONFIG_FILE
-from albertkit.errors import CheckpointError, DiskFullError
+from albertkit.errors import CheckpointError, DiskFullError, MissingExtraError
+from albertkit.extras import optional
 from albertkit.files import atomic_path, contents, json_text, made_folder, model_folders
 from albertkit.hub import resolve
+
+torch: Any = optional("torch", extra="torch")
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
@@ -66,7 +70,7 @@ def locate(
 
 def read_folder(
     folder: str | Path, *, needs_config: bool = True
-) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read a model folder: the object in config.json, and every tensor by the name it has in the file.
 
     `needs_config=False` reads a folder without a config.json too; its config is then empty.
@@ -100,7 +104,7 @@ def read_folder(
 def write_folder(
     folder: str | Path,
     config: Mapping[str, Any],
-    tensors: Mapping[str, torch.Tensor],
+    tensors: Mapping[str, np.ndarray],
     *,
     max_shard_size: int | str | None = None,
 ) -> None:
@@ -145,39 +149,25 @@ def write_folder(
         ) from error
 
 
-def _stored_once(tensors: Mapping[str, torch.Tensor], *, tied: Mapping[str, str]) -> dict[str, torch.Tensor]:
-    """The tensors as the file can express them: contiguous, none sharing memory with another."""
-    stored: dict[str, torch.Tensor] = {}
-    storages: set[int] = set()
-    for name, tensor in tensors.items():
-        if name in tied and tied[name] in tensors and _is_same_view(tensor, tensors[tied[name]]):
-            continue
-        plain = tensor.detach().contiguous()
-        if plain.untyped_storage().data_ptr() in storages:
-            plain = plain.clone()
-        storages.add(plain.untyped_storage().data_ptr())
-        stored[name] = plain
-    return stored
+def _stored_once(tensors: Mapping[str, np.ndarray], *, tied: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """The tensors as the file can express them: contiguous, and one name for two of the same memory."""
+    return {
+        name: np.asarray(tensor, order="C")
+        for name, tensor in tensors.items()
+        if not (name in tied and tied[name] in tensors and _is_same_view(tensor, tensors[tied[name]]))
+    }
 
 
-def _is_same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return (one.data_ptr(), one.shape, one.stride()) == (other.data_ptr(), other.shape, other.stride())
+def _is_same_view(one: np.ndarray, other: np.ndarray) -> bool:
+    return (one.ctypes.data, one.shape, one.strides) == (other.ctypes.data, other.shape, other.strides)
 
 
-def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(
-            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete: expected safetensors "
-            f"({error}). Download or save it again."
-        ) from error
-
-
-def _read_pickle(path: Path) -> dict[str, torch.Tensor]:
+def _read_pickle(path: Path) -> dict[str, np.ndarray]:
     try:
         # Files from before torch 1.6 (as the first released models are) are not zip and cannot be mapped.
         value = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except MissingExtraError:
+        raise
     except Exception as error:  # a damaged pickle can raise almost anything
         raise CheckpointError(
             f"{path} ({path.stat().st_size:,} bytes) is damaged, incomplete, or holds more than tensors: "
@@ -187,14 +177,14 @@ def _read_pickle(path: Path) -> dict[str, torch.Tensor]:
         isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in value.items()
     ):
         raise CheckpointError(f"{path} is not a state dict: expected a dictionary of tensors by name.")
-    return {name: tensor.detach() for name, tensor in value.items()}
+    return {name: to_numpy(tensor) for name, tensor in value.items()}
 
 
-def _read_shards(path: Path) -> dict[str, torch.Tensor]:
+def _read_shards(path: Path) -> dict[str, np.ndarray]:
     """Read the shards an index file lists; each must hold the names the index promises."""
     weight_map = _weight_map(path)
-    read = _read_safetensors if "safetensors" in path.name else _read_pickle
-    tensors: dict[str, torch.Tensor] = {}
+    read = map_safetensors if "safetensors" in path.name else _read_pickle
+    tensors: dict[str, np.ndarray] = {}
     names = {one.name for one in path.parent.iterdir() if one.is_file()}
     for file in sorted(set(weight_map.values())):
         # An index from the internet must not lead out of its folder.
@@ -218,8 +208,8 @@ def _weight_map(path: Path) -> dict[str, str]:
     return weight_map
 
 
-_READERS: dict[str, Callable[[Path], dict[str, torch.Tensor]]] = {
-    WEIGHTS_FILE: _read_safetensors,
+_READERS: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
+    WEIGHTS_FILE: map_safetensors,
     INDEX_FILE: _read_shards,
     "pytorch_model.bin": _read_pickle,
     "pytorch_model.bin.index.json": _read_shards,

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import torch
+import numpy as np
 
 from albertkit.checkpoints import archive, object_graph
 from albertkit.checkpoints.checkpoint import Checkpoint, read_json, vocabulary_in
@@ -76,7 +76,7 @@ def read(path: Path) -> Checkpoint:
         )
     bundle = Bundle(prefix)
     variables = object_graph.variable_names(bundle)
-    tensors: dict[str, torch.Tensor] = {}
+    tensors: dict[str, np.ndarray] = {}
     notes = []
     for key, entry in bundle.entries.items():
         name = variables.get(key, key)
@@ -137,12 +137,12 @@ def write(folder: Path, checkpoint: Checkpoint, *, prefix: str = PREFIX) -> list
 # --- what Julia's files share -------------------------------------------------------------------
 
 
-def in_our_layout(name: str, tensor: torch.Tensor) -> torch.Tensor:
+def in_our_layout(name: str, tensor: np.ndarray) -> np.ndarray:
     """A tensor of a file in PyTorch's layout: matrices that multiply from the right are turned."""
-    return tensor.T.contiguous() if tensor.dim() == 2 and is_turned(name) else tensor
+    return np.ascontiguousarray(tensor.T) if tensor.ndim == 2 and is_turned(name) else tensor
 
 
-def google_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def google_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Our tensors under Google's names and in TensorFlow's layout.
 
     Raises:
@@ -153,7 +153,7 @@ def google_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tenso
         found = to_google(name)
         if found is None:
             raise CheckpointError(f"The original code has no tensor like {name}; choose the format 'hf'.")
-        named[found[0]] = tensor.T.contiguous() if found[1].transposed else tensor
+        named[found[0]] = np.ascontiguousarray(tensor.T) if found[1].transposed else tensor
     return named
 
 
@@ -181,20 +181,20 @@ def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return kept | {"hidden_act": known[act]}
 
 
-def with_labels(values: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+def with_labels(values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """A config with as many labels as a classifier among the tensors; Google's configs do not say it."""
     bias = next((tensor for name, tensor in tensors.items() if canonical(name) == "classifier.bias"), None)
     # A config that came from ours says itself what it is.
     if bias is None or "architectures" in values:
         return dict(values)
-    return {**values, "num_labels": bias.numel()}
+    return {**values, "num_labels": bias.size}
 
 
 # --- configs ------------------------------------------------------------------------------------
 
 
 def _read_config(
-    folder: Path, tensors: Mapping[str, torch.Tensor], notes: list[str]
+    folder: Path, tensors: Mapping[str, np.ndarray], notes: list[str]
 ) -> tuple[dict[str, Any], bool]:
     """The config of a checkpoint, and whether it is Google's (a config.json is ours)."""
     found = [folder / name for name in (GOOGLE_CONFIG_FILE, CONFIG_FILE) if (folder / name).is_file()][:1]
@@ -211,7 +211,7 @@ def _read_config(
     return read_json(candidates[0]), candidates[0].name != CONFIG_FILE
 
 
-def _config_by_shapes(folder: Path, tensors: Mapping[str, torch.Tensor], notes: list[str]) -> dict[str, Any]:
+def _config_by_shapes(folder: Path, tensors: Mapping[str, np.ndarray], notes: list[str]) -> dict[str, Any]:
     """The config of a published shape, for modules of TensorFlow Hub, which have none."""
     shapes = {
         canonical(name).removeprefix("albert."): tuple(tensor.shape) for name, tensor in tensors.items()
@@ -231,9 +231,7 @@ def _config_by_shapes(folder: Path, tensors: Mapping[str, torch.Tensor], notes: 
     return google_config(preset.to_dict())
 
 
-def _multiply_out(
-    values: dict[str, Any], tensors: dict[str, torch.Tensor], notes: list[str]
-) -> dict[str, Any]:
+def _multiply_out(values: dict[str, Any], tensors: dict[str, np.ndarray], notes: list[str]) -> dict[str, Any]:
     """Give a checkpoint of the older Chinese layout today's form, which computes the same.
 
     There words are mapped to the hidden width before positions and segments are added, and the LayerNorm is
@@ -249,12 +247,13 @@ def _multiply_out(
             "albertkit does not have"
         )
     words = next((name for name in tensors if canonical(name) == f"albert.{_WORDS}"), None)
-    if words is None or tensors[words].dim() != 2 or tensors[words].shape[1:] != tensors[factor].shape[:1]:
+    if words is None or tensors[words].ndim != 2 or tensors[words].shape[1:] != tensors[factor].shape[:1]:
         raise CheckpointError(f"{factor} does not fit the word embeddings, which it should multiply.")
     hidden_size = tensors[factor].shape[-1]
-    tensors[words] = (tensors[words].double() @ tensors[factor].double()).to(tensors[factor].dtype)
-    tensors[f"albert.{_MAPPING}.weight"] = torch.eye(hidden_size, dtype=tensors[factor].dtype)
-    tensors[f"albert.{_MAPPING}.bias"] = torch.zeros(hidden_size, dtype=tensors[factor].dtype)
+    dtype = tensors[factor].dtype
+    tensors[words] = (tensors[words].astype(np.float64) @ tensors[factor].astype(np.float64)).astype(dtype)
+    tensors[f"albert.{_MAPPING}.weight"] = np.eye(hidden_size, dtype=dtype)
+    tensors[f"albert.{_MAPPING}.bias"] = np.zeros(hidden_size, dtype=dtype)
     notes.append(
         f"older layout: {factor} was multiplied into {words}, and the mapping after it is the identity "
         f"(embedding_size {values.get('embedding_size')} became {hidden_size})"

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from albertkit.checkpoints import bson
 from albertkit.checkpoints.cursor import Cursor, possible_sizes
@@ -252,16 +251,15 @@ def _datatype(*name: str) -> dict[str, Any]:
     return {"tag": "datatype", "params": [], "name": list(name)}
 
 
-def tensor_of(array: np.ndarray, *, is_vector: bool) -> torch.Tensor:
+def tensor_of(array: np.ndarray, *, is_vector: bool) -> np.ndarray:
     """A weight as TensorFlow has it, from the transpose that Julia's files hold."""
     array = array.T
     if is_vector and array.shape[1:] == (1,):
         array = array[:, 0]
     # The places of values in a BSON file are odd, and some instructions want them even.
-    return torch.from_numpy(np.require(array, requirements=["C", "ALIGNED", "WRITEABLE"]))
+    return np.require(array, requirements=["C", "ALIGNED", "WRITEABLE"])
 
 
-def array_of(tensor: torch.Tensor) -> np.ndarray:
+def array_of(tensor: np.ndarray) -> np.ndarray:
     """The reverse of `tensor_of`: the transpose of TensorFlow's tensor, vectors as 1 x n."""
-    array = tensor.detach().cpu().contiguous().numpy()
-    return array[None, :] if array.ndim == 1 else array.T
+    return tensor[None, :] if tensor.ndim == 1 else np.ascontiguousarray(tensor).T

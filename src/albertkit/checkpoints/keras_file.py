@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from albertkit.checkpoints.names import is_turned
 from albertkit.errors import AlbertKitError, CheckpointError
@@ -20,7 +19,7 @@ from albertkit.extras import optional
 h5py = optional("h5py", extra="convert")
 
 
-def read_h5(path: Path) -> dict[str, torch.Tensor]:
+def read_h5(path: Path) -> dict[str, np.ndarray]:
     """Every tensor by its Keras name, in PyTorch's layout.
 
     Raises:
@@ -48,8 +47,8 @@ class _Reader:
         self.path, self.file = path, file
         self.room = path.stat().st_size
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        tensors: dict[str, torch.Tensor] = {}
+    def tensors(self) -> dict[str, np.ndarray]:
+        tensors: dict[str, np.ndarray] = {}
         for layer in self._names(self.file, "layer_names"):
             group = self._find(self.file, layer)
             for name in self._names(group, "weight_names"):
@@ -86,7 +85,7 @@ class _Reader:
             names += [name.decode() if isinstance(name, bytes) else str(name) for name in attributes[part]]
         return names
 
-    def _tensor(self, dataset: Any, name: str) -> torch.Tensor:
+    def _tensor(self, dataset: Any, name: str) -> np.ndarray:
         if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind not in "fiu":
             raise self._refusal(name, "is not an array of numbers")
         properties = dataset.id.get_create_plist()
@@ -97,7 +96,7 @@ class _Reader:
             raise self._refusal(name, f"claims {dataset.nbytes:,} bytes and has fewer")
         array = np.asarray(dataset)
         turned = array.T if array.ndim == 2 and is_turned(name) else array
-        return torch.from_numpy(np.ascontiguousarray(turned))
+        return np.ascontiguousarray(turned)
 
     def _take(self, shape: tuple[int, ...] | None, size: int, name: str) -> None:
         """Count claimed bytes, before anything is allocated for them."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import numpy as np
 
 from albertkit.checkpoints.formats import locate, read
 from albertkit.checkpoints.report import LoadReport
@@ -28,11 +28,11 @@ def find(
     name_or_folder: str | Path | None,
     *,
     config: AlbertConfig | str | Path | None,
-    state_dict: Mapping[str, Tensor] | None,
+    state_dict: Mapping[str, np.ndarray] | None,
     overrides: Mapping[str, Any],
     safetensors_only: bool = False,
     **hub: Any,
-) -> tuple[AlbertConfig, Mapping[str, Tensor]]:
+) -> tuple[AlbertConfig, Mapping[str, np.ndarray]]:
     """Config, with overrides, and tensors: those given, the rest from the checkpoint.
 
     Raises:
@@ -45,7 +45,7 @@ def find(
         config = AlbertConfig.from_pretrained(config, **hub, **overrides)
     if state_dict is not None:
         # The tensors become the parameters, and training them must not change the caller's.
-        state_dict = {name: tensor.detach().clone() for name, tensor in state_dict.items()}
+        state_dict = {name: tensor.copy() for name, tensor in state_dict.items()}
     if config is not None and state_dict is not None:
         return config, state_dict
     if name_or_folder is None:

@@ -10,7 +10,7 @@ of TensorFlow's model garden (official/nlp), or of the TensorFlow classes of `tr
 
 from collections.abc import Iterator
 
-import torch
+import numpy as np
 
 from albertkit.checkpoints.cursor import Cursor
 from albertkit.checkpoints.names import from_google, row_of, why_no_weight
@@ -60,7 +60,7 @@ def _variables(graph: Cursor) -> Iterator[tuple[str, str]]:
             yield texts[2], texts[3]
 
 
-def merge_heads(tensors: dict[str, torch.Tensor]) -> int | None:
+def merge_heads(tensors: dict[str, np.ndarray]) -> int | None:
     """Give the garden's attention the shapes of the original's, in place; return its number of heads, if any.
 
     There queries, keys and values are H x heads x size with biases heads x size, and the output is
@@ -72,14 +72,14 @@ def merge_heads(tensors: dict[str, torch.Tensor]) -> int | None:
     found: dict[int, str] = {}
     for name, tensor in tensors.items():
         known = from_google(name)
-        if known is None or ".attention." not in known[0] or tensor.dim() != (2 if known[1].is_vector else 3):
+        if known is None or ".attention." not in known[0] or tensor.ndim != (2 if known[1].is_vector else 3):
             continue
         is_output = known[0].endswith(".dense.weight")
         found.setdefault(tensor.shape[0 if is_output or known[1].is_vector else 1], name)
         if known[1].is_vector:
-            tensors[name] = tensor.flatten()
+            tensors[name] = tensor.reshape(-1)
         else:
-            tensors[name] = tensor.flatten(0, 1) if is_output else tensor.flatten(1)
+            tensors[name] = tensor.reshape((-1, tensor.shape[2]) if is_output else (tensor.shape[0], -1))
     if len(found) > 1:
         raise ConfigError(
             "the attention has different numbers of heads: "

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
+from albertkit.checkpoints.arrays import BFLOAT16
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.extras import optional
 
@@ -16,7 +17,7 @@ SCALE = "/scale"
 PRODUCER = "albertkit"
 
 
-def read_onnx(path: Path) -> dict[str, torch.Tensor]:
+def read_onnx(path: Path) -> dict[str, np.ndarray]:
     """Read every weight by its name in the state dict; those in int8 come back as the floats they stand for.
 
     Raises:
@@ -42,19 +43,18 @@ def read_onnx(path: Path) -> dict[str, torch.Tensor]:
         ) from error
 
 
-def _weight(stored: dict[str, Any], name: str) -> torch.Tensor:
+def _weight(stored: dict[str, Any], name: str) -> np.ndarray:
     """Return a tensor as PyTorch has it: matrices are stored as inputs x outputs, tables are not."""
     tensor = _tensor(stored[name])
     if name + SCALE in stored:
-        tensor = tensor.float() * _tensor(stored[name + SCALE])
+        tensor = tensor.astype(np.float32) * _tensor(stored[name + SCALE])
     is_matrix = tensor.ndim == 2 and "embeddings." not in name
-    return tensor.t().contiguous() if is_matrix else tensor
+    return np.ascontiguousarray(tensor.T) if is_matrix else tensor
 
 
-def _tensor(stored: Any) -> torch.Tensor:
+def _tensor(stored: Any) -> np.ndarray:
     if stored.data_location == onnx.TensorProto.EXTERNAL:
         raise CheckpointError(f"The ONNX file keeps {stored.name} in another file; expected one file.")
-    if stored.data_type == onnx.TensorProto.BFLOAT16:  # which NumPy does not have
-        values = torch.frombuffer(bytearray(stored.raw_data), dtype=torch.bfloat16)
-        return values.reshape(tuple(stored.dims))
-    return torch.from_numpy(onnx.numpy_helper.to_array(stored).copy())
+    if stored.data_type == onnx.TensorProto.BFLOAT16:  # which older versions of onnx return as float32
+        return np.frombuffer(bytearray(stored.raw_data), BFLOAT16).reshape(tuple(stored.dims))
+    return onnx.numpy_helper.to_array(stored).copy()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import torch
+import numpy as np
 
 from albertkit.checkpoints.checkpoint import Format
 from albertkit.checkpoints.names import (
@@ -126,13 +126,13 @@ class ConversionReport:
 
 
 def match(
-    tensors: Mapping[str, torch.Tensor],
-    expected: Mapping[str, torch.Size],
+    tensors: Mapping[str, np.ndarray],
+    expected: Mapping[str, tuple[int, ...]],
     *,
     base_prefix: str = BASE_PREFIX,
     tied: Mapping[str, str] = TIED,
     ignore_mismatched_sizes: bool = False,
-) -> tuple[dict[str, torch.Tensor], LoadReport]:
+) -> tuple[dict[str, np.ndarray], LoadReport]:
     """Give the tensors of a file the names that a model expects.
 
     The file may be of the encoder alone and the model have a head, or the reverse; names of older writers
@@ -154,7 +154,7 @@ def match(
             claim one name.
         ShapeMismatchError: a tensor has another shape.
     """
-    matched: dict[str, torch.Tensor] = {}
+    matched: dict[str, np.ndarray] = {}
     report = LoadReport()
     for name, tensor in tensors.items():
         target = in_model(name, expected, base_prefix=base_prefix)
@@ -205,7 +205,7 @@ def _why_left_out(name: str, base_prefix: str) -> str | None:
     return f"the {part}, which this model does not have" if part and part not in REQUIRED else None
 
 
-def _share(first: str, second: str, matched: dict[str, torch.Tensor], report: LoadReport) -> None:
+def _share(first: str, second: str, matched: dict[str, np.ndarray], report: LoadReport) -> None:
     """Let two names of the model have one tensor, that of `first` where the file holds both."""
     if first not in matched and second not in matched:
         return
@@ -219,12 +219,12 @@ def _share(first: str, second: str, matched: dict[str, torch.Tensor], report: Lo
     matched[second] = matched[first]
 
 
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.dtype == other.dtype and torch.equal(one, other)
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.dtype == other.dtype and np.array_equal(one, other)
 
 
 def _take_out_reshaped(
-    matched: dict[str, torch.Tensor], report: LoadReport, expected: Mapping[str, torch.Size]
+    matched: dict[str, np.ndarray], report: LoadReport, expected: Mapping[str, tuple[int, ...]]
 ) -> None:
     for name in [name for name, tensor in matched.items() if tensor.shape != expected[name]]:
         report.reshaped[name] = (tuple(matched.pop(name).shape), tuple(expected[name]))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from albertkit.errors import ConfigError
 from albertkit.files import json_text
@@ -28,13 +28,13 @@ def number_of_bytes(size: int | str) -> int:
 
 
 def split(
-    tensors: Mapping[str, torch.Tensor], weights_file: str, *, most: int | None
-) -> dict[str, dict[str, torch.Tensor]]:
+    tensors: Mapping[str, np.ndarray], weights_file: str, *, most: int | None
+) -> dict[str, dict[str, np.ndarray]]:
     """File name -> its tensors, in their order; one file where all fit, or nothing says how much may.
 
     A file has more than `most` bytes of tensors only where a single tensor has.
     """
-    parts: list[dict[str, torch.Tensor]] = [{}]
+    parts: list[dict[str, np.ndarray]] = [{}]
     room = most
     for name, tensor in tensors.items():
         if room is not None and most is not None:
@@ -51,7 +51,7 @@ def split(
     }
 
 
-def index_of(files: Mapping[str, Mapping[str, torch.Tensor]]) -> str:
+def index_of(files: Mapping[str, Mapping[str, np.ndarray]]) -> str:
     """The content of the index: which file each tensor is in, and how many bytes they are."""
     total = sum(tensor.nbytes for part in files.values() for tensor in part.values())
     weight_map = {name: file for file, part in files.items() for name in part}

@@ -15,8 +15,8 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-import torch
 
+from albertkit.checkpoints.arrays import BFLOAT16
 from albertkit.checkpoints.cursor import Cursor, encode_varint, possible_sizes
 from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
 from albertkit.errors import CheckpointError
@@ -24,12 +24,12 @@ from albertkit.files import atomic_path, by_number
 
 # Numbers of tensorflow/core/framework/types.proto.
 _DTYPES = {
-    1: torch.float32,
-    2: torch.float64,
-    3: torch.int32,
-    9: torch.int64,
-    14: torch.bfloat16,
-    19: torch.float16,
+    1: np.dtype(np.float32),
+    2: np.dtype(np.float64),
+    3: np.dtype(np.int32),
+    9: np.dtype(np.int64),
+    14: BFLOAT16,
+    19: np.dtype(np.float16),
 }
 _NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
 _STRING = "string"
@@ -40,7 +40,7 @@ _NAMES = {4: "uint8", 5: "int16", 6: "int8", 7: _STRING, 8: "complex64", 10: "bo
 class Entry:
     """What the index says of a tensor."""
 
-    dtype: torch.dtype | None
+    dtype: np.dtype | None
     """None for types that no weights have (strings)."""
     type_name: str
     shape: tuple[int, ...]
@@ -105,7 +105,7 @@ def _read_entry(source: Cursor, name: str, shards: int) -> Entry:
         raise source.error(f"{name!r} is in shard {shard:,}, and there are {shards:,}")
     if dtype is not None and prod(shape) * dtype.itemsize != size:
         raise source.error(f"{name!r} has the shape {shape} of {dtype}, but {size:,} bytes")
-    type_name = str(dtype).removeprefix("torch.") if dtype else _NAMES.get(kind, f"type {kind}")
+    type_name = str(dtype) if dtype else _NAMES.get(kind, f"type {kind}")
     return Entry(dtype, type_name, shape, shard, offset, size, checksum)
 
 
@@ -146,7 +146,7 @@ class Bundle:
         """The file of a shard."""
         return self.prefix.with_name(f"{self.prefix.name}.data-{shard:05}-of-{self.num_shards:05}")
 
-    def read(self, name: str, *, check: bool = True) -> torch.Tensor:
+    def read(self, name: str, *, check: bool = True) -> np.ndarray:
         """A tensor by its name, mapped copy-on-write.
 
         Args:
@@ -162,10 +162,10 @@ class Bundle:
         if check and masked_checksum(values.data) != entry.checksum:
             raise self._wrong_checksum(name)
         if entry.size == 0:
-            return torch.empty(entry.shape, dtype=entry.dtype)
+            return np.empty(entry.shape, dtype=entry.dtype)
         if entry.offset % entry.dtype.itemsize:
             values = values.copy()
-        return torch.from_numpy(values).view(entry.dtype).view(entry.shape)
+        return values.view(entry.dtype).reshape(entry.shape)
 
     def read_string(self, name: str) -> Cursor:
         """A single string by its name: its length, a checksum of that, and the bytes, which are returned.
@@ -219,7 +219,7 @@ class Bundle:
         return self._shards[shard]
 
 
-def write_bundle(prefix: Path, tensors: Mapping[str, torch.Tensor]) -> list[Path]:
+def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
     """Write the index and one data shard; return their paths.
 
     Both are complete on the disk before either takes its name.
@@ -239,8 +239,7 @@ def write_bundle(prefix: Path, tensors: Mapping[str, torch.Tensor]) -> list[Path
                     raise CheckpointError(
                         f"{name} is {tensor.dtype}: expected one of {', '.join(map(str, _NUMBERS))}."
                     )
-                # NumPy has no bfloat16, so the bytes are taken as what they are.
-                values = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+                values = np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
                 shape = b"".join(_message(2, _number(1, size)) for size in tensor.shape)
                 entries[name.encode()] = (
                     _number(1, _NUMBERS[tensor.dtype])

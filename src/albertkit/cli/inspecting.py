@@ -10,7 +10,7 @@ from albertkit.cli.completing import models_and_shapes
 from albertkit.cli.printing import print_json
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import numpy as np
 
     from albertkit.config import AlbertConfig
     from albertkit.modeling.footprint import Footprint
@@ -90,7 +90,7 @@ def _of_checkpoint(name: str) -> dict[str, Any]:
     return {**report, "tokenizer": settings}
 
 
-def _of_config(config: "AlbertConfig", tensors: "dict[str, Tensor] | None" = None) -> dict[str, Any]:
+def _of_config(config: "AlbertConfig", tensors: "dict[str, np.ndarray] | None" = None) -> dict[str, Any]:
     """Return the figures of a model of that shape; of the weights too, where there are any."""
     import torch
 
@@ -111,9 +111,11 @@ def _of_config(config: "AlbertConfig", tensors: "dict[str, Tensor] | None" = Non
         "flops": _flops(footprint),
     }
     if tensors is not None:
-        floating = [tensor for tensor in tensors.values() if tensor.is_floating_point()]
+        from albertkit.checkpoints.arrays import is_floating
+
+        floating = [tensor for tensor in tensors.values() if is_floating(tensor)]
         report["weights"] = {
-            "dtype": ", ".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in floating})),
+            "dtype": ", ".join(sorted({tensor.dtype.name for tensor in floating})),
             "bytes": sum(tensor.nbytes for tensor in tensors.values()),
             "tensors": len(tensors),
         }

@@ -7,12 +7,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from albertkit.checkpoints.arrays import to_numpy
 from albertkit.engines.fitting import as_configured, fits, head_as_configured, head_of
 from albertkit.engines.onnx_network import OnnxNetwork
 from albertkit.engines.packing import fingerprint, unchanged
 from albertkit.engines.plan import length_of, plan
 from albertkit.errors import ConfigError
-from albertkit.modeling.arrays import to_numpy
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.engine import Engine, Output, PlainEngine, Read, default_batch_tokens
 from albertkit.tasks.rows import Row

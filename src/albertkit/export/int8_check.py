@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from albertkit.checkpoints.arrays import to_tensors
 from albertkit.checkpoints.onnx_file import read_onnx
 from albertkit.config import AlbertConfig
 from albertkit.datasets.splits import load_splits
@@ -96,7 +97,7 @@ def measure_on_labels(
     splits = load_splits({"data": reader}, labels=labelled.labels(model.config))
     examples = EvaluationSet(labelled, task, splits.examples["data"])
     exact = examples.evaluate(model, model.config, backend="torch")
-    tensors = read_onnx(rounded)
+    tensors = to_tensors(read_onnx(rounded))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name in tensors:  # of shared ones there is one

@@ -8,18 +8,19 @@ length runs.
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
 from albertkit.checkpoints import formats
+from albertkit.checkpoints.arrays import DTYPES, Arrays, to_tensors
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
 from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.report import LoadReport
 from albertkit.config import AlbertConfig
-from albertkit.conversion import DTYPES, TOLERANCES, architecture_of, cast, file_sha256, fit, write_vocabulary
+from albertkit.conversion import TOLERANCES, architecture_of, cast, file_sha256, fit, write_vocabulary
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
 from albertkit.export.int8_check import is_labelled, measure_agreement, measure_on_labels, read_texts
 from albertkit.export.onnx_check import TEXTS, compare
@@ -114,7 +115,7 @@ def export_onnx(
         notes.append(contradiction)
     if dtype is not None:
         weights = _round(weights, DTYPES[dtype], notes)
-    stored = str(next(iter(weights.values())).dtype).removeprefix("torch.")
+    stored = next(iter(weights.values())).dtype.name
     config = config.replace(architectures=[model_class.__name__], dtype=stored)
     tokenizer = _open_tokenizer(checkpoint, config, notes)
     if int8:
@@ -205,9 +206,9 @@ def _check_int8(int8: bool, calibrate: Path | None, compute: str, opset: int) ->
         )
 
 
-def _size_note(file: Path, weight_bytes: int, stored: torch.dtype) -> list[str]:
+def _size_note(file: Path, weight_bytes: int, stored: np.dtype) -> list[str]:
     """Say so where the file is not as much smaller as is expected."""
-    share = file.stat().st_size / (weight_bytes * torch.float32.itemsize // stored.itemsize)
+    share = file.stat().st_size / (weight_bytes * 4 // stored.itemsize)
     if share <= LARGEST_SHARE:
         return []
     return [f"{share:.2f} of the size in float32: so small a model is mostly other things than matrices"]
@@ -230,8 +231,8 @@ def _places(target: Path, source: Path) -> tuple[Path, bool]:
 
 
 def _choose(
-    config: AlbertConfig, tensors: Mapping[str, torch.Tensor], architecture: str | None
-) -> tuple[type[AlbertPreTrainedModel], dict[str, torch.Tensor], LoadReport]:
+    config: AlbertConfig, tensors: Arrays, architecture: str | None
+) -> tuple[type[AlbertPreTrainedModel], dict[str, np.ndarray], LoadReport]:
     """The first class of model that these tensors fill, its weights, and the account of the others.
 
     The encoder may lack its pooler.
@@ -256,16 +257,16 @@ def _choose(
     )
 
 
-def _round(
-    weights: Mapping[str, torch.Tensor], dtype: torch.dtype, notes: list[str]
-) -> dict[str, torch.Tensor]:
+def _round(weights: Arrays, dtype: np.dtype, notes: list[str]) -> dict[str, np.ndarray]:
     """The weights in another type; a note says by how much the largest change changed one."""
     rounded = cast(weights, dtype)
-    change = max(float((weights[name].float() - new.float()).abs().max()) for name, new in rounded.items())
+    change = max(
+        float(np.abs(weights[name].astype(np.float32) - new.astype(np.float32)).max())
+        for name, new in rounded.items()
+    )
     if change:
         notes.append(
-            f"weights were rounded to {str(dtype).removeprefix('torch.')}, by at most {change:.1e}; "
-            "torch was given the rounded ones"
+            f"weights were rounded to {dtype.name}, by at most {change:.1e}; torch was given the rounded ones"
         )
     return rounded
 
@@ -283,10 +284,10 @@ def _open_tokenizer(
 
 
 def _reference(
-    model_class: type[AlbertPreTrainedModel], config: AlbertConfig, weights: Mapping[str, torch.Tensor]
+    model_class: type[AlbertPreTrainedModel], config: AlbertConfig, weights: Arrays
 ) -> AlbertPreTrainedModel:
     """The torch model of these weights, in float32."""
     lacks_pooler = model_class is auto.AlbertModel and "pooler.weight" not in weights
     options: dict[str, Any] = {"add_pooling_layer": False} if lacks_pooler else {}
-    tensors = {name: tensor.float() for name, tensor in weights.items()}
+    tensors = to_tensors(cast(weights, DTYPES["float32"]))
     return model_class.from_pretrained(None, config=config, state_dict=tensors, **options)

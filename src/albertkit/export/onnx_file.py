@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from albertkit import __version__
+from albertkit.checkpoints.arrays import Arrays
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.conversion import write_vocabulary
@@ -17,7 +17,6 @@ from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path, complete_files, json_text, made_folder
 from albertkit.graphs.graph import onnx
 from albertkit.graphs.padded import build
-from albertkit.modeling.arrays import to_arrays
 from albertkit.tokenization.folder import MODEL_FILE, RUST_FILE, WORD_LIST_FILE
 from albertkit.tokenization.interface import TokenizerInterface
 
@@ -42,7 +41,7 @@ def new_file(file: Path) -> Iterator[Path]:
 
 def write_file(
     file: Path,
-    network: tuple[str, AlbertConfig, Mapping[str, torch.Tensor]],
+    network: tuple[str, AlbertConfig, Arrays],
     metadata: Mapping[str, str],
     *,
     opset: int,
@@ -55,7 +54,7 @@ def write_file(
     model, weight_bytes = build(
         architecture,
         config,
-        to_arrays(weights),
+        weights,
         opset=opset,
         compute=np.dtype(compute),
         int8=int8,

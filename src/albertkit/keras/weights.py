@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from albertkit.checkpoints.names import BASE_PREFIX, TIED, UNTIED, canonical
 from albertkit.checkpoints.report import LoadReport, match
@@ -21,7 +20,7 @@ _ENCODER = "albert"
 
 
 def fill(
-    model: keras.Model, tensors: Mapping[str, torch.Tensor], *, ignore_mismatched_sizes: bool = False
+    model: keras.Model, tensors: Mapping[str, np.ndarray], *, ignore_mismatched_sizes: bool = False
 ) -> LoadReport:
     """Give the variables of a model made `undrawn` the values of a file; draw the matrices that it lacks.
 
@@ -30,21 +29,21 @@ def fill(
     """
     variables = variables_by_name(model)
     aliases = _aliases(model.config, variables)
-    sizes = {name: torch.Size(_layout(variable, variable.shape)) for name, variable in variables.items()}
+    sizes = {name: _layout(variable, variable.shape) for name, variable in variables.items()}
     sizes |= {alias: sizes[name] for alias, name in aliases.items()}
     matched, report = match(
         tensors, sizes, tied=_tied(model.config), ignore_mismatched_sizes=ignore_mismatched_sizes
     )
     for name, variable in variables.items():
         if name in matched:
-            values = matched[name].float().numpy()  # NumPy has no bfloat16
+            values = matched[name].astype(np.float32)
             variable.assign(values.T if _is_kernel(variable) else values)
         elif len(variable.shape) > 1:
             variable.assign(initializer(model.config)(variable.shape, dtype=variable.dtype))
     return report
 
 
-def tensors_of(model: keras.Model) -> dict[str, torch.Tensor]:
+def tensors_of(model: keras.Model) -> dict[str, np.ndarray]:
     """What PyTorch's `state_dict` of the same model holds, both names of shared tensors included."""
     variables = variables_by_name(model)
     tensors = {name: _tensor_of(variable) for name, variable in variables.items()}
@@ -91,9 +90,7 @@ def _layout(variable: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(sizes)) if _is_kernel(variable) else tuple(sizes)
 
 
-def _tensor_of(variable: Any) -> torch.Tensor:
+def _tensor_of(variable: Any) -> np.ndarray:
     values: Any = ops.convert_to_numpy(variable.value)
-    if values.dtype.kind != "f":  # bfloat16 of the library ml_dtypes, which PyTorch does not know
-        return torch.from_numpy(np.array(values, np.float32)).bfloat16()
     # A copy: the model may go on training, and the file is written from this memory.
-    return torch.from_numpy(np.array(values.T if _is_kernel(variable) else values, order="C"))
+    return np.array(values.T if _is_kernel(variable) else values, order="C")

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
-from torch import Tensor
 
+from albertkit.checkpoints.arrays import is_floating
 from albertkit.errors import ConfigError
 
 
-def choose_dtype(dtype: torch.dtype | str | None, tensors: Mapping[str, Tensor]) -> torch.dtype:
-    """The floating type asked for; "auto" is that of the tensors, None is float32.
+def choose_dtype(dtype: torch.dtype | str | None, arrays: Mapping[str, np.ndarray]) -> torch.dtype:
+    """The floating type asked for; "auto" is that of the arrays, None is float32.
 
     Raises:
         ConfigError: not the name of a floating type.
@@ -17,9 +18,8 @@ def choose_dtype(dtype: torch.dtype | str | None, tensors: Mapping[str, Tensor])
     if dtype is None:
         return torch.float32
     if dtype == "auto":
-        return next(
-            (tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()), torch.float32
-        )
+        stored = next((array for array in arrays.values() if is_floating(array)), None)
+        return torch.float32 if stored is None else getattr(torch, stored.dtype.name)
     found = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise ConfigError(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.checkpoints import loading
+from albertkit.checkpoints.arrays import Arrays, to_arrays, to_tensors
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import TIED, UNTIED
 from albertkit.checkpoints.report import LoadReport, match
@@ -142,20 +143,20 @@ class AlbertPreTrainedModel(TrainingSwitches):
             "subfolder": subfolder,
         }
         constructor, overrides = loading.split(cls, take_loading_options(options))
-        loaded_config, tensors = loading.find(
+        loaded_config, arrays = loading.find(
             pretrained_model_name_or_path,
             config=config,
-            state_dict=state_dict,
+            state_dict=None if state_dict is None else to_arrays(state_dict),
             overrides=overrides,
             safetensors_only=options.get("use_safetensors") is True,
             **hub,
         )
-        wanted_dtype = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), tensors)
+        wanted_dtype = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), arrays)
         final_config = loaded_config.replace(dtype=wanted_dtype)
         # On the meta device nothing is allocated or drawn: there are shapes only, to be filled.
         with torch.device("meta"):
             model = cls(final_config, **constructor)
-        report = model._fill(tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
+        report = model._fill(arrays, ignore_mismatched_sizes=ignore_mismatched_sizes)
         model.to(device=choose_device(device_map), dtype=wanted_dtype).eval()
         model.name_or_path = model.config.name_or_path = str(pretrained_model_name_or_path or "")
         if not report.ok:
@@ -170,13 +171,14 @@ class AlbertPreTrainedModel(TrainingSwitches):
         """The model of that config with the weights of a TensorFlow checkpoint, as `from_pretrained`."""
         return cls.from_pretrained(tf_checkpoint_path, config=config)
 
-    def _fill(self, tensors: Mapping[str, Tensor], *, ignore_mismatched_sizes: bool) -> LoadReport:
-        """Make the tensors themselves the parameters of this model on the meta device; draw the missing."""
+    def _fill(self, arrays: Arrays, *, ignore_mismatched_sizes: bool) -> LoadReport:
+        """Make the arrays' memory the parameters of this model on the meta device; draw the missing."""
         expected = {name: parameter.shape for name, parameter in self.state_dict().items()}
         tied = TIED if self.config.tie_word_embeddings else UNTIED
-        matched, report = match(tensors, expected, tied=tied, ignore_mismatched_sizes=ignore_mismatched_sizes)
+        matched, report = match(arrays, expected, tied=tied, ignore_mismatched_sizes=ignore_mismatched_sizes)
         new = [name for name in expected if name not in matched]
-        self.load_state_dict({**matched, **{name: torch.empty(expected[name]) for name in new}}, assign=True)
+        drawn = {name: torch.empty(expected[name]) for name in new}
+        self.load_state_dict(to_tensors(matched) | drawn, assign=True)
         self.tie_weights()  # assigning gave each name a parameter of its own
         self.initialise(new)
         return report
@@ -220,7 +222,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
             return
         config = self.config.replace(architectures=[type(self).__name__], dtype=self.dtype)
         tensors = nn.Module.state_dict(self) if state_dict is None else self._without_copies(state_dict)
-        write_folder(save_directory, config.to_dict(), tensors, max_shard_size=max_shard_size)
+        write_folder(save_directory, config.to_dict(), to_arrays(tensors), max_shard_size=max_shard_size)
 
     def _without_copies(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Leave out the second names of tied tensors, which `state_dict` of a model with a decoder copies."""

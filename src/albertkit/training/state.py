@@ -27,6 +27,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from albertkit.checkpoints.arrays import to_tensors
 from albertkit.checkpoints.folder import read_folder
 from albertkit.errors import TrainingError
 from albertkit.files import full_disk_named, read_json, write_json
@@ -135,12 +136,12 @@ def load_checkpoint(
     document = _read_document(folder)
     try:
         state_tensors = safetensors.torch.load_file(folder / STATE_TENSORS)
-        _, tensors = read_folder(folder)
+        _, arrays = read_folder(folder)
     except (OSError, ValueError, SafetensorError) as error:
         raise _damaged(folder, error) from error
     _require_same_run(folder, document.pop("fingerprint"), fingerprint)
     try:
-        missing, unexpected = model.load_state_dict(tensors, strict=False)
+        missing, unexpected = model.load_state_dict(to_tensors(arrays), strict=False)
     except RuntimeError as error:  # shapes of another model
         raise _damaged(folder, error) from error
     tied = {name for name in missing if _is_tied(model, name)}

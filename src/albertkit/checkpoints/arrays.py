@@ -1,0 +1,92 @@
+"""Weights as NumPy arrays: their types, how safetensors are mapped, and where they meet torch's tensors."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from albertkit.errors import CheckpointError
+from albertkit.extras import optional
+
+torch: Any = optional("torch", extra="torch")
+
+Arrays = Mapping[str, np.ndarray]
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+"""NumPy has no such type of its own."""
+DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
+"""The types that weights are stored in, by name."""
+
+_SAFETENSORS = {
+    **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": BFLOAT16, "BOOL": np.bool_},
+    **{"I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8},
+    **{"U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8},
+    **{"F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2},
+}
+
+
+def is_floating(array: np.ndarray) -> bool:
+    """Tell whether an array holds floating-point numbers."""
+    return array.dtype.kind == "f" or array.dtype == BFLOAT16
+
+
+def map_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """Return the tensors of a file, mapped copy-on-write: changing one changes no file.
+
+    Raises:
+        CheckpointError: the file is damaged, or holds a type that is unknown here.
+    """
+    try:
+        with safe_open(path, framework="numpy"):  # checks the header against the size of the file
+            pass
+        with path.open("rb") as file:
+            start = 8 + int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(start - 8))
+    except (OSError, SafetensorError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete: expected safetensors "
+            f"({error}). Download or save it again."
+        ) from error
+    header.pop("__metadata__", None)
+    content = np.memmap(path, np.uint8, mode="c").view(np.ndarray)[start:]
+    tensors = {}
+    for name, entry in header.items():
+        if entry["dtype"] not in _SAFETENSORS:
+            raise CheckpointError(f"{path}: {name} is of the type {entry['dtype']}, which albertkit lacks.")
+        begin, end = entry["data_offsets"]
+        array = content[begin:end].view(_SAFETENSORS[entry["dtype"]]).reshape(entry["shape"])
+        tensors[name] = array if array.flags.aligned else array.copy()
+    return tensors
+
+
+def to_numpy(tensor: Any) -> np.ndarray:
+    """Return a tensor of torch as an array of the same type, in the same memory where that is the CPU's."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.contiguous().view(torch.uint16).numpy().view(BFLOAT16)
+    return tensor.numpy()
+
+
+def to_arrays(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return tensors of torch as arrays; two names of one tensor stay that."""
+    return {name: to_numpy(tensor) for name, tensor in tensors.items()}
+
+
+def to_torch(array: np.ndarray) -> Any:
+    """Return an array as a tensor of torch, in the same memory."""
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def to_tensors(arrays: Arrays) -> dict[str, Any]:
+    """Return arrays as tensors of torch; two names of one array stay that."""
+    made: dict[int, Any] = {}
+    for array in arrays.values():
+        if id(array) not in made:
+            made[id(array)] = to_torch(array)
+    return {name: made[id(array)] for name, array in arrays.items()}
