@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 from albertkit import AlbertForMaskedLM, AlbertForPreTraining
+from albertkit.checkpoints.arrays import to_numpy
 from albertkit.checkpoints.tensor_bundle import write_bundle
 from albertkit.conversion import convert
 from albertkit.export.onnx_export import export_onnx
@@ -97,7 +98,8 @@ def tensorflow(folder: Path, arrays: Arrays, *, place: str = "tf1/model.ckpt-bes
     """The folder with the original's own files."""
     prefix = folder / place
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    write_bundle(prefix, {scope + key[7:]: one for key, one in arrays.items() if key.startswith("weight:")})
+    weights = {scope + key[7:]: to_numpy(one) for key, one in arrays.items() if key.startswith("weight:")}
+    write_bundle(prefix, weights)
     home = prefix.parents[1] if "/variables/" in place else prefix.parent
     shutil.copy(GOLDEN / "albert_config.json", home)
     return home

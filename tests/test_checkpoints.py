@@ -321,7 +321,7 @@ def test_missing_pieces_are_named(tmp_path: Path) -> None:
 def test_damaged_config(tmp_path: Path, content: bytes) -> None:
     write_folder(tmp_path, {}, {"x": torch.zeros(1)})
     (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"config.json .*expected a JSON object"):
+    with pytest.raises(CheckpointError, match=r"config.json.*expected a JSON object"):
         read_folder(tmp_path)
 
 

@@ -16,10 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from modeling_twins import largest_difference
 from safetensors.torch import load_file
-from torch_files import Bundle, read_folder, write_bundle, write_folder
+from torch_files import Bundle, read_folder, write_bundle
 from typer.testing import CliRunner
 
+from albertkit.checkpoints import folder as folder_file
 from albertkit.checkpoints import formats, google, julia
+from albertkit.checkpoints.arrays import to_arrays, to_tensors
 from albertkit.checkpoints.names import OLDER_FACTOR
 from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.cli.main import app
@@ -278,8 +280,10 @@ def test_the_older_layout_computes_the_same(tmp_path: Path) -> None:
         model.albert.encoder.embedding_hidden_mapping_in.weight.copy_(torch.eye(12))
         model.albert.encoder.embedding_hidden_mapping_in.bias.zero_()
     words, factor = torch.randn(40, 8), torch.randn(8, 12)
-    named = google.google_tensors(
-        {name: one for name, one in model.state_dict().items() if "decoder" not in name}
+    named = to_tensors(
+        google.google_tensors(
+            to_arrays({name: one for name, one in model.state_dict().items() if "decoder" not in name})
+        )
     )
     layer = "bert/encoder/transformer/group_0/inner_group_0/"
     older = {
@@ -675,7 +679,9 @@ def test_the_walk_through_julia(tf1: Path, tiny_vocabulary: Path) -> None:
 
 def test_a_difference_is_found(tf1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(folder: Path, config: dict, tensors: Tensors, **options: object) -> None:
-        write_folder(folder, config, {**tensors, "predictions.bias": tensors["predictions.bias"] + 1e-3})
+        folder_file.write_folder(
+            folder, config, {**tensors, "predictions.bias": tensors["predictions.bias"] + 1e-3}
+        )
 
     monkeypatch.setattr("albertkit.conversion.write_folder", wrong)
     with pytest.raises(CheckpointError, match=r"computes other outputs .* differ by up to 1.0e-03"):

@@ -14,6 +14,7 @@ from structural_fuzz import CASES
 from torch_files import Bundle
 
 from albertkit.checkpoints import formats
+from albertkit.checkpoints.arrays import to_tensors
 from albertkit.checkpoints.cursor import Cursor
 from albertkit.checkpoints.names import canonical, why_no_weight
 from albertkit.checkpoints.object_graph import GRAPH, _variables, merge_heads, variable_names
@@ -93,7 +94,7 @@ def test_files_of_the_tensorflow_classes_of_transformers() -> None:
 @pytest.mark.filterwarnings("ignore:AlbertForPreTraining from")
 def test_weights_saved_by_keras_have_the_names_of_its_h5_file(tmp_path: Path) -> None:
     """`model.save_weights("weights")` of the same classes: names in the graph, without the ending ":0"."""
-    tensors = formats.read(TRANSFORMERS).tensors
+    tensors = to_tensors(formats.read(TRANSFORMERS).tensors)
     keys = {f"variables/{at}/{VALUE}": name for at, name in enumerate(tensors)}
     stored = {
         key: tensors[name].T.contiguous() if name.endswith("kernel:0") else tensors[name]

@@ -52,9 +52,11 @@ class _Reader:
         for layer in self._names(self.file, "layer_names"):
             group = self._find(self.file, layer)
             for name in self._names(group, "weight_names"):
-                if name in tensors:
-                    raise self._refusal(name, "is listed twice")
-                tensors[name] = self._tensor(self._find(group, name), name)
+                tensor = self._tensor(self._find(group, name), name)
+                # Layers that share a tensor each store it, under one name.
+                if name in tensors and not np.array_equal(tensors[name], tensor):
+                    raise self._refusal(name, "is stored twice, with different values")
+                tensors[name] = tensor
         return tensors
 
     def _find(self, group: Any, name: str) -> Any:
