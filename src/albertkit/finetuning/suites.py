@@ -126,6 +126,7 @@ def evaluate_suite(
             )  # files that are not right show before the work
             work.append((one, source, model))
     reasons = [f"{name}: {report[MISSING]}" for name, report in reports.items() if report]
+    output = None if output is None else Path(output)
     if output is not None and output.is_dir() and {one.name for one in output.iterdir()} - {*reports}:
         check_new_folder(output)  # the reports of a suite that was interrupted are made again
     if not work:
@@ -139,7 +140,7 @@ def evaluate_suite(
             source,
             settings=task_settings(model, given or {}),
             options=one.options,
-            output=None if output is None else Path(output) / one.name,
+            output=None if output is None else output / one.name,
             main_metric=one.main_metric,
             resumed=True,
             device=device,
