@@ -83,9 +83,9 @@ def mutated(value: Any, rng: random.Random) -> Any:
             case 1 if isinstance(container, dict):  # a key renamed
                 container[f"{key}{rng.choice(('', 's', '_'))}"] = container.pop(key)
             case 2 if isinstance(container[key], dict):
-                container[key][rng.choice(("0", "-1", "x", "type", "a" * 1000))] = rng.choice(WRONG)
+                container[key][rng.choice(("0", "-1", "x", "type", "a" * 1000))] = _wrong(rng)
             case 3 if isinstance(container[key], list):
-                container[key].insert(rng.randint(0, len(container[key])), rng.choice(WRONG))
+                container[key].insert(rng.randint(0, len(container[key])), _wrong(rng))
             case 4:  # a value from elsewhere in the file
                 other, name = rng.choice(places)
                 container[key] = copy.deepcopy(other[name])
@@ -96,8 +96,13 @@ def mutated(value: Any, rng: random.Random) -> Any:
             case 7 if rng.random() < 0.2:
                 container[key] = _DEEP_MARK
             case _:
-                container[key] = copy.deepcopy(rng.choice(WRONG))
+                container[key] = _wrong(rng)
     return box[0]
+
+
+def _wrong(rng: random.Random) -> Any:
+    """Return a copy of a wrong value: a later fault may change it."""
+    return copy.deepcopy(rng.choice(WRONG))
 
 
 def damaged_json(value: Any, rng: random.Random) -> bytes:
