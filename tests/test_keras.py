@@ -54,7 +54,7 @@ def test_the_checks_hold(backend: str, runs: dict[str, tuple[subprocess.Popen, P
     if backend not in runs:
         pytest.skip(f"keras or {backend} is not installed: pip install 'albertkit[test]'")
     process, report = runs[backend]
-    output, _ = process.communicate(timeout=550)
+    output, _ = process.communicate(timeout=1500)
     assert process.returncode == 0, output[-20_000:]
     (suite,) = ElementTree.parse(report).getroot()
     assert int(suite.attrib["tests"]) >= 35

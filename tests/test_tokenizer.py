@@ -397,6 +397,16 @@ def test_no_silent_cut_of_a_long_text(tiny: TokenizerInterface, tiny_vocabulary:
     assert caplog.text == ""
 
 
+def test_a_length_that_truncates_unasked_is_said(
+    tiny: TokenizerInterface, tiny_vocabulary: Path, caplog
+) -> None:
+    fresh = type(tiny)(tiny_vocabulary)
+    for truncation, said in ((True, False), (None, True), (None, False)):  # once
+        caplog.clear()
+        assert len(fresh("a well-kept secret " * 9, max_length=10, truncation=truncation).input_ids) == 10
+        assert ("truncates longer texts" in caplog.text) == said
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [

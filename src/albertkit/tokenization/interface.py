@@ -70,6 +70,7 @@ class TokenizerInterface(TokenInterface, ABC):
         if "parse_special_tokens" in settings:
             self.parse_special_tokens = read_flag("parse_special_tokens", settings["parse_special_tokens"])
         self._warned_of_length = False
+        self._warned_of_truncation = False
 
     @property
     def split_special_tokens(self) -> bool:
@@ -238,6 +239,8 @@ class TokenizerInterface(TokenInterface, ABC):
 
     def _assemble(self, sequences: list[list[Sequence]], options: Options, *, batched: bool) -> BatchEncoding:
         fit = read_fit(options, model_max_length=self.model_max_length)
+        if options.truncation is None and fit.truncation != "do_not_truncate" and options.verbose:
+            self._warn_of_truncation(fit.max_length)
         return assemble(
             sequences,
             options,
@@ -304,6 +307,16 @@ class TokenizerInterface(TokenInterface, ABC):
 
     def _whether_to_parse(self, asked: Parsing | None) -> Parsing:
         return self.parse_special_tokens if asked is None else asked
+
+    def _warn_of_truncation(self, length: int) -> None:
+        """Warn, once, that a maximum length truncates where nobody asked for truncation."""
+        if not self._warned_of_truncation:
+            self._warned_of_truncation = True
+            logger.warning(
+                "max_length=%d without truncation= or padding= truncates longer texts to that length: pass "
+                "truncation=True if that is meant, or truncation=False to keep all tokens",
+                length,
+            )
 
     def _warn_of_length(self, length: int) -> None:
         """Warn, once, of a row longer than the model takes."""
