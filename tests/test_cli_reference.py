@@ -146,13 +146,19 @@ def test_help_is_quick() -> None:
     ("given", "message"),
     [
         ("tag --modle x hi", "No such option: --modle (did you mean --model?). See albertkit tag --help"),
+        ("finetune a --lr 1", "No such option: --lr (did you mean --learning-rate?). See albertkit finetune"),
+        ("serve --lr 1", "No such option: --lr. See albertkit serve --help"),
         ("tag -x hi", "No such option: -x. See albertkit tag --help"),
         ("--versio", "No such option: --versio (did you mean --version?). See albertkit --help"),
         ("inspect attention hi --htm x", "--htm (did you mean --html?). See albertkit inspect attention"),
         ("fill-maks hi", "No such command 'fill-maks'. Did you mean 'fill-mask'? See albertkit --help"),
         (
             "convert a b --to tf2",
-            "Invalid value for '--to': 'tf2' is not one of 'hf', 'tf1', 'julia' (did you mean 'tf1'?). See",
+            "Invalid value for '--to': 'tf2' is not one of 'hf', 'tf1', 'julia'. See",
+        ),
+        (
+            "convert a b --dtype float8",
+            "'float8' is not one of 'float32', 'float16', 'bfloat16'. See albertkit convert --help",
         ),
         (
             "pretrain --data a --tokenizer b --output c --precision fp23",

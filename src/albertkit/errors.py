@@ -77,4 +77,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+    # Another number is another thing and no misspelling: float8 is not float32.
+    digits = sorted(filter(str.isdigit, name))
+    near = [one for one in known if not digits or digits == sorted(filter(str.isdigit, one))]
+    return next(iter(difflib.get_close_matches(name, near, n=1)), None)
