@@ -117,7 +117,9 @@ def test_a_metric_on_labelled_examples(labelled: Path, tmp_path: Path, run) -> N
     arguments = ("--int8", "--calibrate", file, "--text-column", "sentence", "--max-drop", "50")
     result = run("export", "onnx", labelled, tmp_path / "a.onnx", *arguments, "--json")
     assert result.status == 0, result.errors
-    loss = json.loads(result.output)["loss"]
+    report = json.loads(result.output)
+    assert report["dtype"] == report["compute"] == "int8 and float32"
+    loss = report["loss"]
     assert loss["metric"] == "accuracy"
     assert loss["exact"] == 100
     assert loss["examples"] == len(TEXTS)

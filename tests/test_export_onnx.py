@@ -369,6 +369,18 @@ def test_nothing_is_replaced(save: Save, tmp_path: Path) -> None:
     assert (tmp_path / "model.onnx").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.safetensors", "a.onx", "a.ONNX"])
+def test_a_target_named_like_another_file_is_refused(name: str, save: Save, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"{name} ends in .*; expected a file named .onnx.* a.onnx$"):
+        export_onnx(save("AlbertModel"), tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_folder_may_have_a_dot_in_its_name(save: Save, tmp_path: Path) -> None:
+    export_onnx(save("AlbertModel"), tmp_path / "albert-v2.1")
+    assert (tmp_path / "albert-v2.1/model.onnx").is_file()
+
+
 def test_a_damaged_source(save: Save, tmp_path: Path) -> None:
     folder = save("AlbertModel")
     weights = folder / WEIGHTS_FILE

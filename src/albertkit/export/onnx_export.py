@@ -9,6 +9,7 @@ length runs.
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +162,8 @@ def export_onnx(
         target=str(target),
         architecture=model_class.__name__,
         opset=opset,
-        dtype=stored,
-        compute=compute,
+        dtype=f"int8 and {stored}" if int8 else stored,
+        compute=f"int8 and {compute}" if int8 else compute,
         **written,
         file_bytes=file.stat().st_size,
         largest_difference=largest,
@@ -214,8 +215,21 @@ def _size_note(file: Path, weight_bytes: int, stored: np.dtype) -> list[str]:
     return [f"{share:.2f} of the size in float32: so small a model is mostly other things than matrices"]
 
 
+# Endings of files, not of folders such as albert-v2.1.
+_OTHER_FILES = (
+    "bin bson csv gz h5 json jsonl keras npy npz ort pb pkl pt pth safetensors tar tfbson tflite tsv txt zip"
+)
+
+
 def _places(target: Path, source: Path) -> tuple[Path, bool]:
     """Return the file to write, and whether the rest of a model folder goes beside it; replace nothing."""
+    ending = target.suffix.lower()
+    is_misspelt = target.suffix != ".onnx" and get_close_matches(ending, [".onnx"], cutoff=0.7)
+    if (is_misspelt or ending[1:] in _OTHER_FILES.split()) and not target.is_dir():
+        raise DataError(
+            f"{target} ends in {target.suffix}; expected a file named .onnx, or a folder without such an "
+            f"ending. Name the file {target.with_suffix('.onnx').name}"
+        )
     if target.suffix == ".onnx":
         file, beside = target, False
     else:

@@ -16,9 +16,9 @@ class OnnxReport:
     opset: int
     ir_version: int
     dtype: str
-    """Type of the stored weights."""
+    """Type of the stored weights; for int8 that of the matrices and that of the rest."""
     compute: str
-    """Type that is computed in."""
+    """Type that is computed in; for int8 that of the matrices and that of the rest."""
     inputs: dict[str, str]
     outputs: dict[str, str]
     file_bytes: int
