@@ -208,6 +208,11 @@ class TestAnswers:
 
     def test_health_and_figures(self, server: Running) -> None:
         assert server.ask("/healthz").json == {"status": "alive"}
+        for path in ("/healthz", "/readyz"):
+            head = server.ask(path, method="HEAD")
+            assert (head.status, head.content) == (200, b"")
+            assert head.headers["Content-Length"] == server.ask(path).headers["Content-Length"]
+        assert server.ask("/v1/order", method="HEAD").status == 405
         ready = server.ask("/readyz")
         assert (ready.status, ready.json["models"]) == (200, dict.fromkeys(HEADS, True))
         before = server.figure('albertkit_requests_total{route="/v1/order",status="200"}')
@@ -485,6 +490,8 @@ class TestRefusals:
             ("X-Request-Timeout", "0"),
             ("Content-Type", "text/plain"),
             ("Content-Type", "application/jsonl"),
+            ("Content-Type", "application/json; charset=latin-1"),
+            ("Content-Type", 'application/json; charset="utf-16"'),
             ("Content-Encoding", "gzip"),
         ],
     )
@@ -495,7 +502,12 @@ class TestRefusals:
         assert reply.json["error"]["message"].startswith(f"the header {name} is {value!r}; expected ")
 
     def test_types_of_content_that_are_json(self, server: Running) -> None:
-        for kind in ("application/json; charset=utf-8", "Application/JSON", "application/vnd.a+json"):
+        for kind in (
+            "application/json; charset=utf-8",
+            "Application/JSON",
+            "application/vnd.a+json",
+            'application/json;charset="UTF8"',
+        ):
             reply = server.ask("/v1/order", {"input": PAIRS[0]}, headers={"Content-Type": kind})
             assert reply.status == 200
 
@@ -575,6 +587,7 @@ class TestClients:
                 wait_for(engine.entered.is_set)
                 late = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "0.2"})
                 assert (late.status, late.kind) == (504, "deadline")
+                assert late.json["error"]["param"] == "X-Request-Timeout"
                 engine.may_go.set()
                 assert blocking.result().status == 200
             wait_for(lambda: len(server.service.gate) == 0)
@@ -625,6 +638,13 @@ class TestClients:
                 refused = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "2"})
                 assert (refused.status, refused.kind) == (429, "overloaded")
                 assert int(refused.headers["Retry-After"]) > 2
+                assert refused.json["error"]["param"] == "X-Request-Timeout"
+                assert "an answer is wanted within 2 seconds" in refused.json["error"]["message"]
+                assert (
+                    server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "1e-9"})
+                    .json["error"]["message"]
+                    .endswith("within 1e-09 seconds. Try again later, or with a longer X-Request-Timeout")
+                )
                 engine.may_go.set()
                 assert inside.result().status == 200
 

@@ -5,7 +5,7 @@ import math
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.refusals import Refusal
-from albertkit.serving.work import Ticket
+from albertkit.serving.work import DEADLINE_HEADER, Ticket
 
 _MARGIN = 2.0  # what is taken should be done in its time even where the machine gets slower
 
@@ -38,11 +38,13 @@ class Gate:
         self.check()
         wait = self.expected_wait(ticket)
         if wait * _MARGIN > ticket.seconds_left():
+            seconds = f"{wait:.1f}" if wait >= 1 else f"{wait:.1g}"
             raise Refusal(
                 429,
                 "overloaded",
-                f"behind the requests before it this one takes about {wait:.1f} seconds; an answer is wanted "
-                f"within {ticket.seconds_left():.1f}. Try again later, or with a later X-Request-Timeout",
+                f"behind the requests before it this one takes about {seconds} seconds; an answer is wanted "
+                f"within {ticket.seconds:g} seconds. Try again later, or with a longer {DEADLINE_HEADER}",
+                param=ticket.param,
                 retry_after=math.ceil(max(1.0, wait * _MARGIN - ticket.seconds_left())),
             )
         self._inside.add(ticket)

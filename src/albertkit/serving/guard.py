@@ -74,6 +74,8 @@ class Guard:
                 self._check_room()
             body = [await self._read(headers, receive)]
             size = len(body[0])
+            if scope["method"] == "HEAD":  # the answer to GET, whose body the server of HTTP leaves out
+                scope = {**scope, "method": "GET"}
             await self._application(scope, _replay(body, receive), counted)
         except Refusal as refusal:
             self._metrics.error(refusal.kind)

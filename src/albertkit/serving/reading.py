@@ -7,6 +7,7 @@ bytes that they are read from, and holds Python's lock as long as it takes.
 import json
 import re
 from collections import Counter
+from email.message import Message
 from typing import Any, TypeVar
 
 from albertkit.serving import bodies
@@ -55,6 +56,14 @@ def _check_headers(content_type: str | None, content_encoding: str | None) -> No
     if main != "application/json" and not (main.startswith("application/") and main.endswith("+json")):
         raise _wrong(
             f"the header Content-Type is {content_type or 'none'!r:.80}; expected application/json",
+            "Content-Type",
+        )
+    header = Message()
+    header["Content-Type"] = content_type or ""
+    if header.get_content_charset("utf-8") not in ("utf-8", "utf8", "us-ascii"):
+        raise _wrong(
+            f"the header Content-Type is {content_type!r:.80}; expected UTF-8, the encoding of JSON. "
+            "Send the body in UTF-8, and no charset",
             "Content-Type",
         )
     if content_encoding not in (None, "", "identity"):

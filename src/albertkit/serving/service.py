@@ -24,7 +24,7 @@ from albertkit.serving.models import ServedModel, find_model, load_model
 from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.serving.refusals import CLIENT_GONE, Refusal, too_much
 from albertkit.serving.settings import ServingSettings
-from albertkit.serving.work import Ticket
+from albertkit.serving.work import DEADLINE_HEADER, Ticket
 
 logger = logging.getLogger("albertkit.serving")
 
@@ -78,8 +78,11 @@ class Service:
         served = find_model(self.models, body.model, body.task)
         self._check_limits(body)
         most = self.settings
+        param = None if seconds is None else DEADLINE_HEADER
         seconds = most.max_seconds if seconds is None else min(seconds, most.max_seconds)
-        ticket = Ticket(characters=body.characters(), seconds=seconds, max_tokens=most.max_tokens)
+        ticket = Ticket(
+            characters=body.characters(), seconds=seconds, max_tokens=most.max_tokens, param=param
+        )
         self.gate.enter(ticket)
         self.queue.expect(ticket)
         job = asyncio.get_running_loop().run_in_executor(self._pool, self._work, served, body, ticket)

@@ -26,12 +26,21 @@ class Ticket:
         seconds: until its deadline.
         max_tokens: most tokens that it may have.
         urgent: its rows are the next to be computed.
+        param: the header that gave the deadline; None for the server's own.
     """
 
     def __init__(
-        self, *, characters: int, seconds: float, max_tokens: int | None = None, urgent: bool = False
+        self,
+        *,
+        characters: int,
+        seconds: float,
+        max_tokens: int | None = None,
+        urgent: bool = False,
+        param: str | None = None,
     ) -> None:
         self.characters = characters
+        self.seconds = seconds
+        self.param = param
         self.arrived = time.monotonic()
         self.deadline = self.arrived + seconds
         self.max_tokens = max_tokens
@@ -72,8 +81,9 @@ class Ticket:
         return Refusal(
             504,
             "deadline",
-            f"there was no answer within {self.deadline - self.arrived:g} seconds. Send less text, or allow "
+            f"there was no answer within {self.seconds:g} seconds. Send less text, or allow "
             f"more time ({DEADLINE_HEADER})",
+            param=self.param,
         )
 
     def wait(self) -> None:
