@@ -179,7 +179,9 @@ class TestChoose:
     def test_errors(self, run, folders):
         call = ("choose", "--model", folders["choices"])
         assert_one_line_error(run(*call, "a", "b"), "choices and --context go together")
-        assert_one_line_error(run(*call, "a", "--context", "b"), "1 choices; expected at least two")
+        assert_one_line_error(
+            run(*call, "a", "--context", "b"), "question 1: ", "1 choices; expected at least two"
+        )
         assert_one_line_error(run(*call, stdin=b"a text\n"), "'a text'", 'expected {"context"')
 
 

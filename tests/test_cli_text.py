@@ -77,6 +77,9 @@ class TestFillMask:
             run("fill-mask", "the [MASK]", "--model", model, "--targets", "photosynthesis"),
             "'photosynthesis' is not one piece",
         )
+        for blank in ("word, ,harbour", ""):
+            result = run("fill-mask", "the [MASK]", "--model", model, "--targets", blank)
+            assert_one_line_error(result, "the target '' is not one piece")
 
     def test_file_and_pipe(self, run, model, tmp_path):
         lines = "\ufeffthe [MASK]\r\n\n  café [MASK]  \n"
@@ -101,7 +104,11 @@ class TestFillMask:
         assert_one_line_error(run(*call, "a [MASK]", "--file", file), "given twice")
 
     def test_errors_are_one_line(self, run, model, tmp_path):
-        assert_one_line_error(run("fill-mask", "no mask", "--model", model), "there is no [MASK] in the text")
+        call = ("fill-mask", "--model", model)
+        assert_one_line_error(run(*call, "no mask"), "text 1: there is no [MASK] in the text")
+        assert_one_line_error(
+            run(*call, "no", "[MASK]", "none"), "2 of 3 inputs cannot be answered: texts 1, 3. The first"
+        )
         assert_one_line_error(run("fill-mask", "[MASK]", "--model", model, "--device", "gpu"), "device 'gpu'")
         assert_one_line_error(run("fill-mask", "[MASK]", "--model", model, "--top-k", "0"), "top_k is 0")
         nowhere = tmp_path / "none" / "vectors.npy"

@@ -56,31 +56,34 @@ def format_of(path: Path) -> InputFormat:
     return _BY_SUFFIX.get(suffix, "lines")
 
 
-class FileInputs(list[Any]):
-    """The inputs of a file, in memory.
+class NumberedInputs(list[Any]):
+    """Inputs in memory, with the numbers by which errors name them.
 
     Args:
         inputs: the inputs.
-        path: the file.
-        lines: the line of each input, from 1.
+        path: their file; None for arguments of a command.
+        numbers: the line, or the place, of each input, from 1.
+        kind: what is numbered, such as "line" or "text".
     """
 
-    def __init__(self, inputs: Iterable[Any], path: Path, lines: list[int]) -> None:
+    def __init__(
+        self, inputs: Iterable[Any], path: Path | None, numbers: list[int], *, kind: str = "line"
+    ) -> None:
         super().__init__(inputs)
-        self.path, self.lines = path, lines
+        self.path, self.numbers, self.kind = path, numbers, kind
 
     @classmethod
     def read(
         cls, path: Path, *, format: InputFormat, fields: Sequence[str] = (), rest: str | None = None
-    ) -> "FileInputs":
+    ) -> "NumberedInputs":
         """Read a file; arguments and errors are those of `read_inputs`."""
         with path.open("rb") as stream:
             found = list(numbered_inputs(stream, str(path), format=format, fields=fields, rest=rest))
         return cls([one for _, one in found], path, [line for line, _ in found])
 
-    def map(self, change: Callable[[Any], Any]) -> "FileInputs":
+    def map(self, change: Callable[[Any], Any]) -> "NumberedInputs":
         """Return the inputs, changed."""
-        return FileInputs(map(change, self), self.path, self.lines)
+        return NumberedInputs(map(change, self), self.path, self.numbers, kind=self.kind)
 
 
 def read_inputs(

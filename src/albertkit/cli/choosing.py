@@ -44,14 +44,14 @@ def classify(
 
     Example: albertkit classify "A wonderful film." --model my-model
     """
-    arguments = texts
+    arguments, kind = texts, "text"
     if pair is not None:
         if len(texts or []) != 1:
             raise DataError(
                 f"--pair is the second text of one, and there are {len(texts or [])}; give one text"
             )
-        arguments = [(texts[0], pair)]  # pyright: ignore[reportOptionalSubscript]  # checked above
-    given = read(arguments, file, format=format, fields=("text", "text_pair"))
+        arguments, kind = [(texts[0], pair)], "pair"  # pyright: ignore[reportOptionalSubscript]  # checked above
+    given = read(arguments, file, format=format, fields=("text", "text_pair"), kind=kind)
     from albertkit.pipelines import pipeline
 
     answer = pipeline(
@@ -97,7 +97,8 @@ def order(
     """
     if texts and len(texts) != 2:
         raise DataError(f"texts received: {len(texts)}; expected two, or a file of pairs")
-    given = read([tuple(texts)] if texts else None, file, format=format, fields=("text", "text_pair"))
+    pairs = [tuple(texts)] if texts else None
+    given = read(pairs, file, format=format, fields=("text", "text_pair"), kind="pair")
     from albertkit.pipelines import pipeline
 
     answer = pipeline(
@@ -140,7 +141,9 @@ def choose(
     if (choices is None or not choices) != (context is None):
         raise DataError("choices and --context go together; give both, or a file")
     asked_once = [{"context": context, "question": question, "choices": choices}] if choices else None
-    given = read(asked_once, file, format=format, fields=("context", "question"), rest="choices")
+    given = read(
+        asked_once, file, format=format, fields=("context", "question"), rest="choices", kind="question"
+    )
     from albertkit.pipelines import pipeline
 
     answer = pipeline(

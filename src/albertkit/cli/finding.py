@@ -117,6 +117,7 @@ def answer(
         file,
         format=format,
         fields=("question", "context") if context is None else ("question",),
+        kind="question",
     )
     if context is not None:
         given = change(given, lambda question: {"question": question, "context": context})

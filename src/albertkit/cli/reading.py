@@ -13,7 +13,7 @@ import typer
 
 from albertkit.cli.completing import BACKENDS, models, one_of
 from albertkit.errors import DataError
-from albertkit.inputs import FileInputs, InputFormat, format_of, read_inputs
+from albertkit.inputs import InputFormat, NumberedInputs, format_of, read_inputs
 
 Texts = Annotated[
     list[str] | None,
@@ -89,10 +89,8 @@ def twice(given: list[Any] | Iterator[Any]) -> tuple[Iterator[Any], list[Any] | 
 
 
 def change(given: list[Any] | Iterator[Any], change: Callable[[Any], Any]) -> list[Any] | Iterator[Any]:
-    """Return the inputs, changed; those of a file keep their lines."""
-    if isinstance(given, FileInputs):
-        return given.map(change)
-    return list(map(change, given)) if isinstance(given, list) else map(change, given)
+    """Return the inputs, changed; those in memory keep their numbers."""
+    return given.map(change) if isinstance(given, NumberedInputs) else map(change, given)
 
 
 def read(
@@ -102,16 +100,20 @@ def read(
     format: InputFormat | None = None,
     fields: Sequence[str] = ("text",),
     rest: str | None = None,
+    kind: str = "text",
 ) -> list[Any] | Iterator[Any]:
-    """Return what is given, or the inputs of the file (lists), or those of the pipe, as they come."""
+    """Return what is given, or the inputs of the file (lists), or those of the pipe, as they come.
+
+    Errors number what is given from 1, and call each a `kind`.
+    """
     if given and file is not None:
         raise DataError("texts are given twice, as arguments and with --file; give one of them")
     if given:
-        return [*given]
+        return NumberedInputs(given, None, [*range(1, len(given) + 1)], kind=kind)
     if file is not None:
         format = format or format_of(file)
         if file.is_file():
-            return FileInputs.read(file, format=format, fields=fields, rest=rest)
+            return NumberedInputs.read(file, format=format, fields=fields, rest=rest)
         return read_inputs(file.open("rb"), str(file), format=format, fields=fields, rest=rest)
     if sys.stdin.isatty():
         raise DataError("there is no text: give it as an argument, with --file, or through a pipe")

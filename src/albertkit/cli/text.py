@@ -49,7 +49,9 @@ def fill_mask(
     from albertkit.pipelines import pipeline
 
     fill = pipeline("fill-mask", model, device=device, batch_size=batch_size, engine=backend)
-    words = None if targets is None else [word.strip() for word in targets.split(",") if word.strip()]
+    words = (
+        None if targets is None else [word.strip() for word in targets.strip().removesuffix(",").split(",")]
+    )
     given, asked = twice(given)
     for text, answer in zip(given, fill(asked, top_k=top_k, targets=words), strict=True):
         masks = answer if isinstance(answer[0], list) else [answer]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.errors import AlbertKitError, DataError
-from albertkit.inputs import FileInputs, format_of, numbered_inputs
+from albertkit.inputs import NumberedInputs, format_of, numbered_inputs
 
 _LISTED = 10  # places named in an error
 
@@ -26,19 +26,20 @@ class Source:
     """
 
     def __init__(self, inputs: Any, *, expected: str, fields: Sequence[str], rest: str | None) -> None:
-        self._lines: list[int] | None = None
+        self._numbers: list[int] | None = None
         self._path: Path | None = None
+        self._kind = "input"
         self.is_list = False
         """Whether the answers are a list too, and not a generator."""
         self.is_known = False
         """Whether all inputs are in memory, so that they can be checked before anything is computed."""
         if isinstance(inputs, PathLike):
-            self._path, self._lines = Path(inputs), []
+            self._path, self._numbers, self._kind = Path(inputs), [], "line"
             if not self._path.exists():  # at once, and not when the first answer is asked for
                 raise DataError(f"{inputs}: no such file")
-            self.items = _read_file(self._path, fields, rest, self._lines)
-        elif isinstance(inputs, FileInputs):
-            self._path, self._lines = inputs.path, inputs.lines
+            self.items = _read_file(self._path, fields, rest, self._numbers)
+        elif isinstance(inputs, NumberedInputs):
+            self._path, self._numbers, self._kind = inputs.path, inputs.numbers, inputs.kind
             self.is_known, self.items = True, iter(inputs)
         elif _is_dataset(inputs):
             self.items = _iterate(inputs)
@@ -59,16 +60,15 @@ class Source:
             count: how many inputs have been read.
         """
         first, error = next(iter(problems.items()))
-        places = [number if self._lines is None else self._lines[number] for number in problems]
-        kind = "input" if self._lines is None else "line"
-        counted = " (counted from 0)" if self._lines is None else ""
+        places = [number if self._numbers is None else self._numbers[number] for number in problems]
+        counted = " (counted from 0)" if self._numbers is None else ""
         where = "" if self._path is None else f"{self._path}, "
         if len(problems) == 1:
-            return type(error)(f"{where}{kind} {places[0]}{counted}: {error}")
+            return type(error)(f"{where}{self._kind} {places[0]}{counted}: {error}")
         listed = ", ".join(map(str, places[:_LISTED])) + (", ..." if len(places) > _LISTED else "")
         return type(problems[first])(
-            f"{where}{len(problems):,} of {count:,} inputs cannot be answered: {kind}s {listed}{counted}. "
-            f"The first: {error}"
+            f"{where}{len(problems):,} of {count:,} inputs cannot be answered: {self._kind}s {listed}"
+            f"{counted}. The first: {error}"
         )
 
 
