@@ -214,6 +214,14 @@ def test_mask_to_be_added_to_the_scores_is_refused(lowest):
         expand_attention_mask(added, batch=1, length=3)
 
 
+@pytest.mark.parametrize("strange", [0.5, 2.0, math.nan])
+def test_mask_of_other_numbers_than_0_and_1_is_refused(strange):
+    mask = torch.tensor([[1.0, strange, 0]])
+    with pytest.raises(ValueError, match=rf"attention_mask holds {strange}; expected 1"):
+        expand_attention_mask(mask, batch=1, length=3)
+    assert expand_attention_mask(mask.fill_(1), batch=1, length=3) is None
+
+
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_batch_without_rows(attention):
     model = make("AlbertForPreTraining", attn_implementation=attention)
@@ -262,6 +270,42 @@ def test_sequences_packed_into_one_row():
 def test_wrong_inputs_are_named(inputs, message):
     with pytest.raises(ValueError, match=message):
         make("AlbertModel")(**inputs)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_arguments_that_are_no_tensors_or_of_another_type_are_named(head):
+    model, inputs = make(head), batch(head)
+    ids = inputs.pop("input_ids")
+    for name, value, got in (
+        ("input_ids", [2, 20, 3], "list"),
+        ("input_ids", ids.numpy(), "ndarray"),
+        ("input_ids", ids.float(), "torch.float32"),
+        ("attention_mask", ids.tolist(), "list"),
+        ("token_type_ids", ids.bool(), "torch.bool"),
+        ("position_ids", ids.double(), "torch.float64"),
+        ("head_mask", [1, 0, 1, 1], "list"),
+    ):
+        with pytest.raises(DataError, match=rf"^{name} must be .*, got {got}.* Use "):
+            model(**{"input_ids": ids, **inputs, name: value})
+    with pytest.raises(DataError, match=r"at least one token .*, got \(\d, 0\)"):
+        model(ids[..., :0])
+
+
+@pytest.mark.parametrize("head", [head for head in HEADS if head != "AlbertModel"])
+def test_labels_that_are_no_whole_numbers_are_named(head):
+    model, inputs, labels = (
+        make(head, problem_type="single_label_classification"),
+        batch(head),
+        labels_for(head),
+    )
+    for name, value in labels.items():
+        for wrong, got in (
+            (value.tolist(), "list"),
+            (value.float(), "torch.float32"),
+            (value.int(), "torch.int32"),
+        ):
+            with pytest.raises(DataError, match=rf"^{name} must be .*, got {got}"):
+                model(**inputs, **{**labels, name: wrong})
 
 
 @pytest.mark.parametrize(
@@ -441,5 +485,8 @@ def test_bricks_need_no_config():
 def test_labels_out_of_range_are_named(label, head):
     inputs, labels = batch(head), labels_for(head)
     labels["labels"].view(-1)[0] = label
+    wrong = {**labels, "labels": labels["labels"][1:]}
+    with pytest.raises(ValueError, match=r"labels|needs"):
+        make(head)(**inputs, **wrong)
     with pytest.raises(DataError, match=r"labels hold (99|-1), but there are \d+ classes: expected 0 to"):
         make(head)(**inputs, **labels)

@@ -287,6 +287,8 @@ def test_new_rows_as_at_initialization():
 def test_resizing_below_the_padding_piece():
     with pytest.raises(ConfigError, match="pad_token_id 0"):
         make("AlbertModel").resize_token_embeddings(0)
+    with pytest.raises(ConfigError, match=r"new_num_tokens must be a whole number, got 10\.5"):
+        make("AlbertModel").resize_token_embeddings(10.5)
     model = make("AlbertModel")
     assert model.resize_token_embeddings() is model.get_input_embeddings()
 

@@ -428,7 +428,7 @@ def test_a_length_that_truncates_unasked_is_said(
             "multiple",
         ),
         (("a\ud800b",), {}, "surrogate"),
-        ((["a"] * 39 + ["a\ud800b"],), {}, "text 39 holds a lone surrogate"),
+        ((["a"] * 39 + ["a\ud800b"],), {}, r"the text '\S*a\\ud800b' holds a lone surrogate"),
         ((LONG,), {"max_length": 8, "truncation": True, "stride": -1}, "stride=-1: expected at least 0"),
         (("a",), {"padding": True, "pad_to_multiple_of": -8}, "pad_to_multiple_of=-8"),
         (("a",), {"padding": True, "padding_side": "up"}, "padding_side='up': expected one of left, right"),
@@ -523,6 +523,10 @@ def test_tokens_and_ids(tokenizer: TokenizerInterface) -> None:
     assert tokenizer.get_vocab()["▁the"] == 14
     with pytest.raises(TokenizerError, match="30000"):
         tokenizer.convert_ids_to_tokens([30_000])
+    for wrong in ([1.5], 1.5, None, ["a"], "abc"):
+        for method in (tokenizer.convert_ids_to_tokens, tokenizer.decode):
+            with pytest.raises(TokenizerError, match=r"expected (ids, which are )?a? ?whole number"):
+                method(wrong)
 
 
 # ---- added tokens ----

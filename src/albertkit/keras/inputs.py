@@ -109,12 +109,13 @@ def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
         if values is not None and values.size:
             _check_range(name, values, config)
         return ops.cast(value, "int32")
-    if name == "attention_mask" and values is not None and values.size and values.min() < 0:
-        # Read as 0 and 1 it would show the padding and hide the text.
-        raise ValueError(
-            "attention_mask has negative numbers, as one has that is added to the scores; expected 1 for "
-            "what may be seen and 0 for what may not"
-        )
+    if name == "attention_mask" and values is not None:
+        strange = values[(values < 0) | ((values != 0) != values) & ("float" in kind)]
+        if strange.size:
+            # A mask to be added to the scores, read as 0 and 1, would show the padding and hide the text.
+            raise ValueError(
+                f"attention_mask holds {strange[0]}; expected 1 for what may be seen and 0 for what may not"
+            )
     return ops.convert_to_tensor(value) if isinstance(value, np.ndarray) else value
 
 

@@ -8,26 +8,35 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albertkit.errors import DataError
+from albertkit.modeling.checks import CLASSES, check_tensors
 
 IGNORED_LABEL = -100
 
 
-def classification_loss(logits: Tensor, labels: Tensor, *, ignored: int = IGNORED_LABEL) -> Tensor:
+def classification_loss(
+    logits: Tensor, labels: Tensor, *, ignored: int = IGNORED_LABEL, name: str = "labels"
+) -> Tensor:
     """Mean cross-entropy of logits (..., K) against labels (...), leaving out those equal to `ignored`.
 
     Computed in fp32. A batch whose labels are all ignored gives 0, as in the original, and not NaN.
 
     Raises:
-        DataError: a label that is no class, which a GPU would answer by aborting the process.
+        DataError: labels that are no tensor of whole numbers, or of another shape than the scores; a label
+            that is no class, which a GPU would answer by aborting the process.
     """
+    check_tensors({name: labels}, dtypes=CLASSES)
     classes = logits.shape[-1]
     logits = logits.reshape(-1, classes)  # (..., K) -> (-1, K)
-    labels = labels.reshape(-1)
+    shape, labels = tuple(labels.shape), labels.reshape(-1)
     if not torch.compiler.is_compiling():
+        if len(labels) != len(logits):
+            raise DataError(
+                f"{name} must have one element for each of {len(logits)} rows of scores, got {shape}"
+            )
         strange = labels[(labels != ignored) & ((labels < 0) | (labels >= classes))]
         if len(strange):
             raise DataError(
-                f"labels hold {int(strange[0])}, but there are {classes} classes: expected 0 to "
+                f"{name} hold {int(strange[0])}, but there are {classes} classes: expected 0 to "
                 f"{classes - 1}, or {ignored} for none (the config's num_labels counts the classes)"
             )
     total = F.cross_entropy(logits.float(), labels, ignore_index=ignored, reduction="sum")

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, DataError
+from albertkit.modeling.checks import IDS, check_tensors
 from albertkit.modeling.layers import (
     AlbertAttention,
     AlbertEmbeddings,
@@ -104,18 +105,25 @@ class AlbertModel(AlbertPreTrainedModel):
             included (`config.depth` + 1 in all), as `transformers` 5 counts them.
 
         Raises:
-            ValueError: both or neither of `input_ids` and `inputs_embeds`, a sequence longer than
-                `max_position_embeddings`, or segments, positions or a mask of the wrong shape.
+            ValueError: both or neither of `input_ids` and `inputs_embeds`, a sequence without tokens or
+                longer than `max_position_embeddings`, segments, positions or a mask of the wrong shape, or
+                an argument that is no tensor or has the wrong type.
             IndexError: an id, segment or position that the model has no embedding for (on the CPU).
         """
         config = self.config
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
+        ids = {"input_ids": input_ids, "token_type_ids": token_type_ids, "position_ids": position_ids}
+        check_tensors(ids, dtypes=IDS)
+        check_tensors(
+            {"attention_mask": attention_mask, "head_mask": head_mask, "inputs_embeds": inputs_embeds}
+        )
         batch, length = self._check_inputs(input_ids, inputs_embeds, position_ids)
-        for name, ids in (("token_type_ids", token_type_ids), ("position_ids", position_ids)):
-            if ids is not None and ids.shape not in ((batch, length), (1, length), (length,)):
+        for name in ("token_type_ids", "position_ids"):
+            given = ids[name]
+            if given is not None and given.shape not in ((batch, length), (1, length), (length,)):
                 raise ValueError(
-                    f"{name} must have shape ({batch}, {length}) or (1, {length}), got {tuple(ids.shape)}"
+                    f"{name} must have shape ({batch}, {length}) or (1, {length}), got {tuple(given.shape)}"
                 )
         try:
             embeddings = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
@@ -158,6 +166,8 @@ class AlbertModel(AlbertPreTrainedModel):
             fits = inputs_embeds.dim() == 3 and shape[2] == self.config.embedding_size
         if not fits:
             raise ValueError(f"{wanted}, got {tuple(shape)}")
+        if shape[1] == 0:
+            raise DataError(f"{wanted} with at least one token (T > 0), got {tuple(shape)}")
         limit = self.config.max_position_embeddings
         if position_ids is None and shape[1] > limit:
             raise ValueError(
@@ -248,7 +258,7 @@ def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: 
     of the original, which adds the same -10000 to all its scores.
 
     Raises:
-        ValueError: a mask of another shape, or one made to be added to the scores.
+        ValueError: a mask of another shape, or of floating-point numbers other than 0 and 1.
     """
     if attention_mask is None:
         return None
@@ -262,11 +272,12 @@ def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: 
     # A traced graph must not depend on values.
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
     if not traced:
-        if attention_mask.is_floating_point() and bool((attention_mask < 0).any()):
-            # Read as 0 and 1 it would show the padding and hide the text.
+        if attention_mask.is_floating_point() and bool((strange := mask != attention_mask).any()):
+            # A mask to be added to the scores, read as 0 and 1, would show the padding and hide the text.
             raise ValueError(
-                "attention_mask has negative numbers, as one has that is added to the scores; expected 1 for "
-                "what may be seen and 0 for what may not: give (attention_mask == 0)"
+                f"attention_mask holds {float(attention_mask[strange][0])}; expected 1 for what may be seen "
+                "and 0 for what may not. In place of a mask that is added to the scores, give "
+                "(attention_mask == 0)"
             )
         if bool(mask.all()):
             return None  # the fused kernels are at their best without a mask

@@ -283,9 +283,12 @@ class AlbertPreTrainedModel(TrainingSwitches):
                 False draws them as at initialization.
 
         Raises:
-            ConfigError: fewer pieces than the id of the padding piece needs, or a multiple below 1.
+            ConfigError: fewer pieces than the id of the padding piece needs, a multiple below 1, or no whole
+                number.
         """
         old = self.get_input_embeddings()
+        if new_num_tokens is not None and not isinstance(new_num_tokens, int):
+            raise ConfigError(f"new_num_tokens must be a whole number, got {new_num_tokens!r}")
         if pad_to_multiple_of is not None:
             if not isinstance(pad_to_multiple_of, int) or pad_to_multiple_of < 1:
                 raise ConfigError(

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from albertkit.checkpoints.names import TIED
 from albertkit.config import AlbertConfig
+from albertkit.modeling.checks import IDS, check_tensors
 from albertkit.modeling.layers import make_activation
 from albertkit.modeling.losses import classification_loss, loss_of_step
 from albertkit.modeling.model import AlbertModel, OutputOptions
@@ -95,6 +96,8 @@ class _MaskedWordModel(AlbertPreTrainedModel):
             encoded = self.albert(input_ids, *inputs, return_dict=True, **options)
             return encoded, encoded.last_hidden_state
         rows = input_ids if input_ids is not None else inputs[-1]
+        check_tensors({"masked_positions": masked_positions}, dtypes=IDS)
+        check_tensors({"inputs_embeds" if input_ids is None else "input_ids": rows})
         assert rows is not None
         batch, length = rows.shape[:2]
         positions, index = by_row(masked_positions, batch=batch, length=length)
@@ -193,7 +196,7 @@ class AlbertForPreTraining(_MaskedWordModel):
         if labels is not None:
             losses.append(classification_loss(prediction_logits, labels))
         if sentence_order_label is not None:
-            losses.append(classification_loss(sop_logits, sentence_order_label))
+            losses.append(classification_loss(sop_logits, sentence_order_label, name="sentence_order_label"))
         loss = torch.stack(losses).sum() if losses else None
         if loss is not None and labels is not None:  # Trainer counts `labels` only
             loss = loss_of_step(loss, labels, num_items_in_batch)

@@ -20,8 +20,8 @@ def select_tokens(hidden_states: Tensor, positions: Tensor) -> Tensor:
 
 
 def first_token(*inputs: Tensor | None) -> Tensor:
-    """(1, 1): nothing but [CLS] is read, of any row. On the device of the inputs that are not None."""
-    device = next((tensor.device for tensor in inputs if tensor is not None), None)
+    """(1, 1): nothing but [CLS] is read, of any row. On the device of the first input that is a tensor."""
+    device = next((tensor.device for tensor in inputs if isinstance(tensor, Tensor)), None)
     return torch.zeros(1, 1, dtype=torch.long, device=device)
 
 

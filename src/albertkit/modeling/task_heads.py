@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError
+from albertkit.modeling.checks import check_tensors
 from albertkit.modeling.early_exit import (
     check_patience,
     exit_depths,
@@ -145,6 +146,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         return torch.stack([self.classifier_at(depth)(one) for depth, one in enumerate(pooled, start=1)])
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        check_tensors({"labels": labels})
         problem = self.config.problem_type or self._problem_of(labels)
         expected = len(logits) if problem == "single_label_classification" else logits.numel()
         if labels.numel() != expected:
@@ -275,9 +277,8 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         if (start_positions is None) != (end_positions is None):
             raise ValueError("start_positions and end_positions go together; got only one of them")
         if start_positions is not None and end_positions is not None:
-            length = start_logits.shape[1]
-            start_loss = classification_loss(start_logits, start_positions.clamp(0, length), ignored=length)
-            end_loss = classification_loss(end_logits, end_positions.clamp(0, length), ignored=length)
+            start_loss = _span_loss(start_logits, start_positions, name="start_positions")
+            end_loss = _span_loss(end_logits, end_positions, name="end_positions")
             loss = (start_loss + end_loss) / 2
         output = QuestionAnsweringModelOutput(
             loss=loss,
@@ -330,6 +331,15 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
             ValueError: both or neither of `input_ids` and `inputs_embeds`, or no dimension of choices.
         """
         given = input_ids if inputs_embeds is None else inputs_embeds
+        check_tensors(
+            {
+                "input_ids": input_ids,
+                "attention_mask": attention_mask,
+                "token_type_ids": token_type_ids,
+                "position_ids": position_ids,
+                "inputs_embeds": inputs_embeds,
+            }
+        )
         if given is None or given.dim() != (3 if inputs_embeds is None else 4):
             shape = "nothing" if given is None else tuple(given.shape)
             raise ValueError(f"give input_ids (B, C, T) or inputs_embeds (B, C, T, E), got {shape}")
@@ -357,6 +367,12 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
             attentions=encoded.attentions,
         )
         return self.finish(output, return_dict)
+
+
+def _span_loss(logits: Tensor, positions: Tensor, *, name: str) -> Tensor:
+    check_tensors({name: positions})
+    length = logits.shape[1]
+    return classification_loss(logits, positions.clamp(0, length), ignored=length, name=name)
 
 
 def _merge_choices(values: Tensor | None) -> Tensor | None:

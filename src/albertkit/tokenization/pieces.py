@@ -173,13 +173,17 @@ class PieceEncoder:
 
 
 def not_unicode(texts: list[str]) -> TokenizerError:
-    """Say which text could not be handed to a tokenizer library: those take UTF-8."""
-    for index, text in enumerate(texts):
+    """Quote what could not be handed to a tokenizer library: those take UTF-8.
+
+    Callers number their texts themselves: these may be parts of texts.
+    """
+    for text in texts:
         try:
             text.encode()
         except UnicodeEncodeError as error:
+            shown = text[max(0, error.start - 30) : error.start + 30]
             return TokenizerError(
-                f"text {index} holds a lone surrogate ({text[error.start]!r} at position {error.start}), "
-                f"which no UTF-8 text can; decode the original bytes with errors='replace'"
+                f"the text {shown!r} holds a lone surrogate ({text[error.start]!r}), which no UTF-8 text "
+                "can; decode the original bytes with errors='replace'"
             )
     return TokenizerError("SentencePiece could not encode the texts")

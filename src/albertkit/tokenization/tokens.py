@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict, Unpack, cast
 
@@ -314,6 +315,8 @@ class TokenInterface:
         return [self._token_of(token_id) for token_id in ids if token_id not in skipped]
 
     def _token_of(self, token_id: int) -> str:
+        if not isinstance(token_id, Integral):
+            raise TokenizerError(f"{token_id!r:.60} is no id; expected a whole number, 0 to {len(self) - 1}")
         if 0 <= token_id < self.vocab_size:
             return self._cutter.id_to_token(token_id)
         for token, added_id in self._special.added.items():
@@ -378,5 +381,9 @@ def _plain(ids: Any) -> Any:
         return ids.tolist()
     if isinstance(ids, int):
         return ids
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        raise TokenizerError(
+            f"received {ids!r:.60} ({type(ids).__name__}); expected ids, which are whole numbers"
+        )
     ids = list(ids)
     return [one.tolist() for one in ids] if ids and hasattr(ids[0], "tolist") else ids
