@@ -218,6 +218,14 @@ class TestWrongInputs:
         ):
             made[task]([good, bad, good, bad])
 
+    def test_sizes_folders_and_swapped_arguments(self, classify, tmp_path):
+        with pytest.raises(ConfigError, match="batch_size is '8'; expected a whole number"):
+            classify("a word", batch_size="8")
+        with pytest.raises(DataError, match="is a folder; expected a file"):
+            classify(tmp_path)
+        with pytest.raises(ConfigError, match=r"swapped: .* pipeline\('fill-mask', 'bundled'\)"):
+            pipeline("bundled", "fill-mask")
+
     def test_arguments_without_a_name(self, made):
         for task, advice in (
             ("fill-mask", "Give several texts as a list"),
@@ -294,7 +302,7 @@ class TestAsInTransformers:
             ConfigError, match=r"got builtins\.str\. pipeline\(\"fill-mask\", model=\.\.\.\) loads"
         ):
             albertkit.FillMaskPipeline("bundled", one.tokenizer)
-        with pytest.raises(ConfigError, match="num_workers is -1; expected at least 0"):
+        with pytest.raises(ConfigError, match="num_workers is -1; expected a whole number of at least 0"):
             one("a [MASK]", num_workers=-1)
 
     def test_objects_of_transformers_are_named_as_such(self, made, tmp_path):

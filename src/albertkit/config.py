@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from albertkit.errors import ConfigError, ModelNotFoundError
+from albertkit.errors import ConfigError, ModelNotFoundError, did_you_mean
 from albertkit.files import atomic_path, json_text, made_folder
 from albertkit.hub import resolve
 from albertkit.loading_options import take_loading_options
@@ -678,8 +678,8 @@ def _nearest(name: str, *, cutoff: float) -> list[str]:
 def _unknown_message(unknown: Iterable[str]) -> str:
     parts = []
     for name in sorted(unknown):
-        parts.append(f"{name!r} (nearest: {_nearest(name, cutoff=0.0)[0]!r})")
-    return f"AlbertConfig has no argument {', '.join(parts)}"
+        parts.append(f"{name!r}{did_you_mean(name, PARAMETERS)}")
+    return f"AlbertConfig has no argument {', '.join(parts)}. A key of your own is set as an attribute"
 
 
 def _choice_message(name: str, value: object, choices: tuple[str, ...]) -> str:

@@ -141,6 +141,8 @@ def pipeline(
         TokenizerError: the tokenizer is damaged, or is none of ALBERT's.
     """
     del trust_remote_code
+    if task not in _PIPELINES and isinstance(model, str) and model in _PIPELINES:
+        raise ConfigError(f"the arguments are swapped: the task comes first, pipeline({model!r}, {task!r})")
     if isinstance(tokenizer, AlbertConfig):  # the third argument of `transformers`
         raise ConfigError("the third argument is the tokenizer, and a config was given; write config=...")
     direct, model_kwargs = _take(

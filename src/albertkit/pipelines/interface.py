@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
@@ -271,8 +272,8 @@ class Pipeline(ABC):
 
 
 def _check_size(name: str, value: int | None, *, least: int = 1) -> int | None:
-    if value is not None and value < least:
-        raise ConfigError(f"{name} is {value}; expected at least {least}")
+    if value is not None and (not isinstance(value, Integral) or value < least):
+        raise ConfigError(f"{name} is {value!r}; expected a whole number of at least {least}")
     return value
 
 

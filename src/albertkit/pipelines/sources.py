@@ -37,6 +37,8 @@ class Source:
             self._path, self._numbers, self._kind = Path(inputs), [], "line"
             if not self._path.exists():  # at once, and not when the first answer is asked for
                 raise DataError(f"{inputs}: no such file")
+            if self._path.is_dir():
+                raise DataError(f"{inputs} is a folder; expected a file with an input on each line")
             self.items = _read_file(self._path, fields, rest, self._numbers)
         elif isinstance(inputs, NumberedInputs):
             self._path, self._numbers, self._kind = inputs.path, inputs.numbers, inputs.kind
