@@ -30,6 +30,10 @@ class ArrowTable(Table):
         self.name = name
         with ExitStack() as stack:
             self._schema, _ = self._open(files[0], stack)
+            try:
+                self._names = list(self._schema.names)
+            except UnicodeDecodeError as error:
+                raise DataError(f"{files[0]}: the name of a column is not UTF-8 ({error})") from error
 
     @classmethod
     def folder(cls, path: Path) -> "ArrowTable":
@@ -54,7 +58,7 @@ class ArrowTable(Table):
 
     def columns(self) -> list[str]:
         """Return the names in the schema."""
-        return list(self._schema.names)
+        return self._names
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows of all files, counted from 1 in each."""
@@ -64,6 +68,7 @@ class ArrowTable(Table):
                 _, batches = self._open(file, stack)
                 try:
                     for batch in batches:
+                        batch.validate(full=True)  # offsets of a damaged stream point anywhere
                         for values in batch.to_pylist():
                             number += 1
                             yield Row(f"{file}, row {number}", values)
