@@ -5,10 +5,10 @@ Lines are UTF-8 and end with a line feed, and are read in bounded memory. Every 
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from albertkit.errors import DataError
 from albertkit.extras import optional
@@ -52,9 +52,13 @@ def read_lines(path: Path, compression: str | None) -> Lines:
     # Only what is compressed needs the library.
     failures = (pa.ArrowException, OSError) if compression else (OSError,)
     try:
-        with path.open("rb") as raw:
-            stream = pa.CompressedInputStream(raw, compression) if compression else raw
-            for number, line in enumerate(_byte_lines(stream), start=1):
+        with (
+            path.open("rb") as raw,
+            pa.CompressedInputStream(raw, compression) if compression else nullcontext(raw) as stream,
+        ):
+            # Arrow's own `read` loses its block of memory where the file is damaged.
+            read = (lambda size: stream.read_buffer(size).to_pybytes()) if compression else raw.read
+            for number, line in enumerate(_byte_lines(read), start=1):
                 if len(line) > LINE_BYTES:
                     raise DataError(
                         f"{path}, line {number}: over {LINE_BYTES >> 20} MB without an end; cut it into lines"
@@ -69,11 +73,11 @@ def read_lines(path: Path, compression: str | None) -> Lines:
         raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
 
 
-def _byte_lines(stream: Any) -> Iterator[bytes]:
+def _byte_lines(read: Callable[[int], bytes]) -> Iterator[bytes]:
     """Yield lines with their ends; of one over LINE_BYTES no more than is needed to see that it is."""
     begun: list[bytes] = []
     length = 0
-    while block := stream.read(1 << 20):
+    while block := read(1 << 20):
         first, *others = block.split(b"\n")
         begun.append(first)
         length += len(first)

@@ -45,7 +45,8 @@ def checked_records(folder: Path) -> Iterator[dict[str, Any]]:
                 record = json.loads(line)
                 if not isinstance(record.get("cut", 0), int):
                     raise TypeError(f"cut is {record['cut']!r:.20}")
-                flat(record)
+                if not isinstance(record.get(SCORES, []), dict | list):
+                    raise TypeError(f"{SCORES} are {record[SCORES]!r:.20}")
                 json_text(record, ensure_ascii=False).encode()  # fails for half a character
                 yield record
         except (ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -124,7 +124,7 @@ class Corpus:
             origin = f"{path}, line {number}"
             try:
                 record = json.loads(line)
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"{origin}: not JSON ({error})") from error
             text = record.get(self.text_column) if isinstance(record, dict) else None
             if not isinstance(text, str):

@@ -9,6 +9,7 @@ not stored: they are drawn anew in every epoch, so a corpus takes about half a b
 """
 
 import hashlib
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -111,12 +112,13 @@ def checked(kind: type[Kind], values: Any, *, where: str) -> Kind:
     for name, value in values.items():
         wanted = _TYPES.get(name, int)
         fits = type(value) is wanted and (wanted is not int or abs(value) < 1 << 62)
-        if not fits or (name == "file" and Path(value).name != value) or (name in _COUNTS and value < 0):
+        if not fits or (name == "file" and not _FILE.fullmatch(value)) or (name in _COUNTS and value < 0):
             raise DataError(f"{where}: {name} is {value!r:.60}; prepare the corpus again")
     return kind(**values)
 
 
 _TYPES = {"file": str, "sha256": str, "tokenizer_sha256": str, "settings": dict, "shards": list}
+_FILE = re.compile(r"\w[\w.-]{0,199}")
 _COUNTS = ("documents", "sentences", "tokens", "vocabulary_size")
 
 
