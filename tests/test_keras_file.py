@@ -115,6 +115,21 @@ def test_a_tensor_that_layers_share_is_one(tmp_path: Path, times: int) -> None:
     assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_heap_that_hdf5_would_read_for_ever_is_refused(tmp_path: Path) -> None:
+    path = keras_file(tmp_path, plain)
+    with h5py.File(path, "r+") as file:
+        file["layer"].attrs.create("weight_names", [NAME], dtype=h5py.string_dtype())
+    content = bytearray(path.read_bytes())
+    heap = content.index(b"GCOL\x01")
+    free = heap + 16  # the first object with the number 0 is free space
+    while content[free : free + 2] != b"\0\0":
+        free += 16 + -(-int.from_bytes(content[free + 8 : free + 16], "little") // 8) * 8
+    content[free + 8 : free + 16] = bytes(8)
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=f"the heap at byte {heap:,} has an object of 0 bytes"):
+        read_h5(path)
+
+
 def test_data_outside_an_onnx_file_is_refused(tmp_path: Path) -> None:
     """As in HDF5, a tensor can name any file beside it."""
     (tmp_path / "secret").write_bytes(np.arange(6, dtype="f4").tobytes())

@@ -7,6 +7,7 @@ HDF5 can place data in other files and claim sizes without data. Keras does neit
 before anything is read.
 """
 
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ def read_h5(path: Path) -> dict[str, np.ndarray]:
         CheckpointError: the file is damaged or not of this kind, or refers to data outside itself.
     """
     try:
+        _check_heaps(path)
         with h5py.File(path, "r") as file:
             tensors = _Reader(path, file).tensors()
     except AlbertKitError:
@@ -38,6 +40,36 @@ def read_h5(path: Path) -> dict[str, np.ndarray]:
     if not tensors:
         raise CheckpointError(f"{path} holds no weights of Keras layers.")
     return tensors
+
+
+def _check_heaps(path: Path) -> None:
+    """Check the heaps that hold texts: HDF5 1.14 never returns from one with an object of no size.
+
+    A heap is "GCOL", its version, its size, and objects: 16 bytes and the content; object 0 is free space.
+
+    Raises:
+        CheckpointError: a heap is damaged.
+    """
+    if not path.stat().st_size:
+        return  # which cannot be mapped
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.find(_HEAP)
+        while start >= 0:
+            place, end = start + 16, start + int.from_bytes(content[start + 8 : start + 16], "little")
+            while place + 16 <= min(end, len(content)):
+                size = int.from_bytes(content[place + 8 : place + 16], "little")
+                if content[place : place + 2] != b"\0\0":
+                    size = 16 + -(-size // 8) * 8
+                if size < 16 or place + size > end:
+                    raise CheckpointError(
+                        f"{path} is damaged: the heap at byte {start:,} has an object of {size:,} bytes at "
+                        f"byte {place:,}. Download or save the file again."
+                    )
+                place += size
+            start = content.find(_HEAP, start + 1)
+
+
+_HEAP = b"GCOL\x01\0\0\0"
 
 
 class _Reader:
