@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from onnx.external_data_helper import set_external_data
 
 from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.onnx_file import PRODUCER, read_onnx
@@ -134,7 +135,7 @@ def test_data_outside_an_onnx_file_is_refused(tmp_path: Path) -> None:
     """As in HDF5, a tensor can name any file beside it."""
     (tmp_path / "secret").write_bytes(np.arange(6, dtype="f4").tobytes())
     tensor = onnx.numpy_helper.from_array(np.arange(6, dtype="f4"), "output_bias")
-    onnx.external_data_helper.set_external_data(tensor, location="secret", length=24)
+    set_external_data(tensor, location="secret", length=24)
     tensor.ClearField("raw_data")
     graph = onnx.helper.make_graph([], "graph", [], [], [tensor])
     path = tmp_path / "model.onnx"

@@ -54,10 +54,10 @@ def read_lines(path: Path, compression: str | None) -> Lines:
     try:
         with (
             path.open("rb") as raw,
-            pa.CompressedInputStream(raw, compression) if compression else nullcontext(raw) as stream,
+            pa.CompressedInputStream(raw, compression) if compression else nullcontext() as stream,
         ):
             # Arrow's own `read` loses its block of memory where the file is damaged.
-            read = (lambda size: stream.read_buffer(size).to_pybytes()) if compression else raw.read
+            read = raw.read if stream is None else lambda size: stream.read_buffer(size).to_pybytes()
             for number, line in enumerate(_byte_lines(read), start=1):
                 if len(line) > LINE_BYTES:
                     raise DataError(
