@@ -199,6 +199,10 @@ def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None
     write("data.csv", "text,label\n")
     with pytest.raises(DataError, match=r"no such file; beside it are data.csv"):
         TextTable(tmp_path / "date.csv")
+    for name in [*(f"a{number}.csv" for number in range(12)), "train.csv"]:
+        write(name, "text,label\n")
+    with pytest.raises(DataError, match=r"no such file; beside it are train.csv, a"):
+        TextTable(tmp_path / "trian.csv")
     with pytest.raises(DataError, match="a folder that `datasets` has saved"):
         TextTable(tmp_path)
     with pytest.raises(DataError, match="can be read once only"):
@@ -569,6 +573,15 @@ def test_labels_of_words_are_checked_between_splits(write: Write) -> None:
     parts_of_speech = load_splits({"train": ConllFile(write("pos.txt", "a NN\nb -LRB-\nc B-X\n"))})
     assert parts_of_speech.labels is not None
     assert parts_of_speech.labels.names == ("-LRB-", "B-X", "NN")
+
+
+def test_training_rows_that_were_left_out_are_named_beside_an_unknown_label(write: Write) -> None:
+    train = ConllFile(write("bad.conll", "a O\nb B-A\n\nc\nd B-B\n"))
+    validation = ConllFile(write("validation.conll", "c O\nd B-B\n"))
+    with pytest.raises(DataError, match=r"validation.conll, line 1: the label 'B-B' is unknown") as caught:
+        load_splits({"training": train, "validation": validation})
+    assert "bad.conll: 1 examples, 1 left out" in str(caught.value)
+    assert "malformed: 1" in str(caught.value)
 
 
 def test_tables_of_words(write: Write) -> None:

@@ -39,7 +39,11 @@ from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.run import FinetuningResult
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.finetuning.trained_settings import task_settings
-from albertkit.metrics.classification import class_scores
+from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
+from albertkit.metrics.direction import is_score
+from albertkit.metrics.multiple_choice import choice_scores
+from albertkit.metrics.retrieval import retrieval_scores
+from albertkit.metrics.spans import span_scores
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.pipelines import pipeline
@@ -443,8 +447,75 @@ def test_a_model_is_not_chosen_by_a_count(model: Path, data: Path, tmp_path: Pat
     ] * 8
     for split in ("train", "validation"):
         write(tmp_path / f"{split}.jsonl", rows)
-    with pytest.raises(ConfigError, match=r"best_metric is 'total'; expected one of exact, f1$"):
+    with pytest.raises(ConfigError, match=r"best_metric is 'total'; expected one of exact, f1, best_exact"):
         tune("question-answering", replace(FAST, best_metric="total"), model, tmp_path, tmp_path / "run")
+    # Questions that all have an answer have no such metric.
+    with pytest.raises(ConfigError, match=r"best_metric is 'best_f1'; expected one of exact, f1$"):
+        tune("question-answering", replace(FAST, best_metric="best_f1"), model, tmp_path, tmp_path / "run")
+
+
+def test_an_unknown_metric_is_refused_before_any_file_is_read(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(ConfigError, match=r"best_metric is 'acuracy' \(did you mean 'accuracy'\?\)"):
+        tune("text-classification", replace(FAST, best_metric="acuracy"), missing, missing, missing)
+
+
+def test_every_metric_can_choose_the_model() -> None:
+    kinds = {
+        "text-classification": [
+            *(
+                class_scores(["a", "b"], ["a", "b"], labels=labels)
+                for labels in (["a", "b"], ["a", "b", "c"])
+            ),
+            multi_label_scores([("a",)], [("a",)], labels=["a", "b"]),
+            number_scores([1.0, 2.0], [1.0, 2.0]),
+        ],
+        "token-classification": [
+            span_scores([["B-A"]], [["B-A"]]).summary(),
+            class_scores(["a", "b", "c"], ["a", "b", "c"], labels=["a", "b", "c"]),
+        ],
+        "multiple-choice": [choice_scores([0, 0], [0, 0], ids=["middle1", "high1"])],
+        "sentence-embedding": [retrieval_scores([1]), dict.fromkeys(("spearman", "pearson"), 1.0)],
+    }
+    for task, scores in kinds.items():
+        assert {name for one in scores for name in one} == set(LABELLED_TASKS[task].metrics)
+    config = AlbertConfig(vocab_size=30, hidden_size=8, num_attention_heads=2, intermediate_size=8)
+    questions = [
+        QuestionExample("what?", "the river", (("river", 4),), "a"),
+        QuestionExample("what?", "the river", (), "b"),
+    ]
+    answered = [Answered([Answer("river", 4, 9, 0.5, 1.0)], Answer("", 0, 0, 0.5, 0.0))] * 2
+    scores = LABELLED_TASKS["question-answering"]().scores(questions, answered, config)
+    assert set(filter(is_score, scores)) == set(LABELLED_TASKS["question-answering"].metrics)
+
+
+@pytest.mark.parametrize(
+    ("scores", "step", "beats"),
+    [([0.5, 0.4, 0.5], 2, False), ([0.5, 0.4, 0.4], 0, False), ([0.5, 0.6, 0.5], 1, True)],
+)
+def test_a_run_that_improves_nothing_says_so(
+    model: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scores: list[float],
+    step: int,
+    beats: bool,
+) -> None:
+    values = iter(scores)
+    monkeypatch.setattr(
+        LABELLED_TASKS["text-classification"], "scores", lambda *_: {"accuracy": next(values, 0.5)}
+    )
+    said = io.StringIO()
+    result = finetune(
+        "text-classification", replace(FAST, steps=2, evaluate_every=1), model=model,
+        train_data=data / "train.jsonl", validation_data=data / "validation.jsonl", output=tmp_path / "run",
+        console=Console(file=said, width=200),
+    )  # fmt: skip
+    assert result.report is not None
+    assert (result.report["step"], result.report["beats_untrained"]) == (step, beats)
+    warning = f"warning: no checkpoint beats the untrained model. The model of step {step} is kept."
+    assert (warning in said.getvalue()) is not beats
 
 
 def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> None:
@@ -682,6 +753,32 @@ def test_whole_numbers_that_may_be_amounts_are_named(model: Path, tmp_path: Path
         expected = f"the labels are {count} whole numbers, read as classes; if they are amounts, "
         found = [line for line in said if line.startswith(expected) and "--problem-type regression" in line]
         assert bool(found) is named
+
+
+def test_numbers_with_a_decimal_comma_are_named(model: Path, tmp_path: Path) -> None:
+    for labels, named in ((["2,53", "1,08", "3"], True), (["a,b", "1,08", "c"], False)):
+        file = write(tmp_path / "a.jsonl", [{"text": "a", "label": label} for label in labels * 2])
+        said: list[str] = []
+        prepare(
+            "text-classification", FAST, model=model, train_data=file, validation_data=file,
+            options=DataOptions(), say=said.append,
+        )  # fmt: skip
+        expected = "labels such as '1,08' look like numbers with a decimal comma, but are read as classes; "
+        assert any(line.startswith(expected) and line.endswith(": 1.08") for line in said) is named
+
+
+@pytest.mark.parametrize(
+    ("labels", "note"),
+    [
+        (["o", "B-PER", "I-PER", "I-LOC"], "no tagging scheme: 'o' (did you mean 'O'?)."),
+        (["O", "B-PER", "I-PER"], None),
+        (["-LRB-", "B-X", "NN"], None),
+    ],
+)
+def test_a_label_that_keeps_spans_from_being_scored_is_named(labels: list[str], note: str | None) -> None:
+    config = AlbertConfig(id2label=dict(enumerate(labels)))
+    said = LABELLED_TASKS["token-classification"]().check({}, config, FAST)
+    assert said is None if note is None else note in (said or "")
 
 
 def test_numbers_are_learnt(model: Path, tmp_path: Path) -> None:

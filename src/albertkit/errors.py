@@ -80,4 +80,5 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
     # Another number is another thing and no misspelling: float8 is not float32.
     digits = sorted(filter(str.isdigit, name))
     near = [one for one in known if not digits or digits == sorted(filter(str.isdigit, one))]
-    return next(iter(difflib.get_close_matches(name, near, n=1)), None)
+    other_case = [one for one in near if one.casefold() == name.casefold()]
+    return next(iter(other_case or difflib.get_close_matches(name, near, n=1)), None)

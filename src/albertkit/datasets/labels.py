@@ -44,7 +44,8 @@ class LabelSet:
         if self.problem_type == "regression":
             number = _number(label)
             if number is None:
-                raise UnknownLabel(f"the label {label!r:.60} is no number")
+                comma = "; write it with a decimal point" if has_decimal_comma(label) else ""
+                raise UnknownLabel(f"the label {label!r:.60} is no number{comma}")
             return number
         if self.problem_type == "multi_label_classification":
             given = {self._name(one) for one in (label if isinstance(label, tuple) else (label,))}
@@ -184,6 +185,11 @@ def _number(label: Label) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def has_decimal_comma(label: Label) -> bool:
+    """Return whether a label looks like a number with a decimal comma."""
+    return isinstance(label, str) and _DECIMAL_COMMA.fullmatch(label) is not None
+
+
 def class_name(label: float) -> str:
     """Return the name of a class that is a number: 1.0 is named like 1."""
     return _whole_name(label) or str(label)
@@ -201,3 +207,4 @@ def _whole_name(label: str | float) -> str | None:
 
 
 _WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,17}))(?:\.0+)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")

@@ -1,6 +1,7 @@
 """What every reader is: a source of examples that can be read again and again."""
 
 import ast
+import difflib
 import json
 import re
 from abc import ABC, abstractmethod
@@ -100,10 +101,8 @@ def existing_file(path: str | Path) -> Path:
     """
     path = Path(path)
     if not path.is_file():
-        beside = (
-            sorted((one.name for one in path.parent.iterdir()), key=by_number)[:10]
-            if path.parent.is_dir()
-            else []
-        )
+        names = sorted((one.name for one in path.parent.glob("*")), key=by_number)
+        nearest = difflib.get_close_matches(path.name, names, n=3)
+        beside = list(dict.fromkeys([*nearest, *names]))[:10]
         raise DataError(f"{path}: no such file" + (f"; beside it are {', '.join(beside)}" if beside else ""))
     return path

@@ -74,11 +74,15 @@ def load_splits(
     for name, rows in located.items():
         if labels is None:
             examples[name] = [one for _, one in rows]
-        else:
-            whose = "Training" if learnt_from else "The model"
+            continue
+        whose = "Training" if learnt_from else "The model"
+        try:
             examples[name] = _checked(
                 rows, labels, reports[name], is_training=name == learnt_from, whose=whose
             )
+        except UnknownLabel as error:
+            # Training examples with this label may be among those that were left out.
+            raise DataError(f"{error}{_left_out(reports[learnt_from]) if learnt_from else ''}") from error
     return Splits(examples, reports, labels)
 
 
@@ -94,9 +98,12 @@ def _labels(
         try:
             return infer_labels(given, names=reader.label_names(), problem_type=problem_type)
         except DataError as error:
-            left_out = "\n".join(["", *report.lines()]) if report.problems else ""
-            raise DataError(f"{reader.source}: {error}{left_out}") from error
+            raise DataError(f"{reader.source}: {error}{_left_out(report)}") from error
     return None
+
+
+def _left_out(report: ReadingReport) -> str:
+    return "\n".join(["", *report.lines()]) if report.problems else ""
 
 
 def _checked(
@@ -116,7 +123,7 @@ def _checked(
     if unknown:
         (first, error), *others = unknown
         also = f" (and {len(others):,} more rows with an unknown label)" if others else ""
-        raise DataError(
+        raise UnknownLabel(
             f"{first}: {error}{also}. {whose} has {', '.join(labels.names[:20])}: correct the label, or "
             f"choose another column, or {_OTHERWISE[whose]}"
         )

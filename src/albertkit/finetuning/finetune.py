@@ -6,7 +6,9 @@ import torch
 from rich.console import Console
 
 from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.labelled_task import check_best_metric
 from albertkit.finetuning.prepared import prepare
+from albertkit.finetuning.registry import labelled_task
 from albertkit.finetuning.run import FinetuningResult, run_prepared, sayer
 from albertkit.finetuning.seeds import run_seeds
 from albertkit.finetuning.settings import FinetuningSettings
@@ -52,6 +54,7 @@ def finetune(
         TrainingError: a resume with other settings or data, or losses that stay bad.
     """
     load_plotting()  # what is missing is said before any work
+    check_best_metric(labelled_task(task), settings.best_metric)
     world = world or World(torch.device("cpu"))
     console = console or Console(stderr=True)
     prepared = prepare(

@@ -23,6 +23,7 @@ class LabelledChoices(LabelledTask):
     """Texts with choices of which one is right."""
 
     model_class = AlbertForMultipleChoice
+    metrics = ("accuracy", "middle", "high")
 
     def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[ChoiceExample]:
         """Return the reader of a folder of RACE or of a table."""

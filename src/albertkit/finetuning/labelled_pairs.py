@@ -36,6 +36,7 @@ class LabelledPairs(LabelledTask):
     """Pairs of texts that belong together, or with a number that says how alike they are."""
 
     model_class = AlbertModel
+    metrics = ("mrr", "accuracy_at_1", "accuracy_at_10", "spearman", "pearson")
     unused = ("pooler.",)
     axes = ("score", "cosine")
 

@@ -33,6 +33,10 @@ class LabelledQuestions(LabelledTask):
     """Questions with the places of the text that answer them, or none (SQuAD 2.0)."""
 
     model_class = AlbertForQuestionAnswering
+    metrics = (
+        *("exact", "f1", "best_exact", "best_f1"),
+        *("has_answer_exact", "has_answer_f1", "no_answer_exact", "no_answer_f1"),
+    )
 
     def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[QuestionExample]:
         """Return the reader of a file of SQuAD (.json) or of a table."""

@@ -17,6 +17,7 @@ from albertkit.datasets.labels import LabelSet
 from albertkit.datasets.reader import Reader
 from albertkit.datasets.sources import FORMATS, open_table
 from albertkit.datasets.table import Table
+from albertkit.errors import ConfigError, did_you_mean
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -42,6 +43,8 @@ class LabelledTask(ABC):
     model_class: ClassVar[type[AlbertPreTrainedModel]]
     unused: ClassVar[tuple[str, ...]] = ()
     """How the names of parameters begin that the task has no use for: they are not trained, and may lack."""
+    metrics: ClassVar[tuple[str, ...]]
+    """All metrics that a model can be chosen by; each kind of data has some of them."""
     axes: ClassVar[tuple[str, str]] = ("true", "predicted")
     """What a picture of numbers calls the two."""
 
@@ -191,6 +194,15 @@ class LabelledTask(ABC):
     def is_constant(self, judged: Sequence[Judged]) -> bool:
         """Tell whether a model always says the same of data that is not all the same."""
         return len({one.predicted for one in judged}) == 1 and len({one.true for one in judged}) > 1
+
+
+def check_best_metric(labelled: LabelledTask, metric: str | None) -> None:
+    """Raise a ConfigError for a metric that the task has for no kind of data."""
+    if metric is not None and metric not in labelled.metrics:
+        raise ConfigError(
+            f"best_metric is {metric!r}{did_you_mean(metric, labelled.metrics)}; expected one of "
+            f"{', '.join(labelled.metrics)}"
+        )
 
 
 def majority(labels: Iterable[Hashable]) -> dict[str, float]:

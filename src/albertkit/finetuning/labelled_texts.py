@@ -37,6 +37,10 @@ class LabelledTexts(LabelledTask):
     """Texts, or pairs, with a class, several, or a number."""
 
     model_class = AlbertForSequenceClassification
+    metrics = (
+        *("accuracy", "f1", "f1_macro", "f1_micro", "matthews"),
+        *("pearson", "spearman", "mean_squared_error"),
+    )
 
     def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[TextExample]:
         """Return the reader of a split of GLUE, of a file of RTE, or of a table."""

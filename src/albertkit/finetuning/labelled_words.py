@@ -1,7 +1,7 @@
 """Token classification: entities, chunks, parts of speech; CoNLL columns, and tables of lists."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,12 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.labels import LabelSet
 from albertkit.datasets.reader import Reader
 from albertkit.datasets.words import ConllFile, WordsColumns, WordsTable
-from albertkit.errors import DataError
+from albertkit.errors import DataError, did_you_mean
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_task import Judged, LabelledTask, majority, task_room, without
-from albertkit.finetuning.settings import TaskSettings
+from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.metrics.classification import class_scores
-from albertkit.metrics.spans import of_scheme, span_scores
+from albertkit.metrics.spans import OUTSIDE, of_scheme, span_scores
 from albertkit.modeling.losses import IGNORED_LABEL
 from albertkit.modeling.task_heads import AlbertForTokenClassification
 from albertkit.tasks.examples import WordsExample
@@ -29,6 +29,7 @@ class LabelledWords(LabelledTask):
     """Sentences with a label for each word."""
 
     model_class = AlbertForTokenClassification
+    metrics = ("f1", "precision", "recall", "accuracy", "f1_macro", "matthews")
 
     def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[WordsExample]:
         """Return the reader of a table or, by any other name, of a file of CoNLL columns."""
@@ -67,6 +68,26 @@ class LabelledWords(LabelledTask):
     def labels(self, config: AlbertConfig) -> LabelSet:
         """Return the labels of a model."""
         return LabelSet("single_label_classification", tuple(config.id2label.values()))
+
+    def check(
+        self,
+        examples: Mapping[str, Sequence[WordsExample]],
+        config: AlbertConfig,
+        settings: FinetuningSettings,
+    ) -> str | None:
+        """Return a note if a few labels keep the others from being scored as spans."""
+        del examples, settings
+        fitting, others = [OUTSIDE], []
+        for label in config.id2label.values():
+            if label != OUTSIDE:
+                (fitting if of_scheme([label]) else others).append(label)
+        if not 0 < len(others) <= len(fitting) - 1:
+            return None
+        odd = ", ".join(f"{label!r}{did_you_mean(label, fitting)}" for label in others[:5])
+        return (
+            f"warning: the metrics count words instead of spans, because these labels fit no tagging "
+            f"scheme: {odd}. Expected O, or a prefix (B, I, E, S, L or U), a hyphen and a type"
+        )
 
     def main_metric(self, config: AlbertConfig, examples: Sequence[WordsExample]) -> str:
         """Return F1 of spans where labels are of a scheme, else accuracy."""

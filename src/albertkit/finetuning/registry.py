@@ -1,6 +1,6 @@
 """The tasks that can be fine-tuned, by their names."""
 
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, did_you_mean
 from albertkit.finetuning.labelled_choices import LabelledChoices
 from albertkit.finetuning.labelled_pairs import LabelledPairs
 from albertkit.finetuning.labelled_questions import LabelledQuestions
@@ -24,5 +24,8 @@ def labelled_task(name: str) -> LabelledTask:
         ConfigError: there is none of that name.
     """
     if name not in LABELLED_TASKS:
-        raise ConfigError(f"the task is {name!r}; expected one of {', '.join(LABELLED_TASKS)}")
+        raise ConfigError(
+            f"the task is {name!r}{did_you_mean(name, LABELLED_TASKS)}; expected one of "
+            f"{', '.join(LABELLED_TASKS)}"
+        )
     return LABELLED_TASKS[name]()

@@ -20,11 +20,12 @@ from albertkit.finetuning.report import write_report
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained_settings import COLUMNS_KEY
 from albertkit.finetuning.whole_batch import WholeBatchObjective
-from albertkit.metrics.direction import is_score
+from albertkit.metrics.direction import is_better, is_score
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.training.distributed import World
 from albertkit.training.loop import RunResult, train
 from albertkit.training.settings import TrainingSettings
+from albertkit.training.state import RunState
 
 MOST_RESTARTS = 2
 
@@ -82,10 +83,11 @@ def run_prepared(
         return run_prepared(prepared, settings, output, world=world, console=console, restarts=restarts + 1)
     report = None
     if evaluation:
-        if not result.state.best_step:
+        is_improved = _is_improved(result.state, tried.best_metric or prepared.main_metric)
+        if not is_improved:
             say(
-                "warning: no evaluation was better than that before training, so the model that is kept has "
-                "learnt nothing. Train longer, or with another learning rate"
+                "warning: no checkpoint beats the untrained model. The model of step "
+                f"{result.state.best_step} is kept. Train longer, or change the learning rate"
             )
         if reason:
             name, baseline = evaluation.main_metric, evaluation.baseline()
@@ -102,6 +104,7 @@ def run_prepared(
             # A run without a limit says none: JSON has no word for infinity.
             "settings": {name: value for name, value in asdict(tried).items() if value != math.inf},
             "step": result.state.best_step,
+            "beats_untrained": is_improved,
             "minutes": result.state.seconds / 60,
             "data": prepared.data,
             COLUMNS_KEY: prepared.columns,
@@ -110,6 +113,12 @@ def run_prepared(
         report = write_report(evaluation, output, about=about)
     world.wait()
     return FinetuningResult(result, report, restarts)
+
+
+def _is_improved(state: RunState, metric: str) -> bool:
+    """Return whether the best model is better than the untrained one: on a tie `train` keeps it too."""
+    best, untrained = (math.nan if value is None else value for value in (state.best, state.untrained))
+    return state.best_step > 0 and is_better(metric, best, untrained)
 
 
 def _train(
