@@ -481,11 +481,12 @@ def test_every_metric_can_choose_the_model() -> None:
         assert {name for one in scores for name in one} == set(LABELLED_TASKS[task].metrics)
     config = AlbertConfig(vocab_size=30, hidden_size=8, num_attention_heads=2, intermediate_size=8)
     questions = [
-        QuestionExample("what?", "the river", (("river", 4),), "a"),
-        QuestionExample("what?", "the river", (), "b"),
+        QuestionExample(question="what?", context="the river", answers=(("river", 4),), id="a"),
+        QuestionExample(question="what?", context="the river", answers=(), id="b"),
     ]
     answered = [Answered([Answer("river", 4, 9, 0.5, 1.0)], Answer("", 0, 0, 0.5, 0.0))] * 2
-    scores = LABELLED_TASKS["question-answering"]().scores(questions, answered, config)
+    labelled = LABELLED_TASKS["question-answering"]()
+    scores = labelled.scores(questions, answered, labelled.config_for(config, questions))
     assert set(filter(is_score, scores)) == set(LABELLED_TASKS["question-answering"].metrics)
 
 
