@@ -482,11 +482,11 @@ def test_every_metric_can_choose_the_model() -> None:
     config = AlbertConfig(vocab_size=30, hidden_size=8, num_attention_heads=2, intermediate_size=8)
     questions = [
         QuestionExample(question="what?", context="the river", answers=(("river", 4),), id="a"),
-        QuestionExample(question="what?", context="the river", answers=(), id="b"),
+        QuestionExample(question="what?", context="the river", is_impossible=True, id="b"),
     ]
     answered = [Answered([Answer("river", 4, 9, 0.5, 1.0)], Answer("", 0, 0, 0.5, 0.0))] * 2
     labelled = LABELLED_TASKS["question-answering"]()
-    scores = labelled.scores(questions, answered, labelled.config_for(config, questions))
+    scores = labelled.scores(questions, answered, config)
     assert set(filter(is_score, scores)) == set(LABELLED_TASKS["question-answering"].metrics)
 
 
