@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from chromium import browser  # noqa: F401  # a fixture of the tests of pages
 from command_line import run  # noqa: F401  # a fixture of the tests of verbs
@@ -14,6 +15,10 @@ from albertkit.tokenization.vocabulary import train_vocabulary
 
 # The suite is offline: a test that wants a hub starts one on localhost.
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+# The same examples on each run. To look for new ones: pytest --hypothesis-profile=default
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("same")
 
 SHARED = Path(os.environ.get("ALBERTKIT_SHARED", Path(__file__).parents[2] / "shared"))
 

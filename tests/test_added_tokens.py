@@ -40,7 +40,7 @@ classes = pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertTokenizerFast, 
 
 
 @classes
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(
     added=st.lists(words, min_size=1, max_size=3),
     filler=st.lists(st.text(characters, max_size=5), min_size=4, max_size=4),

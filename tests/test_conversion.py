@@ -351,7 +351,7 @@ def test_damaged_keras_files(tmp_path: Path, content: bytes) -> None:
 # --- round trips --------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     model_class=st.sampled_from(CLASSES),
     groups=st.integers(1, 3),
@@ -403,7 +403,7 @@ def test_every_format_read_becomes_every_format_written(
 ) -> None:
     """What a model's weights were written as does not show in what is written of them."""
 
-    @settings(max_examples=examples, deadline=None)
+    @settings(max_examples=examples)
     @given(
         model_class=st.sampled_from(CLASSES),
         groups=st.integers(1, 3),

@@ -109,7 +109,7 @@ def test_the_loss_is_that_of_all_depths(classifiers):
 
 
 class TestTheEngine:
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     @given(
         lengths=st.lists(st.integers(1, 24), min_size=1, max_size=12),
         patience=st.integers(1, 4),

@@ -76,7 +76,7 @@ def computed_by_weights(monkeypatch) -> None:
 
 
 class TestTheSameAsThePlainModel:
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(
         head=st.sampled_from(list(OUTPUTS)),
         lengths=st.lists(st.integers(1, 24), min_size=1, max_size=12),

@@ -99,7 +99,7 @@ def test_all_classes_of_models_are_known() -> None:
     assert set(ARCHITECTURES) == set(HEADS)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_shape_of_network(data: st.DataObject, tmp_path: Path) -> None:
     groups, heads = data.draw(st.sampled_from([1, 2, 3])), data.draw(st.sampled_from([1, 2, 4]))

@@ -50,7 +50,7 @@ class Rounding(nn.Module):
         return nn.functional.linear((states / scales).round() * scales, self.weight, self.bias)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     head=st.sampled_from(list(OUTPUTS)),
     lengths=st.lists(st.integers(1, 24), min_size=1, max_size=12),

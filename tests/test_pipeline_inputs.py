@@ -423,7 +423,7 @@ class TestCallsArePure:
     @pytest.mark.filterwarnings("ignore::albertkit.errors.UnknownTokensWarning")
     @pytest.mark.parametrize("task", INPUTS)
     @hypothesis.given(data=st.data())
-    @hypothesis.settings(max_examples=12, derandomize=True, deadline=None, phases=[hypothesis.Phase.generate])
+    @hypothesis.settings(max_examples=12, phases=[hypothesis.Phase.generate])
     def test_pipelines(self, made, task, data):
         one = made[task]
         inputs = data.draw(st.lists(INPUTS[task], min_size=1, max_size=4), label="inputs")
@@ -449,7 +449,7 @@ class TestCallsArePure:
 
     @pytest.mark.parametrize("task", ["text", "words", "question", "choice", "order", "embedding"])
     @hypothesis.given(data=st.data())
-    @hypothesis.settings(max_examples=8, derandomize=True, deadline=None, phases=[hypothesis.Phase.generate])
+    @hypothesis.settings(max_examples=8, phases=[hypothesis.Phase.generate])
     def test_tasks(self, made, task, data):
         tokenizer = made["fill-mask"].tokenizer
         labels = ["LABEL_0", "LABEL_1", "LABEL_2"]

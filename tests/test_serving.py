@@ -813,8 +813,6 @@ def test_schemathesis_finds_nothing_undescribed(server: Running) -> None:
             @settings(
                 max_examples=8,
                 database=None,
-                deadline=None,
-                derandomize=True,
                 phases=[Phase.generate],
                 suppress_health_check=list(HealthCheck),
             )

@@ -687,8 +687,6 @@ class TestAnyBatch:
     )
     @hypothesis.settings(
         max_examples=30,
-        derandomize=True,  # two words of one probability to 1e-5 may change places
-        deadline=None,
         suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
     )
     def test_answers_and_their_order(

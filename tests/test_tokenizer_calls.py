@@ -259,7 +259,7 @@ def test_every_method_is_tried() -> None:
 
 
 @pytest.mark.parametrize("method", ARGUMENTS)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_calls_are_pure(method: str, folders: dict[type, Path], data: st.DataObject) -> None:
     arguments = data.draw(ARGUMENTS[method])

@@ -40,7 +40,7 @@ def encoders(tiny_vocabulary: Path) -> dict[Normalization, tuple[PieceEncoder, R
     return pairs
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=texts, rules=st.sampled_from(RULES))
 def test_every_piece_covers_its_characters(encoders, text: str, rules: Normalization) -> None:
     encoder, rust = encoders[rules]
@@ -69,7 +69,7 @@ def _body(piece: str) -> str:
     return piece.replace(WORD_START, "").replace("\u03c2", "\u03c3")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=texts, rules=st.sampled_from(RULES))
 def test_alignment_is_the_twin_of_normalization(text: str, rules: Normalization) -> None:
     alignment = align(text, rules)
@@ -82,7 +82,7 @@ def test_alignment_is_the_twin_of_normalization(text: str, rules: Normalization)
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batch=st.lists(texts, max_size=20), rules=st.sampled_from(RULES))
 def test_the_fast_path_of_ids_is_the_rule(encoders, batch: list[str], rules: Normalization) -> None:
     encoder, _ = encoders[rules]
@@ -93,14 +93,14 @@ def test_the_fast_path_of_ids_is_the_rule(encoders, batch: list[str], rules: Nor
     assert [encoder.ids(text) for text in batch] == plain
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=st.text(st.characters(max_codepoint=127), max_size=30), rules=st.sampled_from(RULES))
 def test_the_fast_path_of_ascii_is_the_rule(text: str, rules: Normalization) -> None:
     for one in (text, f"{text}  {text}\t", f"``{text}''"):
         assert rules(one) == rules.plain(one)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(st.sampled_from("\u0301\u0323\u0f73\u0344가\ufdfaéa "), min_size=200, max_size=800))
 def test_marks_are_dropped_in_parts_as_in_one(text: str) -> None:
     decomposed = unicodedata.normalize("NFKD", text)
@@ -125,7 +125,7 @@ def test_parts_of_a_batch_come_back_in_order(encoders) -> None:
         encoder.ids_batch([*batch[:1_290], "\ud800", *batch], num_threads=2)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=texts, rules=st.sampled_from(RULES))
 def test_the_normaliser_of_sentencepiece_in_python(encoders, text: str, rules: Normalization) -> None:
     encoder, rust = encoders[rules]

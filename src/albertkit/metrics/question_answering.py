@@ -148,9 +148,10 @@ def best_threshold(
     silent = sum(not has_answer[key] for key in scores)
     totals = silent + np.cumsum([0.0, *gains])
     best = int(totals.argmax())
-    # Probabilities are above 0, where the script starts; other numbers may be below, and silence with them.
+    # The script starts at 0, which probabilities are above. The threshold of no answer at all must be below
+    # every value, or the question with the lowest value is answered.
     lowest = no_answer[order[0]]
-    start = 0.0 if lowest >= 0 else float(np.nextafter(lowest, -np.inf))
+    start = 0.0 if lowest > 0 else float(np.nextafter(lowest, -np.inf))
     return BestThreshold(float(totals[best]) / len(scores), no_answer[order[best - 1]] if best else start)
 
 
