@@ -305,6 +305,20 @@ class TestAsInTransformers:
         with pytest.raises(ConfigError, match="num_workers is -1; expected a whole number of at least 0"):
             one("a [MASK]", num_workers=-1)
 
+    def test_return_tensors(self, made):
+        encode = made["feature-extraction"]
+        lists = encode(TEXTS)
+        for kind, kind_of in ((True, torch.Tensor), ("pt", torch.Tensor), ("np", np.ndarray)):
+            found = encode(TEXTS, return_tensors=kind)
+            assert all(isinstance(one, kind_of) for one in found)
+            assert [one.tolist() for one in found] == lists
+            assert type(encode(TEXTS[0], pooling="mean", return_tensors=kind)) is kind_of
+        one = albertkit.FeatureExtractionPipeline(encode.model, encode.tokenizer, return_tensors="np")
+        assert isinstance(one(TEXTS[0]), np.ndarray)
+        assert one(TEXTS[0], return_tensors=False) == encode(TEXTS[0])
+        with pytest.raises(ConfigError, match="return_tensors is 'tf'; expected True, False, 'pt' or 'np'"):
+            encode(TEXTS, return_tensors="tf")
+
     def test_objects_of_transformers_are_named_as_such(self, made, tmp_path):
         made["text-classification"].save_pretrained(tmp_path)
         model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)

@@ -11,6 +11,7 @@ from typing import Any, Literal, Unpack
 import torch.nn.functional as F
 from torch import Tensor
 
+from albertkit.errors import ConfigError
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.pipelines.interface import Pipeline, Shared
@@ -44,7 +45,7 @@ class FeatureExtractionPipeline(Pipeline):
         truncation: bool | str | None = None,
         max_length: int | None = None,
         tokenize_kwargs: Mapping[str, Any] | None = None,
-        return_tensors: bool = False,
+        return_tensors: bool | str = False,
         **shared: Unpack[Shared],
     ) -> None:
         super().__init__(model, tokenizer, **shared)
@@ -54,7 +55,7 @@ class FeatureExtractionPipeline(Pipeline):
         self._limits = merge_arguments(
             "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
         )
-        self.return_tensors = return_tensors
+        self.return_tensors: bool | str | None = _read_kind(return_tensors)
 
     def __call__(
         self,
@@ -65,7 +66,7 @@ class FeatureExtractionPipeline(Pipeline):
         truncation: bool | str | None = None,
         max_length: int | None = None,
         tokenize_kwargs: Mapping[str, Any] | None = None,
-        return_tensors: bool | None = None,
+        return_tensors: bool | str | None = None,
         parse_special_tokens: bool | None = None,
         on_cut: Callable[[int], object] | None = None,
         batch_size: int | None = None,
@@ -84,20 +85,20 @@ class FeatureExtractionPipeline(Pipeline):
             max_length: maximum number of tokens of a text, [CLS] and [SEP] included. Default: with
                 truncation the maximum length of the fine-tuning, else what the model reads.
             tokenize_kwargs: the same two, and `padding`, which no answer depends on.
-            return_tensors: tensors on the CPU in place of lists.
+            return_tensors: True or "pt" returns tensors on the CPU in place of lists, "np" NumPy arrays.
             parse_special_tokens: False reads `[SEP]` and the like, written in a text, as plain text.
             on_cut: is told of each text that was cut how many tokens were left out: a vector cannot say it.
             batch_size: maximum number of rows in a batch.
             num_workers: without effect, see `Pipeline`.
 
         Returns:
-            For a text [1, T, H] as nested lists, with pooling [H]; tensors of these shapes with
+            For a text [1, T, H] as nested lists, with pooling [H]; tensors or arrays of these shapes with
             `return_tensors`. A list or generator of these for several texts.
 
         Raises:
             DataError: a text is longer than the model reads.
-            ConfigError: unknown `pooling`, `max_length` over what the model reads, `batch_size` below 1, or
-                an argument for the tokenizer that has no meaning here.
+            ConfigError: unknown `pooling` or `return_tensors`, `max_length` over what the model reads,
+                `batch_size` below 1, or an argument for the tokenizer that has no meaning here.
         """
         given = merge_arguments(
             "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
@@ -111,7 +112,7 @@ class FeatureExtractionPipeline(Pipeline):
             self._answer,
             pooling=chosen,
             normalize=self._trained_normalize and chosen is not None if normalize is None else normalize,
-            return_tensors=self.return_tensors if return_tensors is None else return_tensors,
+            kind=_read_kind(self.return_tensors if return_tensors is None else return_tensors),
             on_cut=on_cut,
         )
         return self._run(
@@ -131,7 +132,7 @@ class FeatureExtractionPipeline(Pipeline):
         batch_size: int | None,
         pooling: Pooling | None,
         normalize: bool,
-        return_tensors: bool,
+        kind: Literal["pt", "np"] | None,
         on_cut: Callable[[int], object] | None,
     ) -> list[Any]:
         del texts
@@ -152,7 +153,9 @@ class FeatureExtractionPipeline(Pipeline):
             batch_tokens=self.batch_tokens,
             batch_size=batch_size,
         )
-        return features if return_tensors else [one.tolist() for one in features]
+        if kind == "pt":
+            return features
+        return [one.float().numpy() if kind == "np" else one.tolist() for one in features]
 
 
 def _read_pooling(pooling: Pooling | Literal["none"]) -> Pooling | None:
@@ -161,3 +164,14 @@ def _read_pooling(pooling: Pooling | Literal["none"]) -> Pooling | None:
         return None
     check_pooling(pooling)
     return pooling
+
+
+def _read_kind(return_tensors: bool | str | None) -> Literal["pt", "np"] | None:
+    """Return "pt" for PyTorch tensors, "np" for NumPy arrays, None for lists."""
+    if not return_tensors:
+        return None
+    if return_tensors is True or return_tensors == "pt":
+        return "pt"
+    if return_tensors == "np":
+        return "np"
+    raise ConfigError(f"return_tensors is {return_tensors!r}; expected True, False, 'pt' or 'np'")
