@@ -104,6 +104,17 @@ def test_only_tokenizer_json(tiny_vocabulary: Path, tmp_path: Path) -> None:
     assert fast.save_vocabulary(tmp_path / "again") == (str(tmp_path / "again" / "tokenizer.json"),)
 
 
+def test_a_piece_of_many_characters(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path)
+    (tmp_path / "spiece.model").unlink()
+    path = tmp_path / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["model"]["vocab"][-1][0] = "x" * 100_000  # crashes the Rust library as it frees the trie
+    path.write_text(json.dumps(content))
+    with pytest.raises(TokenizerError, match=r"'xx.* has 100,000 characters; expected at most 1,000"):
+        AlbertTokenizerFast.from_pretrained(tmp_path)
+
+
 def test_tokens_that_only_tokenizer_json_knows(tiny_vocabulary: Path, tmp_path: Path) -> None:
     tokenizer = AlbertTokenizer(tiny_vocabulary)
     tokenizer.add_tokens(["foxtrot"])

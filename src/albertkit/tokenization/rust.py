@@ -51,6 +51,9 @@ from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, 
 
 _NEVER = -1_000.0
 """Added to the scores of pieces in `tokenizer.json` that no reader should choose."""
+_LONGEST_PIECE = 1_000
+"""Maximum number of characters in a piece. The library frees its trie recursively, one level for each
+byte, and a piece of 100,000 characters crashes the process. SentencePiece trains pieces of up to 16."""
 
 
 class RustPieceEncoder:
@@ -255,7 +258,16 @@ def _piece(entry: Any) -> tuple[str, float]:
 
 
 def _unigram(names: Iterable[str], table: PieceTable) -> models.Unigram:
-    """Return the model with SentencePiece's scores, and its bonus for user-defined symbols."""
+    """Return the model with SentencePiece's scores, and its bonus for user-defined symbols.
+
+    Raises:
+        TokenizerError: a piece is longer than the library can handle.
+    """
+    longest = max(table.pieces, key=len)
+    if len(longest) > _LONGEST_PIECE:
+        raise TokenizerError(
+            f"the piece {longest!r:.40} has {len(longest):,} characters; expected at most {_LONGEST_PIECE:,}"
+        )
     best = max(score for score, kind in zip(table.scores, table.kinds, strict=True) if kind == NORMAL)
     scores = [
         len(piece) * best - 0.1 if kind == USER_DEFINED else score
