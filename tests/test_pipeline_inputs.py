@@ -221,10 +221,32 @@ class TestWrongInputs:
     def test_sizes_folders_and_swapped_arguments(self, classify, tmp_path):
         with pytest.raises(ConfigError, match="batch_size is '8'; expected a whole number"):
             classify("a word", batch_size="8")
+        with pytest.raises(ConfigError, match=r"max_length is 5\.5; expected a whole number of at least 3"):
+            classify("a word", max_length=5.5)
+        with pytest.raises(ConfigError, match="device '--1' cannot be used"):
+            pipeline("fill-mask", device="--1")
+        assert classify("a word", top_k=np.int64(1)) == classify("a word", top_k=1)
         with pytest.raises(DataError, match="is a folder; expected a file"):
             classify(tmp_path)
         with pytest.raises(ConfigError, match=r"swapped: .* pipeline\('fill-mask', 'bundled'\)"):
             pipeline("bundled", "fill-mask")
+
+    @pytest.mark.parametrize(
+        "name", ["top_k", "doc_stride", "max_seq_len", "max_question_len", "max_answer_len"]
+    )
+    def test_sizes_of_question_answering(self, made, name):
+        for value in ("3", 38.5):
+            with pytest.raises(ConfigError, match=f"{name} is {value!r}; expected a whole number"):
+                made["question-answering"](dict(QUESTION), **{name: value})
+
+    def test_questions_and_labels_of_a_wrong_type(self, made):
+        with pytest.raises(DataError, match="the question is 3; expected a text or a list of texts"):
+            made["question-answering"](question=3, context="a word")
+        tag = made["token-classification"]
+        with pytest.raises(ConfigError, match=r"ignore_labels is 'LABEL_0'; expected a list, \['LABEL_0'\]"):
+            tag("a word", ignore_labels="LABEL_0")
+        with pytest.raises(ConfigError, match=r"stride is 2\.5; expected a whole number of at least 0"):
+            tag("a word", stride=2.5)
 
     def test_arguments_without_a_name(self, made):
         for task, advice in (
@@ -264,6 +286,12 @@ class TestUnknownTokens:
             made["fill-mask"](f"{text} {text} [MASK]")
         with pytest.warns(UserWarning, match=r"1 of 1 texts .* \(100% of their tokens\)"):
             made["token-classification"](ARABIC)
+
+    @pytest.mark.parametrize("inputs", [ARABIC, [ARABIC], [ARABIC] * 600, iter([ARABIC])])
+    def test_the_warning_names_the_line_of_the_caller(self, classify, inputs):
+        with pytest.warns(UserWarning, match="unknown tokens") as caught:
+            list(classify(inputs))
+        assert [one.filename for one in caught] == [__file__]
 
     def test_no_warning_for_known_text(self, classify, made):
         with warnings.catch_warnings():

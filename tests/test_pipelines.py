@@ -373,7 +373,7 @@ class TestFeatureExtraction:
             encode(long, truncation=True, tokenize_kwargs={"truncation": True})
         with pytest.raises(ConfigError, match="tokenize_kwargs has stride; expected some of truncation"):
             encode(long, tokenize_kwargs={"stride": 3})
-        with pytest.raises(ConfigError, match="max_length is 2; expected at least 3"):
+        with pytest.raises(ConfigError, match="max_length is 2; expected a whole number of at least 3"):
             encode(long, truncation=True, max_length=2)
 
     def test_pooling(self, encode):

@@ -146,6 +146,17 @@ class TestAnswers:
             server.results(f"/v1/{route}", request | {"input": request["input"][0]}), expected[:1]
         )
 
+    def test_answers_are_as_long_as_in_the_fine_tuning(
+        self, server: Running, folders: dict[str, str]
+    ) -> None:
+        body = {"model": "reader", "input": QUESTIONS[0], "top_k": 5}
+        pipeline_of_reader: Any = server.service.models["reader"].pipelines["question-answering"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pipeline_of_reader, "max_answer_len", 1)
+            short = server.results("/v1/answer", body)
+        assert short == server.results("/v1/answer", body | {"max_answer_tokens": 1})
+        assert short != server.results("/v1/answer", body)
+
     def test_embeddings_are_openai_s_and_the_pipeline_s(
         self, server: Running, folders: dict[str, str]
     ) -> None:

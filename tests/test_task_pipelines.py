@@ -516,7 +516,7 @@ class TestQuestionAnswering:
             answer(question=["who"] * 2, context=["a"] * 3)
         with pytest.raises(DataError, match=r'expected \{"question"'):
             answer(["who"])
-        with pytest.raises(ConfigError, match="max_answer_length is 0"):
+        with pytest.raises(ConfigError, match="max_answer_len is 0"):
             answer(question="who", context="a", max_answer_len=0)
 
 

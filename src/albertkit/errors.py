@@ -16,6 +16,8 @@ A message says what was received, what was expected and what to do.
 """
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -61,6 +63,14 @@ class MissingExtraError(AlbertKitError, ImportError):
 
 class UnknownTokensWarning(UserWarning):
     """Texts consist mostly of tokens that the vocabulary does not have."""
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the caller's code that led here, which is the first one outside of albertkit."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "albertkit":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

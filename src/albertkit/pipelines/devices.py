@@ -1,10 +1,10 @@
 """Devices as callers of `transformers` name them."""
 
-import warnings
+import re
 
 import torch
 
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, warn_caller
 from albertkit.modeling.loading import choose_device
 
 Device = int | str | torch.device | None
@@ -14,12 +14,12 @@ def read_device(device: Device) -> torch.device | None:
     """Return the device meant, as `transformers` reads numbers; None where none was given."""
     if device is None:
         return None
-    if isinstance(device, str) and device.lstrip("-").isdecimal():
+    if isinstance(device, str) and re.fullmatch(r"-?\d+", device):
         device = int(device)
     if isinstance(device, int):
         best = choose_device("auto" if device >= 0 else "cpu")
         if device >= 0 and best.type == "cpu":
-            warnings.warn(f"device={device}, but this machine has no GPU: using the CPU", stacklevel=4)
+            warn_caller(f"device={device}, but this machine has no GPU: using the CPU")
         if best.type == "cpu":
             return best
         device = f"{best.type}:{device}"

@@ -1,20 +1,19 @@
 """What every pipeline does alike: one input, lists, datasets, iterables, files; batches by length; order."""
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
 import torch
 
 from albertkit.engines.choosing import make_engine
-from albertkit.errors import AlbertKitError, ConfigError, DataError, UnknownTokensWarning
+from albertkit.errors import AlbertKitError, ConfigError, DataError, UnknownTokensWarning, warn_caller
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.pipelines.devices import Device, read_device
+from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import Source, check_table
 from albertkit.tasks.engine import Engine
 from albertkit.tasks.rows import Row
@@ -99,13 +98,13 @@ class Pipeline(ABC):
                 "not belong together. (For tokens that you added: "
                 "model.resize_token_embeddings(len(tokenizer)))"
             )
-        _check_size("num_workers", num_workers, least=0)
+        check_size("num_workers", num_workers, least=0)
         if (place := read_device(device)) is not None:
             model.to(place)
         self.model = model
         self.tokenizer = tokenizer
-        self.batch_size = _check_size("batch_size", batch_size)
-        self.batch_tokens = _check_size("batch_tokens", batch_tokens)
+        self.batch_size = check_size("batch_size", batch_size)
+        self.batch_tokens = check_size("batch_tokens", batch_tokens)
         self.engine = engine if isinstance(engine, Engine) else make_engine(model, engine)
 
     @property
@@ -171,8 +170,8 @@ class Pipeline(ABC):
             raise ConfigError(
                 f"received {1 + len(others)} arguments without a name; expected one. {self.by_name}"
             )
-        _check_size("num_workers", num_workers, least=0)
-        size = self.batch_size if batch_size is None else _check_size("batch_size", batch_size)
+        check_size("num_workers", num_workers, least=0)
+        size = self.batch_size if batch_size is None else check_size("batch_size", batch_size)
         answer = partial(answer, batch_size=size)
         check_table(inputs, fields=self.fields, rest=self.rest)
         if self._is_single(inputs):
@@ -271,16 +270,10 @@ class Pipeline(ABC):
         """Answer one input, a list of them, an iterable of them, or a file of them."""
 
 
-def _check_size(name: str, value: int | None, *, least: int = 1) -> int | None:
-    if value is not None and (not isinstance(value, Integral) or value < least):
-        raise ConfigError(f"{name} is {value!r}; expected a whole number of at least {least}")
-    return value
-
-
 def _warn_of(unknown: UnknownTokens) -> bool:
     """Warn of texts that the vocabulary does not cover; return whether there are any."""
     if note := unknown.note():
-        warnings.warn(note, UnknownTokensWarning, stacklevel=5)
+        warn_caller(note, UnknownTokensWarning)
     return note is not None
 
 

@@ -1,6 +1,7 @@
 """What callers of `transformers` give to a tokenizer through a pipeline: truncation, max_length, padding."""
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 from albertkit.errors import ConfigError
@@ -8,7 +9,14 @@ from albertkit.tokenization.layout import Strategy
 from albertkit.tokenization.options import Options, read_fit
 
 _ARGUMENTS = ("truncation", "max_length", "padding")
-_LEAST = 3
+_LEAST = 3  # [CLS], a token, [SEP]
+
+
+def check_size(name: str, value: int | None, *, least: int = 1) -> int | None:
+    """Return an argument that is a whole number or None; raise ConfigError for anything else."""
+    if value is not None and (not isinstance(value, Integral) or value < least):
+        raise ConfigError(f"{name} is {value!r}; expected a whole number of at least {least}")
+    return value
 
 
 def read_limits(
@@ -34,10 +42,9 @@ def read_limits(
     """
     options = Options(truncation=bool(truncation) and truncation, padding=padding or False)
     strategy = read_fit(options, model_max_length=most).truncation
+    check_size("max_length", max_length, least=_LEAST)
     if max_length is not None and max_length > most:
         raise ConfigError(f"max_length is {max_length}; expected at most {most}, what the model reads")
-    if max_length is not None and max_length < _LEAST:
-        raise ConfigError(f"max_length is {max_length}; expected at least {_LEAST}: [CLS], a token, [SEP]")
     if max_length is None:
         max_length = most if strategy == "do_not_truncate" else trained
     return strategy, max_length or most

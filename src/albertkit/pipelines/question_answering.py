@@ -9,6 +9,7 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.pipelines.interface import Pipeline, Shared
+from albertkit.pipelines.limits import check_size
 from albertkit.tasks.examples import QuestionExample
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering, QuestionRow
 from albertkit.tasks.task import saved_lengths
@@ -94,17 +95,15 @@ class QuestionAnsweringPipeline(Pipeline):
 
         Raises:
             DataError: no question and context, an empty one, or a question that is too long.
-            ConfigError: a size below 1 or over what the model reads.
+            ConfigError: a size that is no whole number, or too small.
         """
-        count = self.top_k if top_k is None else top_k
-        if count < 1:
-            raise ConfigError(f"top_k is {count}; expected at least 1")
+        count = self._size("top_k", top_k)
         task = QuestionAnswering(
             self.tokenizer,
-            max_length=min(self.max_seq_len if max_seq_len is None else max_seq_len, self.max_length),
-            doc_stride=self.doc_stride if doc_stride is None else doc_stride,
-            max_question_length=self.max_question_len if max_question_len is None else max_question_len,
-            max_answer_length=self.max_answer_len if max_answer_len is None else max_answer_len,
+            max_length=min(self._size("max_seq_len", max_seq_len), self.max_length),
+            doc_stride=self._size("doc_stride", doc_stride, least=0),
+            max_question_length=self._size("max_question_len", max_question_len),
+            max_answer_length=self._size("max_answer_len", max_answer_len),
             n_best=count,
         )
         if inputs is None and not others:
@@ -120,6 +119,10 @@ class QuestionAnsweringPipeline(Pipeline):
             batch_size=batch_size,
             num_workers=num_workers,
         )
+
+    def _size(self, name: str, given: int | None, *, least: int = 1) -> Any:
+        """Return an argument of the call, or the pipeline's where the call has none."""
+        return check_size(name, getattr(self, name) if given is None else given, least=least)
 
     def _threshold(self, wanted: bool | None) -> float | None:
         """Return by how much "no answer" must be better, None where it is not an answer."""
@@ -182,6 +185,9 @@ def _join(question: str | list[str] | None, context: str | list[str] | None) -> 
     """Return questions and contexts as inputs: one, or a list."""
     if question is None or context is None:
         raise DataError("there is no question or no context; give both, or inputs")
+    for name, given in (("question", question), ("context", context)):
+        if not isinstance(given, Iterable):
+            raise DataError(f"the {name} is {given!r:.80}; expected a text or a list of texts")
     if isinstance(question, str) and isinstance(context, str):
         return {"question": question, "context": context}
     questions = [question] if isinstance(question, str) else list(question)

@@ -1,12 +1,12 @@
 """The pipeline for classes of texts and pairs, and for numbers."""
 
-import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Unpack
 
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, warn_caller
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines.interface import Pipeline, Shared
@@ -96,7 +96,7 @@ class TextClassificationPipeline(Pipeline):
             TokenizerError: an unknown truncation or padding.
         """
         chosen = self.top_k if top_k is _UNSET else top_k
-        if chosen is not _UNSET and chosen is not None and (not isinstance(chosen, int) or chosen < 1):
+        if chosen is not _UNSET and chosen is not None and (not isinstance(chosen, Integral) or chosen < 1):
             raise ConfigError(f"top_k is {chosen!r}; expected a whole number of at least 1, or None for all")
         given = {"truncation": truncation, "max_length": max_length, "padding": padding}
         given = self._limits | {name: value for name, value in given.items() if value is not None}
@@ -179,9 +179,9 @@ class TextClassificationPipeline(Pipeline):
         are_pairs = {example.text_pair is not None for example in examples}
         match self.model.config.extra.get(PAIRS_KEY):
             case True if False in are_pairs:
-                warnings.warn("the model was fine-tuned on pairs, and this is a single text", stacklevel=2)
+                warn_caller("the model was fine-tuned on pairs, and this is a single text")
             case False if True in are_pairs:
-                warnings.warn("the model was fine-tuned on single texts, and this is a pair", stacklevel=2)
+                warn_caller("the model was fine-tuned on single texts, and this is a pair")
 
 
 def is_pair(given: Any) -> bool:

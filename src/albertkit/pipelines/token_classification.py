@@ -10,6 +10,7 @@ from albertkit.errors import DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForTokenClassification
 from albertkit.pipelines.interface import Pipeline, Shared
+from albertkit.pipelines.limits import check_size
 from albertkit.tasks.entities import Aggregation, Entities
 from albertkit.tasks.examples import WordsExample
 from albertkit.tasks.token_classification import TokenClassification, WordsRow
@@ -81,7 +82,8 @@ class TokenClassificationPipeline(Pipeline):
 
         Raises:
             DataError: what is no text, or no list of words.
-            ConfigError: an unknown strategy, or `batch_size` below 1.
+            ConfigError: an unknown strategy, `ignore_labels` that is one string, `stride` below 0, or
+                `batch_size` below 1.
         """
         entities = self._entities(aggregation_strategy, ignore_labels)
         task = self.token_classification if stride is None else self._task(stride)
@@ -99,6 +101,7 @@ class TokenClassificationPipeline(Pipeline):
         return answers[0] if one_sentence else answers
 
     def _task(self, stride: int) -> TokenClassification:
+        check_size("stride", stride, least=0)
         return TokenClassification(
             self.tokenizer, max_length=self.trained_length, labels=self.labels, stride=stride
         )

@@ -169,7 +169,9 @@ class AnswerBody(Body):
     task = "question-answering"
     input: Question | Annotated[list[Question], ListField(min_length=1)]
     top_k: Count = 1
-    max_answer_tokens: Annotated[int, Field(ge=1, le=512)] = 30
+    max_answer_tokens: Annotated[int, Field(ge=1, le=512)] | None = Field(
+        None, description="null: as in the fine-tuning, else 30."
+    )
     handle_impossible_answer: bool | None = Field(
         None, description="Whether there may be no answer; null: as the model was trained."
     )

@@ -50,7 +50,7 @@ class Entities:
         ignored_labels: what has one of these labels, or kinds, is left out.
 
     Raises:
-        ConfigError: an unknown aggregation.
+        ConfigError: an unknown aggregation, or `ignored_labels` is one string.
     """
 
     def __init__(
@@ -65,6 +65,8 @@ class Entities:
             raise ConfigError(
                 f"aggregation_strategy is {aggregation!r}; expected one of {', '.join(get_args(Aggregation))}"
             )
+        if isinstance(ignored_labels, str):  # would be read as its letters
+            raise ConfigError(f"ignore_labels is {ignored_labels!r}; expected a list, [{ignored_labels!r}]")
         self.tokenizer = tokenizer
         self.labels = list(labels)
         self.aggregation: Aggregation = aggregation
