@@ -1,9 +1,8 @@
 """Memory that requests leave behind: who collects it, and when.
 
-Garbage cycles are looked for after so much traffic, and never among what stays.
-
-Requests that fail leave cycles that hold their bodies. Python counts objects, not bytes, and a call of a
-tokenizer resets its count; so the server looks itself.
+Requests that fail leave cycles that hold their bodies. Python's collector counts objects, not bytes, and a call
+of a tokenizer resets its count. So the server collects garbage itself, each time that requests have brought a
+certain number of bytes, and skips the models and modules, which stay.
 """
 
 import ctypes

@@ -102,7 +102,8 @@ def serve(
     Raises:
         AlbertKitError: a model that cannot be loaded, or gives wrong answers.
     """
-    # What clients write is no event of the server, and Python keeps every warning that it has shown.
+    # Clients send the texts. A hostile one could fill the log, and the memory: Python keeps each warning
+    # that it has shown.
     warnings.simplefilter("ignore", UnknownTokensWarning)
     key = read_key(settings)
     service = Service(settings)
@@ -122,8 +123,6 @@ def serve(
         previous[signal.SIGHUP] = signal.signal(
             signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start()
         )
-    # Pipelines warn of texts; here clients send them, and one who wants to could fill the log and the memory.
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"albertkit\.serving\.bodies")
     try:
         garbage.settle()
         listening.listen(2048)
