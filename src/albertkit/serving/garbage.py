@@ -1,8 +1,8 @@
 """Memory that requests leave behind: who collects it, and when.
 
-Requests that fail leave cycles that hold their bodies. Python's collector counts objects, not bytes, and a call
-of a tokenizer resets its count. So the server collects garbage itself, each time that requests have brought a
-certain number of bytes, and skips the models and modules, which stay.
+Requests that fail leave cycles that hold their bodies. Python's collector counts objects, not bytes, and a
+call of a tokenizer resets its count. So the server collects garbage itself, each time that requests have
+brought a certain number of bytes, and skips the models and modules, which stay.
 """
 
 import ctypes
