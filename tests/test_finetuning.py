@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, TrainingError
+from albertkit.files import write_json
 from albertkit.finetuning import run as run_module
 from albertkit.finetuning import seeds as seeds_module
 from albertkit.finetuning.batches import Epochs
@@ -40,7 +41,6 @@ from albertkit.finetuning.run import FinetuningResult
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.finetuning.trained_settings import task_settings
 from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
-from albertkit.metrics.direction import is_score
 from albertkit.metrics.multiple_choice import choice_scores
 from albertkit.metrics.retrieval import retrieval_scores
 from albertkit.metrics.spans import span_scores
@@ -487,12 +487,19 @@ def test_every_metric_can_choose_the_model() -> None:
     answered = [Answered([Answer("river", 4, 9, 0.5, 1.0)], Answer("", 0, 0, 0.5, 0.0))] * 2
     labelled = LABELLED_TASKS["question-answering"]()
     scores = labelled.scores(questions, answered, config)
-    assert set(filter(is_score, scores)) == set(LABELLED_TASKS["question-answering"].metrics)
+    beside = {"total", "has_answer_total", "no_answer_total", "best_exact_threshold", "best_f1_threshold"}
+    assert set(scores) - beside == set(LABELLED_TASKS["question-answering"].metrics)
 
 
 @pytest.mark.parametrize(
     ("scores", "step", "beats"),
-    [([0.5, 0.4, 0.5], 2, False), ([0.5, 0.4, 0.4], 0, False), ([0.5, 0.6, 0.5], 1, True)],
+    [
+        ([0.5, 0.4, 0.5], 2, False),
+        ([0.5, 0.4, 0.4], 0, False),
+        ([0.5, 0.6, 0.5], 1, True),
+        ([math.nan, 0.4, 0.3], 1, True),
+        ([math.nan, math.nan, math.nan], 2, False),  # the last model is kept
+    ],
 )
 def test_a_run_that_improves_nothing_says_so(
     model: Path,
@@ -517,6 +524,38 @@ def test_a_run_that_improves_nothing_says_so(
     assert (result.report["step"], result.report["beats_untrained"]) == (step, beats)
     warning = f"warning: no checkpoint beats the untrained model. The model of step {step} is kept."
     assert (warning in said.getvalue()) is not beats
+
+
+@pytest.mark.parametrize(("scores", "beats"), [([0.5, 0.5, 0.4], False), ([0.5, 0.6, 0.4], True)])
+def test_a_run_of_the_first_version_continues(
+    model: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scores: list[float],
+    beats: bool,
+) -> None:
+    values = iter(scores)
+    monkeypatch.setattr(
+        LABELLED_TASKS["text-classification"], "scores", lambda *_: {"accuracy": next(values, 0.5)}
+    )
+    settings = replace(FAST, steps=2, evaluate_every=1)
+    stopped = tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path)
+    assert stopped.run.state.step == 1
+    file = checkpoints(tmp_path)[-1] / "training_state.json"
+    keys = "step tokens seconds schedule_factor position best best_step stale_evaluations given_up watch"
+    document = json.loads(file.read_text())
+    write_json(file, {key: document[key] for key in (*keys.split(), "fingerprint")})
+    result = tune("text-classification", settings, model, data, tmp_path)
+    assert result.report is not None
+    assert (result.report["step"], result.report["beats_untrained"]) == (1, beats)
+
+
+def test_a_finished_run_needs_its_figures(classifier: Path, model: Path, data: Path, tmp_path: Path) -> None:
+    shutil.copytree(classifier, tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    with pytest.raises(TrainingError, match=r"metrics\.jsonl is missing"):
+        tune("text-classification", FAST, model, data, tmp_path / "run")
 
 
 def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> None:

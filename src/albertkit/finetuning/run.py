@@ -20,8 +20,9 @@ from albertkit.finetuning.report import write_report
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained_settings import COLUMNS_KEY
 from albertkit.finetuning.whole_batch import WholeBatchObjective
-from albertkit.metrics.direction import is_better, is_score
+from albertkit.metrics.direction import is_better
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
+from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.loop import RunResult, train
 from albertkit.training.settings import TrainingSettings
@@ -83,11 +84,14 @@ def run_prepared(
         return run_prepared(prepared, settings, output, world=world, console=console, restarts=restarts + 1)
     report = None
     if evaluation:
-        is_improved = _is_improved(result.state, tried.best_metric or prepared.main_metric)
-        if not is_improved:
+        state = result.state
+        # Where no evaluation has a value of the metric (NaN), `train` keeps the last model.
+        kept_step = state.step if state.best is None else state.best_step
+        beats_untrained = _beats_untrained(state, folder, tried.best_metric or prepared.main_metric)
+        if beats_untrained is False:
             say(
-                "warning: no checkpoint beats the untrained model. The model of step "
-                f"{result.state.best_step} is kept. Train longer, or change the learning rate"
+                f"warning: no checkpoint beats the untrained model. The model of step {kept_step} is kept. "
+                "Train longer, or change the learning rate"
             )
         if reason:
             name, baseline = evaluation.main_metric, evaluation.baseline()
@@ -103,9 +107,9 @@ def run_prepared(
             "collapsed": reason,
             # A run without a limit says none: JSON has no word for infinity.
             "settings": {name: value for name, value in asdict(tried).items() if value != math.inf},
-            "step": result.state.best_step,
-            "beats_untrained": is_improved,
-            "minutes": result.state.seconds / 60,
+            "step": kept_step,
+            "beats_untrained": beats_untrained,
+            "minutes": state.seconds / 60,
             "data": prepared.data,
             COLUMNS_KEY: prepared.columns,
         }
@@ -115,9 +119,16 @@ def run_prepared(
     return FinetuningResult(result, report, restarts)
 
 
-def _is_improved(state: RunState, metric: str) -> bool:
-    """Return whether the best model is better than the untrained one: on a tie `train` keeps it too."""
-    best, untrained = (math.nan if value is None else value for value in (state.best, state.untrained))
+def _beats_untrained(state: RunState, folder: Path, metric: str) -> bool | None:
+    """Return whether the best model is better than the untrained one: on a tie `train` keeps it too.
+
+    None if `metrics.jsonl` has no evaluation before the first step.
+    """
+    name = f"eval/{metric}"
+    before = [line[name] for line in read_metrics(folder) if line["step"] == 0 and name in line]
+    if not before:
+        return None
+    best, untrained = (math.nan if value is None else value for value in (state.best, before[0]))
     return state.best_step > 0 and is_better(metric, best, untrained)
 
 
@@ -147,8 +158,9 @@ def _train(
     def evaluate() -> dict[str, float]:
         watch.evaluation = prepared.validation.evaluate(model, prepared.config)
         metrics = watch.evaluation.metrics
-        if metric not in (scores := list(filter(is_score, metrics))):
-            raise ConfigError(f"best_metric is {metric!r}; expected one of {', '.join(scores)}")
+        if metric not in metrics:
+            expected = ", ".join(name for name in prepared.labelled.metrics if name in metrics)
+            raise ConfigError(f"best_metric is {metric!r}; expected one of {expected}")
         return metrics
 
     return train(

@@ -1,9 +1,9 @@
 """The curves of a run, drawn from its `metrics.jsonl`."""
 
 import json
-import math
 from pathlib import Path
 
+from albertkit.errors import TrainingError
 from albertkit.extras import optional
 from albertkit.files import write_picture
 
@@ -12,8 +12,15 @@ matplotlib_figure = optional("matplotlib.figure", extra="train")
 
 
 def read_metrics(output: str | Path) -> list[dict[str, float]]:
-    """Return the logged lines of a run, oldest first."""
-    return [json.loads(line) for line in (Path(output) / "metrics.jsonl").read_text().splitlines()]
+    """Return the logged lines of a run, oldest first.
+
+    Raises:
+        TrainingError: the folder has no `metrics.jsonl`.
+    """
+    file = Path(output) / "metrics.jsonl"
+    if not file.is_file():
+        raise TrainingError(f"{file} is missing. Put the file back, or choose another output folder")
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def load_plotting() -> None:
@@ -35,7 +42,7 @@ def plot_curves(output: str | Path) -> Path:
             if slash and value is not None:
                 points = series.setdefault(metric, {}).setdefault(kind, ([], []))
                 points[0].append(line["tokens"] / 1e6)
-                points[1].append(math.nan if value is None else value)
+                points[1].append(value)
     columns = max(len(series), 1)
     figure = matplotlib_figure.Figure(figsize=(4.2 * columns, 3.2), layout="constrained")
     panels = figure.subplots(1, columns, squeeze=False)

@@ -459,8 +459,6 @@ class _Run:
         if self.best_metric is None:
             return
         state, value = self.state, (self.last_evaluation or {})[self.best_metric]
-        if not state.step and math.isfinite(value):
-            state.untrained = value
         # Of equals the first is kept, unless that was before any training.
         is_best = is_better(self.best_metric, value, math.nan if state.best is None else state.best) or (
             value == state.best and not state.best_step

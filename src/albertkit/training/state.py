@@ -56,8 +56,6 @@ class RunState:
     """Best value so far of the metric by which the model is chosen."""
     best_step: int = 0
     """Step at which it was reached."""
-    untrained: float | None = None
-    """Value of the same metric before training."""
     stale_evaluations: int = 0
     """Evaluations since then."""
     given_up: str | None = None
