@@ -440,7 +440,8 @@ def test_table_covers_every_tensor_of_transformers(head: type) -> None:
 
 def test_table_has_no_row_that_no_model_uses() -> None:
     used = {row_of(name) for head in HEADS for name in shapes(reference(head))}
-    assert used == set(TABLE)
+    # Early exit is albertkit's own.
+    assert used == {row for row in TABLE if row.part != "exit classifiers"}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from modeling_twins import make, tiny
 
 from albertkit.config import AlbertConfig
+from albertkit.early_exit import Exits, exits_of
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.early_exit import run_until_sure
 from albertkit.engines.packing import PackedLayer
@@ -22,7 +23,7 @@ from albertkit.finetuning.exits import note_exits, set_patience
 from albertkit.finetuning.labelled_choices import LabelledChoices
 from albertkit.finetuning.labelled_texts import LabelledTexts
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.modeling.early_exit import Exits, exit_depths, exits_of, weighted_mean
+from albertkit.modeling.early_exit import exit_depths, weighted_mean
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
 from albertkit.tasks.engine import PlainEngine

@@ -273,7 +273,7 @@ def test_every_name_of_the_released_checkpoints_maps(shared: Path) -> None:
 
 def test_names_and_back() -> None:
     for row in TABLE:
-        ours = row.ours.format(group=2, layer=1)
+        ours = row.ours.format(group=2, layer=1, exit=0)
         found = to_google(ours)
         if row.google is None:
             assert found is None

@@ -9,7 +9,7 @@ the model does not have is left out and reported; a tensor of the encoder that i
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -20,15 +20,14 @@ from albertkit.checkpoints import formats, google, julia
 from albertkit.checkpoints.arrays import BFLOAT16, DTYPES, is_floating
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint, Format
 from albertkit.checkpoints.folder import weight_files, write_folder
-from albertkit.checkpoints.names import TIED, UNTIED, parts_of, to_google
-from albertkit.checkpoints.report import ConversionReport, LoadReport, Move, match
+from albertkit.checkpoints.names import TIED, to_google
+from albertkit.checkpoints.report import ConversionReport, Move
+from albertkit.checkpoints.shapes import architecture_of, fit
 from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError
 from albertkit.files import atomic_path, check_new_folder, complete_files, made_folder
 from albertkit.modeling import auto
-from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.published import contradictions
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.folder import MODEL_FILE, RUST_FILE, WORD_LIST_FILE
@@ -75,13 +74,13 @@ def convert(
     _refuse_existing(target, to)
     checkpoint = formats.read(formats.locate(source, also=VOCABULARY_FILES))
     config = AlbertConfig.from_dict(checkpoint.config)
-    model_class = architecture_of(config, checkpoint.tensors)
-    matched, loaded = fit(model_class, config, checkpoint.tensors)
+    architecture = architecture_of(config, checkpoint.tensors)
+    matched, loaded = fit(architecture, config, checkpoint.tensors)
     if dtype is not None:
         matched = cast(matched, DTYPES[dtype])
     written = Checkpoint(
         to,
-        config.replace(architectures=[model_class.__name__], dtype=_dtype(matched)).to_dict(),
+        config.replace(architectures=[architecture], dtype=_dtype(matched)).to_dict(),
         matched,
         [],
         checkpoint.vocabulary,
@@ -114,7 +113,7 @@ def convert(
         source_format=checkpoint.format,
         target=str(target),
         target_format=to,
-        architecture=model_class.__name__,
+        architecture=architecture,
         tensors=[
             Move(loaded.loaded[name], names[name], tuple(matched[name].shape), matched[name].dtype.name)
             for name in names
@@ -131,7 +130,9 @@ def convert(
         checksums={str(path): file_sha256(path) for path in (*checkpoint.files, *files)},
     )
     if verify:
-        report.largest_difference = _compare(source, target, model_class, config, checkpoint.tensors, matched)
+        report.largest_difference = _compare(
+            source, target, architecture, config, checkpoint.tensors, matched
+        )
     return report
 
 
@@ -155,40 +156,6 @@ def _refuse_existing(target: Path, to: Format) -> None:
         check_new_folder(target)
     elif target.exists():
         raise DataError(f"{target} exists: choose another name, or delete it first")
-
-
-# --- which model --------------------------------------------------------------------------------
-
-
-def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> type[AlbertPreTrainedModel]:
-    """The class of the model that these tensors make: by their heads, and by the config where several fit."""
-    parts = parts_of(tensors)
-    if "classifier" in parts:
-        named = getattr(auto, (config.architectures or [""])[0], None)
-        if isinstance(named, type) and issubclass(named, AlbertPreTrainedModel):
-            return named
-        return auto.AlbertForSequenceClassification
-    if "answer span head" in parts:
-        return auto.AlbertForQuestionAnswering
-    if "masked word head" in parts and not parts & {"sentence order head", "pooler"}:
-        return auto.AlbertForMaskedLM
-    return auto.AlbertForPreTraining if parts & {"masked word head", "sentence order head"} else AlbertModel
-
-
-def fit(
-    model_class: type[AlbertPreTrainedModel], config: AlbertConfig, tensors: Mapping[str, np.ndarray]
-) -> tuple[dict[str, np.ndarray], LoadReport]:
-    """The tensors that a model of that class and config has, by its names, and the account of the others.
-
-    Raises:
-        CheckpointError: a tensor of the encoder is missing, or one has another shape.
-    """
-    with torch.device("meta"):
-        model = model_class(config)
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    matched, report = match(tensors, expected, tied=TIED if config.tie_word_embeddings else UNTIED)
-    # In the model's order, which does not depend on the file's.
-    return {name: matched[name] for name in expected if name in matched}, report
 
 
 def _google_names(tensors: Mapping[str, np.ndarray], config: AlbertConfig) -> dict[str, str]:
@@ -309,14 +276,15 @@ def file_sha256(path: Path) -> str:
 def _compare(
     source: str | Path,
     target: Path,
-    model_class: type[AlbertPreTrainedModel],
+    architecture: str,
     config: AlbertConfig,
     *tensors: Mapping[str, np.ndarray],
 ) -> float:
     """The largest difference of any output of the two, both loaded from their files, on random text."""
     generator = torch.Generator().manual_seed(0)
     batch, length = _VERIFIED_BATCH[0], min(_VERIFIED_BATCH[1], config.max_position_embeddings)
-    if model_class is auto.AlbertForMultipleChoice:
+    model_class = getattr(auto, architecture)
+    if architecture == "AlbertForMultipleChoice":
         shape: tuple[int, ...] = (batch, 2, length)
     else:
         shape = (batch, length)

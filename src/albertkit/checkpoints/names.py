@@ -1,4 +1,4 @@
-"""The one table of tensor names: ours, which are Hugging Face's, and what other writers called them.
+"""The one table of tensors: their shapes, our names, which are Hugging Face's, and those of other writers.
 
 Our name of a tensor is its path in the module tree, so a state dict needs no translation. The table gives
 the encoder's names without a prefix; a model with a head holds the encoder under `albert.` and the head
@@ -23,6 +23,7 @@ Part = Literal[
     "masked word head",
     "sentence order head",
     "classifier",
+    "exit classifiers",
     "answer span head",
 ]
 
@@ -35,8 +36,10 @@ class Row:
     """One tensor of the network."""
 
     ours: str
-    """Name, with {group} and {layer} where the network repeats."""
+    """Name, with {group} and {layer}, or {exit}, where the network repeats."""
     part: Part
+    shape: str
+    """Dimensions by their letters in `DIMENSIONS`, as PyTorch stores them."""
     google: str | None = None
     """Name in the checkpoints of the original code and in those of Julia; None where it has none."""
     older: str | None = None
@@ -52,82 +55,99 @@ class Row:
     @property
     def is_vector(self) -> bool:
         """Whether the tensor has one dimension."""
-        return self.ours.endswith(".bias") or _IS_NORM.search(self.ours) is not None
+        return " " not in self.shape
 
 
-_IS_NORM = re.compile(r"(LayerNorm|layer_norm)\.weight$")
+DIMENSIONS = {
+    "V": "vocab_size",
+    "P": "max_position_embeddings",
+    "S": "type_vocab_size",
+    "E": "embedding_size",
+    "H": "hidden_size",
+    "I": "intermediate_size",
+    "K": "num_labels",
+}
+"""Letter of a dimension -> its name in the config. A, the width of all heads that a layer has, is H without
+pruning; a digit is a size."""
+
 _LAYER = "encoder.albert_layer_groups.{group}.albert_layers.{layer}."
 _GOOGLE = "bert/encoder/transformer/group_{group}/inner_group_{layer}/"
 _OLDER = "bert/encoder/layer_shared/"
 _GARDEN = "transformer/"
 
 
-def _in_layer(ours: str, google: str, older: str, garden: str) -> Row:
-    return Row(_LAYER + ours, "encoder", _GOOGLE + google, _OLDER + older, _GARDEN + garden)
+def _in_layer(ours: str, shape: str, google: str, older: str, garden: str) -> Row:
+    return Row(_LAYER + ours, "encoder", shape, _GOOGLE + google, _OLDER + older, _GARDEN + garden)
 
 
 TABLE: tuple[Row, ...] = (
-    Row("embeddings.word_embeddings.weight", "embeddings", "bert/embeddings/word_embeddings",
+    Row("embeddings.word_embeddings.weight", "embeddings", "V E", "bert/embeddings/word_embeddings",
         garden="word_embeddings/embeddings"),
-    Row("embeddings.position_embeddings.weight", "embeddings", "bert/embeddings/position_embeddings",
+    Row("embeddings.position_embeddings.weight", "embeddings", "P E", "bert/embeddings/position_embeddings",
         garden="position_embedding/embeddings"),
-    Row("embeddings.token_type_embeddings.weight", "embeddings", "bert/embeddings/token_type_embeddings",
-        garden="type_embeddings/embeddings"),
-    Row("embeddings.LayerNorm.weight", "embeddings", "bert/embeddings/LayerNorm/gamma",
+    Row("embeddings.token_type_embeddings.weight", "embeddings", "S E",
+        "bert/embeddings/token_type_embeddings", garden="type_embeddings/embeddings"),
+    Row("embeddings.LayerNorm.weight", "embeddings", "E", "bert/embeddings/LayerNorm/gamma",
         garden="embeddings/layer_norm/gamma"),
-    Row("embeddings.LayerNorm.bias", "embeddings", "bert/embeddings/LayerNorm/beta",
+    Row("embeddings.LayerNorm.bias", "embeddings", "E", "bert/embeddings/LayerNorm/beta",
         garden="embeddings/layer_norm/beta"),
-    Row("encoder.embedding_hidden_mapping_in.weight", "encoder",
+    Row("encoder.embedding_hidden_mapping_in.weight", "encoder", "H E",
         "bert/encoder/embedding_hidden_mapping_in/kernel", garden="embedding_projection/kernel"),
-    Row("encoder.embedding_hidden_mapping_in.bias", "encoder",
+    Row("encoder.embedding_hidden_mapping_in.bias", "encoder", "H",
         "bert/encoder/embedding_hidden_mapping_in/bias", garden="embedding_projection/bias"),
-    _in_layer("attention.query.weight", "attention_1/self/query/kernel", "attention/self/query/kernel",
-              "self_attention/query/kernel"),
-    _in_layer("attention.query.bias", "attention_1/self/query/bias", "attention/self/query/bias",
-              "self_attention/query/bias"),
-    _in_layer("attention.key.weight", "attention_1/self/key/kernel", "attention/self/key/kernel",
-              "self_attention/key/kernel"),
-    _in_layer("attention.key.bias", "attention_1/self/key/bias", "attention/self/key/bias",
-              "self_attention/key/bias"),
-    _in_layer("attention.value.weight", "attention_1/self/value/kernel", "attention/self/value/kernel",
-              "self_attention/value/kernel"),
-    _in_layer("attention.value.bias", "attention_1/self/value/bias", "attention/self/value/bias",
-              "self_attention/value/bias"),
-    _in_layer("attention.dense.weight", "attention_1/output/dense/kernel", "attention/output/dense/kernel",
-              "self_attention/attention_output/kernel"),
-    _in_layer("attention.dense.bias", "attention_1/output/dense/bias", "attention/output/dense/bias",
-              "self_attention/attention_output/bias"),
-    _in_layer("attention.LayerNorm.weight", "LayerNorm/gamma", "attention/output/LayerNorm/gamma",
-              "self_attention_layer_norm/gamma"),
-    _in_layer("attention.LayerNorm.bias", "LayerNorm/beta", "attention/output/LayerNorm/beta",
-              "self_attention_layer_norm/beta"),
-    _in_layer("ffn.weight", "ffn_1/intermediate/dense/kernel", "intermediate/dense/kernel",
-              "intermediate/kernel"),
-    _in_layer("ffn.bias", "ffn_1/intermediate/dense/bias", "intermediate/dense/bias", "intermediate/bias"),
-    _in_layer("ffn_output.weight", "ffn_1/intermediate/output/dense/kernel", "output/dense/kernel",
-              "output/kernel"),
-    _in_layer("ffn_output.bias", "ffn_1/intermediate/output/dense/bias", "output/dense/bias", "output/bias"),
-    _in_layer("full_layer_layer_norm.weight", "LayerNorm_1/gamma", "output/LayerNorm/gamma",
+    _in_layer("full_layer_layer_norm.weight", "H", "LayerNorm_1/gamma", "output/LayerNorm/gamma",
               "output_layer_norm/gamma"),
-    _in_layer("full_layer_layer_norm.bias", "LayerNorm_1/beta", "output/LayerNorm/beta",
+    _in_layer("full_layer_layer_norm.bias", "H", "LayerNorm_1/beta", "output/LayerNorm/beta",
               "output_layer_norm/beta"),
-    Row("pooler.weight", "pooler", "bert/pooler/dense/kernel", garden="pooler_transform/kernel"),
-    Row("pooler.bias", "pooler", "bert/pooler/dense/bias", garden="pooler_transform/bias"),
-    Row("predictions.dense.weight", "masked word head", "cls/predictions/transform/dense/kernel"),
-    Row("predictions.dense.bias", "masked word head", "cls/predictions/transform/dense/bias"),
-    Row("predictions.LayerNorm.weight", "masked word head", "cls/predictions/transform/LayerNorm/gamma"),
-    Row("predictions.LayerNorm.bias", "masked word head", "cls/predictions/transform/LayerNorm/beta"),
-    Row("predictions.decoder.weight", "masked word head"),
-    Row("predictions.decoder.bias", "masked word head"),
-    Row("predictions.bias", "masked word head", "cls/predictions/output_bias",
+    _in_layer("attention.query.weight", "A H", "attention_1/self/query/kernel",
+              "attention/self/query/kernel", "self_attention/query/kernel"),
+    _in_layer("attention.query.bias", "A", "attention_1/self/query/bias",
+              "attention/self/query/bias", "self_attention/query/bias"),
+    _in_layer("attention.key.weight", "A H", "attention_1/self/key/kernel",
+              "attention/self/key/kernel", "self_attention/key/kernel"),
+    _in_layer("attention.key.bias", "A", "attention_1/self/key/bias",
+              "attention/self/key/bias", "self_attention/key/bias"),
+    _in_layer("attention.value.weight", "A H", "attention_1/self/value/kernel",
+              "attention/self/value/kernel", "self_attention/value/kernel"),
+    _in_layer("attention.value.bias", "A", "attention_1/self/value/bias",
+              "attention/self/value/bias", "self_attention/value/bias"),
+    _in_layer("attention.dense.weight", "H A", "attention_1/output/dense/kernel",
+              "attention/output/dense/kernel", "self_attention/attention_output/kernel"),
+    _in_layer("attention.dense.bias", "H", "attention_1/output/dense/bias",
+              "attention/output/dense/bias", "self_attention/attention_output/bias"),
+    _in_layer("attention.LayerNorm.weight", "H", "LayerNorm/gamma", "attention/output/LayerNorm/gamma",
+              "self_attention_layer_norm/gamma"),
+    _in_layer("attention.LayerNorm.bias", "H", "LayerNorm/beta", "attention/output/LayerNorm/beta",
+              "self_attention_layer_norm/beta"),
+    _in_layer("ffn.weight", "I H", "ffn_1/intermediate/dense/kernel", "intermediate/dense/kernel",
+              "intermediate/kernel"),
+    _in_layer("ffn.bias", "I", "ffn_1/intermediate/dense/bias", "intermediate/dense/bias",
+              "intermediate/bias"),
+    _in_layer("ffn_output.weight", "H I", "ffn_1/intermediate/output/dense/kernel", "output/dense/kernel",
+              "output/kernel"),
+    _in_layer("ffn_output.bias", "H", "ffn_1/intermediate/output/dense/bias", "output/dense/bias",
+              "output/bias"),
+    Row("pooler.weight", "pooler", "H H", "bert/pooler/dense/kernel", garden="pooler_transform/kernel"),
+    Row("pooler.bias", "pooler", "H", "bert/pooler/dense/bias", garden="pooler_transform/bias"),
+    Row("predictions.bias", "masked word head", "V", "cls/predictions/output_bias",
         garden="cls/predictions/output_bias/bias"),
-    Row("sop_classifier.classifier.weight", "sentence order head", "cls/seq_relationship/output_weights"),
-    Row("sop_classifier.classifier.bias", "sentence order head", "cls/seq_relationship/output_bias"),
-    Row("classifier.weight", "classifier", "output_weights"),
-    Row("classifier.bias", "classifier", "output_bias"),
-    Row("qa_outputs.weight", "answer span head", "cls/squad/output_weights"),
-    Row("qa_outputs.bias", "answer span head", "cls/squad/output_bias"),
+    Row("predictions.LayerNorm.weight", "masked word head", "E", "cls/predictions/transform/LayerNorm/gamma"),
+    Row("predictions.LayerNorm.bias", "masked word head", "E", "cls/predictions/transform/LayerNorm/beta"),
+    Row("predictions.dense.weight", "masked word head", "E H", "cls/predictions/transform/dense/kernel"),
+    Row("predictions.dense.bias", "masked word head", "E", "cls/predictions/transform/dense/bias"),
+    Row("predictions.decoder.weight", "masked word head", "V E"),
+    Row("predictions.decoder.bias", "masked word head", "V"),
+    Row("sop_classifier.classifier.weight", "sentence order head", "K H",
+        "cls/seq_relationship/output_weights"),
+    Row("sop_classifier.classifier.bias", "sentence order head", "K", "cls/seq_relationship/output_bias"),
+    Row("classifier.weight", "classifier", "K H", "output_weights"),
+    Row("classifier.bias", "classifier", "K", "output_bias"),
+    Row("exit_classifiers.{exit}.weight", "exit classifiers", "K H"),
+    Row("exit_classifiers.{exit}.bias", "exit classifiers", "K"),
+    Row("qa_outputs.weight", "answer span head", "2 H", "cls/squad/output_weights"),
+    Row("qa_outputs.bias", "answer span head", "2", "cls/squad/output_bias"),
 )  # fmt: skip
+"""In the order of PyTorch's state dicts."""
 
 OLDER_FACTOR = "bert/embeddings/word_embeddings_2"
 """In the first Chinese checkpoints: the second factor of the word embeddings, E x H, without a bias."""
@@ -166,9 +186,9 @@ _AVERAGE_REASON = "a moving average of weights that are in the file themselves"
 
 
 def _pattern(template: str) -> str:
-    """A regular expression for a name of the table, with `group` and `layer` where it has them."""
+    """A regular expression for a name of the table, with `group`, `layer` and `exit` where it has them."""
     text = re.escape(template)
-    return re.sub(r"\\\{(group|layer)\\\}", lambda found: rf"(?P<{found[1]}>\d{{1,4}})", text)
+    return re.sub(r"\\\{(group|layer|exit)\\\}", lambda found: rf"(?P<{found[1]}>\d{{1,4}})", text)
 
 
 _ROWS = {re.compile(_pattern(row.ours)): row for row in TABLE}
@@ -218,7 +238,7 @@ def from_google(name: str) -> tuple[str, Row] | None:
         if found := pattern.fullmatch(name):
             # The older layout and the garden have one layer, and so no numbers.
             numbers = {"group": 0, "layer": 0} | found.groupdict()
-            return _prefix(row) + row.ours.format_map(numbers), row
+            return prefix_of(row) + row.ours.format_map(numbers), row
     return None
 
 
@@ -286,7 +306,8 @@ def executed_layers(config: AlbertConfig, prefix: str) -> list[str]:
     ]
 
 
-def _prefix(row: Row) -> str:
+def prefix_of(row: Row) -> str:
+    """Return what a model with a head puts before the row's name."""
     return BASE_PREFIX if row.part in (*REQUIRED, "pooler") else ""
 
 

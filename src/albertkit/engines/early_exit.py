@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from albertkit.early_exit import exits_of
 from albertkit.engines.attention import RowAttention
 from albertkit.engines.packing import PackedLayer
 from albertkit.engines.plan import Group
 from albertkit.engines.torch_layers import rounded
-from albertkit.modeling.early_exit import agree, exits_of
+from albertkit.modeling.early_exit import agree
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.tasks.engine import Output

@@ -20,8 +20,9 @@ from albertkit.checkpoints.arrays import DTYPES, Arrays, to_tensors
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
 from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.report import LoadReport
+from albertkit.checkpoints.shapes import architecture_of, fit
 from albertkit.config import AlbertConfig
-from albertkit.conversion import TOLERANCES, architecture_of, cast, file_sha256, fit, write_vocabulary
+from albertkit.conversion import TOLERANCES, cast, file_sha256, write_vocabulary
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
 from albertkit.export.int8_check import is_labelled, measure_agreement, measure_on_labels, read_texts
 from albertkit.export.onnx_check import TEXTS, compare
@@ -109,7 +110,7 @@ def export_onnx(
     file, beside = _places(target, path)
     checkpoint = formats.read(path)
     config = AlbertConfig.from_dict(checkpoint.config)
-    model_class, weights, loaded = _choose(config, checkpoint.tensors, architecture)
+    architecture, weights, loaded = _choose(config, checkpoint.tensors, architecture)
     notes = [*checkpoint.notes, *(f"unexpected, left out: {name}" for name in loaded.unexpected)]
     notes += [f"left out: {name} differs from {first}" for name, first in loaded.conflicting.items()]
     if contradiction := contradictions(source, vars(config)):
@@ -117,7 +118,7 @@ def export_onnx(
     if dtype is not None:
         weights = _round(weights, DTYPES[dtype], notes)
     stored = next(iter(weights.values())).dtype.name
-    config = config.replace(architectures=[model_class.__name__], dtype=stored)
+    config = config.replace(architectures=[architecture], dtype=stored)
     tokenizer = _open_tokenizer(checkpoint, config, notes)
     if int8:
         config.extra[QUANTIZATION] = INT8
@@ -127,7 +128,7 @@ def export_onnx(
     with new_file(file) as new:
         written = write_file(
             new,
-            (model_class.__name__, config, weights),
+            (architecture, config, weights),
             metadata,
             opset=opset,
             compute=compute,
@@ -135,11 +136,11 @@ def export_onnx(
             optional_inputs=optional_inputs,
         )
         loss, largest, batches = None, None, []
-        reference = _reference(model_class, config, weights)
+        reference = _reference(architecture, config, weights)
         if int8:
-            if calibrate and is_labelled(calibrate, model_class.__name__):
+            if calibrate and is_labelled(calibrate, architecture):
                 columns = columns or DataOptions()
-                loss = measure_on_labels(source, model_class.__name__, new, calibrate, options=columns)
+                loss = measure_on_labels(source, architecture, new, calibrate, options=columns)
             else:
                 texts = texts if calibrate is None else read_texts(calibrate)
                 loss = measure_agreement(new, reference, tokenizer, texts, optional_inputs=optional_inputs)
@@ -160,7 +161,7 @@ def export_onnx(
     return OnnxReport(
         source=str(source),
         target=str(target),
-        architecture=model_class.__name__,
+        architecture=architecture,
         opset=opset,
         dtype=f"int8 and {stored}" if int8 else stored,
         compute=f"int8 and {compute}" if int8 else compute,
@@ -246,7 +247,7 @@ def _places(target: Path, source: Path) -> tuple[Path, bool]:
 
 def _choose(
     config: AlbertConfig, tensors: Arrays, architecture: str | None
-) -> tuple[type[AlbertPreTrainedModel], dict[str, np.ndarray], LoadReport]:
+) -> tuple[str, dict[str, np.ndarray], LoadReport]:
     """The first class of model that these tensors fill, its weights, and the account of the others.
 
     The encoder may lack its pooler.
@@ -254,16 +255,15 @@ def _choose(
     if architecture is not None:
         candidates = [architecture]
     else:
-        made = architecture_of(config, tensors).__name__
+        made = architecture_of(config, tensors)
         candidates = [*(config.architectures or []), made, "AlbertForMaskedLM", "AlbertModel"]
     lacking: Iterable[str] = ()
     for name in candidates:
         if name in ARCHITECTURES:
-            model_class = getattr(auto, name)
-            weights, report = fit(model_class, config, tensors)
+            weights, report = fit(name, config, tensors)
             needed = [one for one in report.missing if not one.startswith("pooler.")]
             if not needed:
-                return model_class, weights, report
+                return name, weights, report
             lacking = lacking or needed
     raise CheckpointError(
         f"The source lacks {', '.join(lacking)}, which {candidates[0]} needs: name another architecture "
@@ -297,11 +297,9 @@ def _open_tokenizer(
         return AutoTokenizer.from_pretrained(folder)
 
 
-def _reference(
-    model_class: type[AlbertPreTrainedModel], config: AlbertConfig, weights: Arrays
-) -> AlbertPreTrainedModel:
+def _reference(architecture: str, config: AlbertConfig, weights: Arrays) -> AlbertPreTrainedModel:
     """The torch model of these weights, in float32."""
-    lacks_pooler = model_class is auto.AlbertModel and "pooler.weight" not in weights
+    lacks_pooler = architecture == "AlbertModel" and "pooler.weight" not in weights
     options: dict[str, Any] = {"add_pooling_layer": False} if lacks_pooler else {}
     tensors = to_tensors(cast(weights, DTYPES["float32"]))
-    return model_class.from_pretrained(None, config=config, state_dict=tensors, **options)
+    return getattr(auto, architecture).from_pretrained(None, config=config, state_dict=tensors, **options)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from albertkit.config import AlbertConfig
+from albertkit.early_exit import KEY, Exits, exits_of, most_patience
 from albertkit.engines.padding_free import PaddingFreeEngine
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
@@ -12,7 +13,6 @@ from albertkit.files import write_picture
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.modeling.early_exit import KEY, Exits, exits_of, most_patience
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 

@@ -9,8 +9,9 @@ from typing import TypedDict
 import torch
 from torch import Tensor, nn
 
+from albertkit.checkpoints.shapes import merged_pruned_heads
 from albertkit.config import AlbertConfig
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import DataError
 from albertkit.modeling.checks import IDS, check_tensors
 from albertkit.modeling.layers import (
     AlbertAttention,
@@ -208,29 +209,9 @@ class AlbertModel(AlbertPreTrainedModel):
 
     def prune_heads(self, heads_to_prune: Mapping[int, Iterable[int]]) -> None:
         """As `AlbertPreTrainedModel.prune_heads`."""
-        config = self.config
-        distinct = config.num_hidden_groups * config.inner_group_num
-        wanted: dict[int, list[int]] = {}
-        for layer, heads in heads_to_prune.items():
-            if not _is_index(layer, distinct):
-                raise ConfigError(
-                    f"no distinct layer {layer!r} to prune; this model has {distinct} (0 to {distinct - 1})"
-                )
-            if isinstance(heads, str) or not isinstance(heads, Iterable):
-                raise ConfigError(f"heads to prune in layer {layer} are {heads!r}; expected a list of ids")
-            heads = list(heads)
-            if not all(_is_index(head, config.num_attention_heads) for head in heads):
-                raise ConfigError(f"heads to prune {heads} must lie in 0 to {config.num_attention_heads - 1}")
-            wanted[layer] = sorted({*config.pruned_heads.get(layer, []), *heads})
-            if len(wanted[layer]) == config.num_attention_heads:
-                raise ConfigError(f"pruning heads {wanted[layer]} would leave layer {layer} without any")
-        for layer, gone in wanted.items():  # after all checks, so that an error changes nothing
+        for layer, gone in merged_pruned_heads(self.config, heads_to_prune).items():
             self._distinct_layer(layer).attention.prune_heads(gone)
-            config.pruned_heads[layer] = gone
-
-
-def _is_index(value: object, size: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
+            self.config.pruned_heads[layer] = gone
 
 
 def _make_layer(config: AlbertConfig) -> AlbertLayer:

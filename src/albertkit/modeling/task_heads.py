@@ -9,15 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
+from albertkit.early_exit import check_patience, exits_of
 from albertkit.errors import CheckpointError
 from albertkit.modeling.checks import check_tensors
-from albertkit.modeling.early_exit import (
-    check_patience,
-    exit_depths,
-    exits_of,
-    new_classifiers,
-    weighted_mean,
-)
+from albertkit.modeling.early_exit import exit_depths, new_classifiers, weighted_mean
 from albertkit.modeling.losses import classification_loss, loss_of_step, multi_label_loss, regression_loss
 from albertkit.modeling.model import AlbertModel, OutputOptions
 from albertkit.modeling.outputs import (

@@ -1,0 +1,147 @@
+"""The tensors of every model class, worked out from its name and config, and fitting a file to them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+
+import numpy as np
+
+from albertkit.checkpoints.names import (
+    DIMENSIONS,
+    REQUIRED,
+    TABLE,
+    TIED,
+    UNTIED,
+    Part,
+    parts_of,
+    prefix_of,
+)
+from albertkit.checkpoints.report import LoadReport, match
+from albertkit.config import AlbertConfig
+from albertkit.early_exit import exit_count
+from albertkit.errors import ConfigError, did_you_mean
+
+ARCHITECTURES: dict[str, tuple[Part, ...]] = {
+    "AlbertModel": (*REQUIRED, "pooler"),
+    "AlbertForPreTraining": (*REQUIRED, "pooler", "masked word head", "sentence order head"),
+    "AlbertForMaskedLM": (*REQUIRED, "masked word head"),
+    "AlbertForSequenceClassification": (*REQUIRED, "pooler", "classifier", "exit classifiers"),
+    "AlbertForTokenClassification": (*REQUIRED, "classifier"),
+    "AlbertForQuestionAnswering": (*REQUIRED, "answer span head"),
+    "AlbertForMultipleChoice": (*REQUIRED, "pooler", "classifier"),
+}
+"""Name of a model class -> the parts of its network."""
+
+
+def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> str:
+    """Return the model class that these tensors make: by their heads, and by the config where several fit."""
+    parts = parts_of(tensors)
+    if "classifier" in parts:
+        named = (config.architectures or [""])[0]
+        return named if named in ARCHITECTURES else "AlbertForSequenceClassification"
+    if "answer span head" in parts:
+        return "AlbertForQuestionAnswering"
+    if "masked word head" in parts and not parts & {"sentence order head", "pooler"}:
+        return "AlbertForMaskedLM"
+    return "AlbertForPreTraining" if parts & {"masked word head", "sentence order head"} else "AlbertModel"
+
+
+def fit(
+    architecture: str, config: AlbertConfig, tensors: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], LoadReport]:
+    """Return the tensors of a file that a model has, under the model's names, and an account of all of them.
+
+    Args:
+        architecture: the name of a model class.
+        config: the model's config.
+        tensors: name in the file -> tensor.
+
+    Returns:
+        Name in the model -> tensor, in the order of the model, whatever the order of the file; the account.
+
+    Raises:
+        CheckpointError: a tensor of the encoder is missing, or one has another shape.
+        ConfigError: as `expected_shapes`.
+    """
+    expected = expected_shapes(architecture, config)
+    matched, report = match(tensors, expected, tied=TIED if config.tie_word_embeddings else UNTIED)
+    return {name: matched[name] for name in expected if name in matched}, report
+
+
+def expected_shapes(architecture: str, config: AlbertConfig) -> dict[str, tuple[int, ...]]:
+    """Return what `{name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}` would be.
+
+    Args:
+        architecture: the name of a model class, such as "AlbertForMaskedLM".
+        config: the model's config.
+
+    Returns:
+        Name -> shape, in the order of the state dict; tied tensors under both names.
+
+    Raises:
+        ConfigError: there is no such class, or the config prunes heads that it does not have.
+    """
+    if architecture not in ARCHITECTURES:
+        raise ConfigError(
+            f"{architecture!r} is not a model class{did_you_mean(architecture, ARCHITECTURES)}; "
+            f"expected one of {', '.join(ARCHITECTURES)}"
+        )
+    pruned = merged_pruned_heads(config, config.pruned_heads)
+    sizes = {letter: getattr(config, name) for letter, name in DIMENSIONS.items()}
+    if architecture == "AlbertForMultipleChoice":
+        sizes["K"] = 1  # each choice has one score, however many labels the config names
+    rows = [row for row in TABLE if row.part in ARCHITECTURES[architecture]]
+    shapes: dict[str, tuple[int, ...]] = {}
+    for _, repeated in groupby(rows, key=lambda row: "{" in row.ours):
+        block = list(repeated)
+        for index, numbers in enumerate(_repetitions(block[0].ours, config)):
+            kept_heads = config.num_attention_heads - len(pruned.get(index, ()))
+            sizes["A"] = config.hidden_size // config.num_attention_heads * kept_heads
+            for row in block:
+                prefix = "" if architecture == "AlbertModel" else prefix_of(row)
+                shape = tuple(sizes.get(letter) or int(letter) for letter in row.shape.split())
+                shapes[prefix + row.ours.format_map(numbers)] = shape
+    return shapes
+
+
+def merged_pruned_heads(config: AlbertConfig, heads: Mapping[int, Iterable[int]]) -> dict[int, list[int]]:
+    """Return the heads to prune with those that the config prunes already, for the layers of `heads`.
+
+    Args:
+        config: the model's config.
+        heads: distinct layer -> heads, both numbered from 0 as without pruning.
+
+    Raises:
+        ConfigError: there is no such layer or head, or a layer would keep none.
+    """
+    distinct = config.num_hidden_groups * config.inner_group_num
+    merged: dict[int, list[int]] = {}
+    for layer, gone in heads.items():
+        if not _is_index(layer, distinct):
+            raise ConfigError(
+                f"no distinct layer {layer!r} to prune; this model has {distinct} (0 to {distinct - 1})"
+            )
+        if isinstance(gone, str) or not isinstance(gone, Iterable):
+            raise ConfigError(f"heads to prune in layer {layer} are {gone!r}; expected a list of ids")
+        gone = list(gone)
+        if not all(_is_index(head, config.num_attention_heads) for head in gone):
+            raise ConfigError(f"heads to prune {gone} must lie in 0 to {config.num_attention_heads - 1}")
+        merged[layer] = sorted({*config.pruned_heads.get(layer, []), *gone})
+        if len(merged[layer]) == config.num_attention_heads:
+            raise ConfigError(f"pruning heads {merged[layer]} would leave layer {layer} without any")
+    return merged
+
+
+def _is_index(value: object, size: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
+
+
+def _repetitions(name: str, config: AlbertConfig) -> Iterator[dict[str, int]]:
+    """Yield the numbers to put into a name of the table, in the order of the state dict."""
+    if "{layer}" in name:
+        for group in range(config.num_hidden_groups):
+            for layer in range(config.inner_group_num):
+                yield {"group": group, "layer": layer}
+    elif "{exit}" in name:
+        yield from ({"exit": number} for number in range(exit_count(config)))
+    else:
+        yield {}

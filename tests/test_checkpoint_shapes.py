@@ -1,0 +1,106 @@
+"""The tensors that a config implies are those of the PyTorch classes."""
+
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+
+import albertkit
+from albertkit.checkpoints.shapes import ARCHITECTURES, architecture_of, expected_shapes, fit
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 11,
+    "embedding_size": 6,
+    "hidden_size": 8,
+    "num_attention_heads": 4,
+    "intermediate_size": 10,
+    "num_hidden_layers": 4,
+    "max_position_embeddings": 7,
+    "type_vocab_size": 3,
+}
+GROUPS: dict[str, Any] = {"num_hidden_groups": 2, "inner_group_num": 3}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "groups and inner layers": GROUPS,
+    "pruned heads": GROUPS | {"pruned_heads": {0: [1], 2: [], 5: [0, 2, 3]}},
+    "untied": {"tie_word_embeddings": False},
+    "five labels": {"num_labels": 5},
+    "one label": {"num_labels": 1},
+    "embeddings as wide as the layers": {"embedding_size": 8},
+    "one segment": {"type_vocab_size": 1},
+    "classifiers for early exit": {**GROUPS, "model_type": "albert", "early_exit": {"classifiers": "each"}},
+    "one classifier for early exit": {"model_type": "albert", "early_exit": {"classifiers": "shared"}},
+}
+
+
+def shapes_of_class(architecture: str, config: AlbertConfig) -> list[tuple[str, tuple[int, ...]]]:
+    with torch.device("meta"):
+        model = getattr(albertkit, architecture)(config)
+    return [(name, tuple(tensor.shape)) for name, tensor in model.state_dict().items()]
+
+
+def test_all_classes_are_listed() -> None:
+    classes = [getattr(albertkit, name) for name in albertkit.__all__]
+    models = {
+        one.__name__ for one in classes if isinstance(one, type) and issubclass(one, AlbertPreTrainedModel)
+    }
+    assert set(ARCHITECTURES) == models - {"AlbertPreTrainedModel"}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("values", CONFIGS.values(), ids=CONFIGS)
+def test_shapes_are_those_of_the_class(architecture: str, values: dict) -> None:
+    config = AlbertConfig(**SIZES | values)
+    assert list(expected_shapes(architecture, config).items()) == shapes_of_class(architecture, config)
+
+
+@pytest.mark.parametrize("size", ["base", "large", "xlarge", "xxlarge"])
+def test_shapes_of_the_published_models(size: Literal["base", "large", "xlarge", "xxlarge"]) -> None:
+    config = AlbertConfig.preset(size)
+    found = list(expected_shapes("AlbertForPreTraining", config).items())
+    assert found == shapes_of_class("AlbertForPreTraining", config)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_class_is_known_by_its_tensors(architecture: str) -> None:
+    config = AlbertConfig(**SIZES, architectures=[architecture])
+    names = expected_shapes(architecture, config)
+    assert architecture_of(config, names) == architecture
+
+
+@pytest.mark.parametrize("named", [None, [], ["BertForSequenceClassification"], ["AlbertPreTrainedModel"]])
+def test_a_classifier_of_an_unknown_class_is_of_sequences(named: list[str] | None) -> None:
+    config = AlbertConfig(**SIZES, architectures=named)
+    names = expected_shapes("AlbertForTokenClassification", config)
+    assert architecture_of(config, names) == "AlbertForSequenceClassification"
+
+
+@pytest.mark.parametrize(
+    ("pruned", "message"),
+    [
+        ({1: [0]}, "no distinct layer 1 to prune; this model has 1"),
+        ({0: [4]}, r"heads to prune \[4\] must lie in 0 to 3"),
+        ({0: [0, 1, 2, 3]}, "would leave layer 0 without any"),
+    ],
+)
+def test_pruned_heads_that_no_model_has(pruned: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        expected_shapes("AlbertModel", AlbertConfig(**SIZES, pruned_heads=pruned))
+
+
+def test_an_unknown_class() -> None:
+    with pytest.raises(ConfigError, match=r"'AlbertForMaskedLm' is not .*did you mean 'AlbertForMaskedLM'"):
+        expected_shapes("AlbertForMaskedLm", AlbertConfig(**SIZES))
+
+
+def test_fitted_tensors_have_the_order_of_the_model() -> None:
+    config = AlbertConfig(**SIZES)
+    shapes = expected_shapes("AlbertForMaskedLM", config)
+    tensors = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    fitted, report = fit("AlbertForMaskedLM", config, dict(reversed(tensors.items())))
+    assert list(fitted) == list(tensors)
+    assert report.ok
