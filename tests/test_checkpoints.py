@@ -7,14 +7,16 @@ import random
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch_files import match, read_folder, write_folder
 
+import albertkit
 from albertkit.checkpoints.folder import locate
 from albertkit.checkpoints.names import TABLE, TIED, canonical, in_model, row_of
 from albertkit.checkpoints.report import LoadReport
@@ -407,6 +409,32 @@ def test_no_code_in_a_file_is_run(folder: Path, tmp_path: Path) -> None:
 def test_bin_that_is_no_state_dict(folder: Path, value: object) -> None:
     torch.save(value, folder / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match="not a state dict: expected a dictionary of tensors by name"):
+        read_folder(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.bool, torch.float8_e4m3fn, torch.complex64])
+def test_weights_that_are_no_floats(tmp_path: Path, name: str, dtype: torch.dtype) -> None:
+    """Without their scales, which other programs store beside them, whole numbers are no weights."""
+    model = albertkit.AlbertModel(albertkit.AlbertConfig(**TINY))
+    model.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    lost = "encoder.embedding_hidden_mapping_in.weight"
+    tensors[lost] = tensors[lost].to(dtype)
+    (tmp_path / "model.safetensors").unlink()
+    (save_file if name.endswith("safetensors") else torch.save)(tensors, tmp_path / name)
+    with pytest.raises(CheckpointError, match=f"{lost}.*expected one of float32"):
+        albertkit.AlbertModel.from_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=f"{lost}.*expected one of float32"):
+        albertkit.AlbertModel.from_pretrained(None, config=model.config, state_dict=tensors)
+
+
+@pytest.mark.parametrize("make", [torch.Tensor.to_sparse, lambda tensor: tensor.to("meta")])
+def test_bin_of_tensors_that_are_no_plain_numbers(
+    folder: Path, make: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    torch.save({"x": make(torch.eye(2))}, folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin: x .*expected"):
         read_folder(folder)
 
 

@@ -116,6 +116,15 @@ def test_a_tensor_that_layers_share_is_one(tmp_path: Path, times: int) -> None:
     assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
 
 
+def test_bytes_in_the_other_order_are_turned(tmp_path: Path) -> None:
+    def swapped(group: h5py.Group, folder: Path) -> None:
+        group[NAME] = np.arange(6, dtype=">f4")
+
+    (tensor,) = read_h5(keras_file(tmp_path, swapped)).values()
+    assert tensor.dtype == np.float32  # equal to the machine's own type only
+    assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_heap_that_hdf5_would_read_for_ever_is_refused(tmp_path: Path) -> None:
     path = keras_file(tmp_path, plain)
     with h5py.File(path, "r+") as file:

@@ -20,18 +20,20 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 """NumPy has no such type of its own."""
 DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 """The types that weights are stored in, by name."""
+_FLOATING = (*DTYPES.values(), np.dtype(np.float64))
+EXPECTED = "expected one of float32, float16, bfloat16 and float64"
+"""How errors name the types that weights are read in."""
 
 _SAFETENSORS = {
     **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": BFLOAT16, "BOOL": np.bool_},
     **{"I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8},
     **{"U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8},
-    **{"F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2},
 }
 
 
 def is_floating(array: np.ndarray) -> bool:
-    """Tell whether an array holds floating-point numbers."""
-    return array.dtype.kind == "f" or array.dtype == BFLOAT16
+    """Tell whether an array has a type that weights are read in."""
+    return array.dtype in _FLOATING
 
 
 def map_safetensors(path: Path) -> dict[str, np.ndarray]:
@@ -56,7 +58,7 @@ def map_safetensors(path: Path) -> dict[str, np.ndarray]:
     tensors = {}
     for name, entry in header.items():
         if entry["dtype"] not in _SAFETENSORS:
-            raise CheckpointError(f"{path}: {name} is of the type {entry['dtype']}, which albertkit lacks.")
+            raise CheckpointError(f"{path}: {name} has the type {entry['dtype']}; {EXPECTED}.")
         begin, end = entry["data_offsets"]
         array = content[begin:end].view(_SAFETENSORS[entry["dtype"]]).reshape(entry["shape"])
         tensors[name] = array if array.flags.aligned else array.copy()
@@ -71,9 +73,26 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return tensor.numpy()
 
 
-def to_arrays(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return tensors of torch as arrays; two names of one tensor stay that."""
-    return {name: to_numpy(tensor) for name, tensor in tensors.items()}
+def to_arrays(tensors: Mapping[str, Any], *, source: str = "the given tensors") -> dict[str, np.ndarray]:
+    """Return tensors of torch as arrays; two names of one tensor stay that.
+
+    Args:
+        tensors: name -> tensor.
+        source: what errors say the tensors are from.
+
+    Raises:
+        CheckpointError: a tensor is sparse, quantized, without data, or of a type that NumPy lacks.
+    """
+    arrays = {}
+    for name, tensor in tensors.items():
+        try:
+            arrays[name] = to_numpy(tensor)
+        except (TypeError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{source}: {name} has the type {tensor.dtype} ({tensor.layout}, on {tensor.device}); "
+                f"{EXPECTED}, as a dense tensor with its values."
+            ) from error
+    return arrays
 
 
 def to_torch(array: np.ndarray) -> Any:

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from albertkit.checkpoints import shards
-from albertkit.checkpoints.arrays import map_safetensors, to_numpy
+from albertkit.checkpoints.arrays import map_safetensors, to_arrays
 from albertkit.checkpoints.checkpoint import read_json
 from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
@@ -177,7 +177,7 @@ def _read_pickle(path: Path) -> dict[str, np.ndarray]:
         isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in value.items()
     ):
         raise CheckpointError(f"{path} is not a state dict: expected a dictionary of tensors by name.")
-    return {name: to_numpy(tensor) for name, tensor in value.items()}
+    return to_arrays(value, source=str(path))
 
 
 def _read_shards(path: Path) -> dict[str, np.ndarray]:

@@ -130,7 +130,7 @@ class _Reader:
             raise self._refusal(name, f"claims {dataset.nbytes:,} bytes and has fewer")
         array = np.asarray(dataset)
         turned = array.T if array.ndim == 2 and is_turned(name) else array
-        return np.ascontiguousarray(turned)
+        return np.ascontiguousarray(turned, turned.dtype.newbyteorder("="))
 
     def _take(self, shape: tuple[int, ...] | None, size: int, name: str) -> None:
         """Count claimed bytes, before anything is allocated for them."""

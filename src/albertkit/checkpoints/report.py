@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from albertkit.checkpoints.arrays import EXPECTED, is_floating
 from albertkit.checkpoints.checkpoint import Format
 from albertkit.checkpoints.names import (
     BASE_PREFIX,
@@ -150,8 +151,8 @@ def match(
         Name in the model -> tensor, and the account.
 
     Raises:
-        CheckpointError: a tensor of the embeddings or the encoder is missing, or two tensors of the file
-            claim one name.
+        CheckpointError: a tensor of the embeddings or the encoder is missing, two tensors of the file
+            claim one name, or a tensor holds no floating-point numbers.
         ShapeMismatchError: a tensor has another shape.
     """
     matched: dict[str, np.ndarray] = {}
@@ -168,6 +169,10 @@ def match(
             raise CheckpointError(
                 f"The file holds {target} twice, as {report.loaded[target]!r} and as {name!r}: expected one. "
                 "Remove the other from the file."
+            )
+        elif not is_floating(tensor):
+            raise CheckpointError(
+                f"{name} has the type {tensor.dtype}; {EXPECTED}. Save the weights in one of these types."
             )
         else:
             matched[target] = tensor
