@@ -172,6 +172,15 @@ def test_padding_changes_no_real_position(attention):
         assert largest_difference(alone.pooler_output[0], beside.pooler_output[row]) <= TOLERANCE
 
 
+def test_a_step_without_labels_has_the_loss_0():
+    """transformers.Trainer counts the labels of a step: here 0, by which nothing can be divided."""
+    ids = batch()["input_ids"]
+    output = make("AlbertForTokenClassification")(
+        ids, labels=torch.full_like(ids, -100), num_items_in_batch=torch.tensor(0)
+    )
+    assert output.loss == 0
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_row_without_a_token_gives_no_nan(attention, dtype):
@@ -206,7 +215,7 @@ def test_mask_is_boolean_and_only_where_there_is_padding():
         expand_attention_mask(torch.ones(2, 4), batch=2, length=3)
 
 
-@pytest.mark.parametrize("lowest", [-10000.0, -math.inf])
+@pytest.mark.parametrize("lowest", [-10000.0, -math.inf, -10000])
 def test_mask_to_be_added_to_the_scores_is_refused(lowest):
     """Taken for 0 and 1, it would hide the text and show the padding."""
     added = torch.tensor([[0, 0, lowest]])

@@ -58,7 +58,8 @@ def loss_of_step(loss: Tensor, labels: Tensor, num_items_in_batch: Tensor | int 
     if num_items_in_batch is None:
         return loss
     total = torch.as_tensor(num_items_in_batch, device=labels.device).reshape(())
-    return loss * ((labels != IGNORED_LABEL).sum() / total)
+    # A step in which all labels are ignored has the loss 0, as a batch has.
+    return loss * ((labels != IGNORED_LABEL).sum() / total.clamp(min=1))
 
 
 def multi_label_loss(logits: Tensor, labels: Tensor) -> Tensor:

@@ -239,7 +239,7 @@ def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: 
     of the original, which adds the same -10000 to all its scores.
 
     Raises:
-        ValueError: a mask of another shape, or of floating-point numbers other than 0 and 1.
+        ValueError: a mask of another shape, or of negative or floating-point numbers other than 0 and 1.
     """
     if attention_mask is None:
         return None
@@ -253,7 +253,8 @@ def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: 
     # A traced graph must not depend on values.
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
     if not traced:
-        if attention_mask.is_floating_point() and bool((strange := mask != attention_mask).any()):
+        strange = mask != attention_mask if attention_mask.is_floating_point() else attention_mask < 0
+        if bool(strange.any()):
             # A mask to be added to the scores, read as 0 and 1, would show the padding and hide the text.
             raise ValueError(
                 f"attention_mask holds {float(attention_mask[strange][0])}; expected 1 for what may be seen "
