@@ -226,6 +226,13 @@ def test_data_sets_become_batches(tmp_path: Path) -> None:
     words = [{"input_ids": [5] * length, "label": [1] * length} for length in (2, 3)]
     inputs, labels = next(iter(tagger.prepare_tf_dataset(words, 2, shuffle=False, tokenizer=tokenizer)))
     assert labels.numpy().tolist() == [[1, 1, -100], [1, 1, 1]]
+    tokenizer.padding_side = "left"
+    inputs, labels = next(iter(tagger.prepare_tf_dataset(words, 2, shuffle=False, tokenizer=tokenizer)))
+    assert inputs["attention_mask"].numpy().tolist() == [[0, 1, 1], [1, 1, 1]]
+    assert labels.numpy().tolist() == [[-100, 1, 1], [1, 1, 1]]
+    several = [{"input_ids": [5] * length, "labels": [1.0, 0.0, 1.0]} for length in (2, 3, 5)]
+    inputs, labels = next(iter(tagger.prepare_tf_dataset(several, 3, shuffle=False, tokenizer=tokenizer)))
+    assert labels.numpy().tolist() == [[1, 0, 1]] * 3  # of texts, not of their tokens
     inputs = next(iter(tagger.prepare_tf_dataset([{"input_ids": [5, 6]}], 1, shuffle=False)))
     assert inputs["input_ids"].numpy().tolist() == [[5, 6]]
 

@@ -39,18 +39,22 @@ def stack(rows: Sequence[Row]) -> dict[str, np.ndarray]:
 
 
 def tokenizer_collator(tokenizer: Any) -> Collator:
-    """Return a function that pads the inputs of rows with a tokenizer, and word labels with -100."""
+    """Return a function that pads the inputs of rows with a tokenizer, and labels of tokens with -100."""
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
         inputs = [{name: value for name, value in row.items() if name in NAMES} for row in rows]
         batch = dict(tokenizer.pad(inputs, return_tensors="np"))
         length = np.shape(batch["input_ids"])[-1]
+        is_left = tokenizer.padding_side == "left"
         for name in rows[0].keys() - inputs[0].keys():
             values = [np.asarray(row[name]) for row in rows]
-            if values[0].ndim and name == "labels":
+            # Labels of a whole text, such as those of several classes, have another length than its tokens.
+            if name == "labels" and all(
+                value.shape == np.shape(row["input_ids"]) for value, row in zip(values, rows, strict=True)
+            ):
                 missing = [length - len(value) for value in values]
                 values = [
-                    np.pad(value, (0, more), constant_values=-100)
+                    np.pad(value, (more, 0) if is_left else (0, more), constant_values=-100)
                     for value, more in zip(values, missing, strict=True)
                 ]
             batch[name] = np.stack(values)
