@@ -398,6 +398,8 @@ def test_nothing_in_a_cell_is_never_a_text() -> None:
             [{"text": "a", "text_pair": "b", "score": value}, {"text": "a", "text_pair": value, "score": 1}]
         )
         assert set(report_of(pairs).problems) == {"empty", "unlabelled"}
+        indicators = TextTable([{"text": "a", "x": value, "y": 0}], TextColumns(label=("x", "y")))
+        assert set(report_of(indicators).problems) == {"unlabelled"}
         choices = ChoiceTable(
             [{"sent1": "a", "sent2": "b", "ends": ["c", "d"], "label": value}],
             ChoiceColumns(choices=("ends",)),

@@ -1000,10 +1000,11 @@ def test_a_context_without_a_token_is_answered_in_json(model: Path, tmp_path: Pa
         assert isinstance(second["no_answer_difference"], float)
 
 
-@pytest.mark.parametrize("rate", [0.0, -1e-3, math.nan])
+@pytest.mark.parametrize("rate", [0.0, -1e-3, math.nan, math.inf])
 def test_a_rate_that_teaches_nothing_is_refused(rate: float) -> None:
-    with pytest.raises(ConfigError, match="learning_rate must be more than 0, not"):
-        replace(FAST, learning_rate=rate)
+    for name in ("learning_rate", "epochs"):
+        with pytest.raises(ConfigError, match=f"{name} must be more than 0 and finite, not"):
+            replace(FAST, **{name: rate})
     assert replace(FAST, learning_rate=1e-9).rate(768) == 1e-9
     assert replace(FAST, learning_rate=None).rate(768) == 3e-5
 

@@ -115,9 +115,9 @@ def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label 
     """
     found: list[str] = []
     for column in columns:
-        written = str(values.get(column, "")).strip().lower()
-        if written in ("", "none", "nan"):
+        if is_missing(values.get(column)):
             return None
+        written = str(values[column]).strip().lower()
         if written not in _INDICATORS:
             raise DataError(f"{values[column]!r:.40} in {column!r}; expected 0 or 1")
         if _INDICATORS[written]:

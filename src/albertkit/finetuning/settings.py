@@ -103,8 +103,8 @@ class FinetuningSettings:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "learning_rate"):
-            if (value := getattr(self, name)) is not None and not value > 0:
-                raise ConfigError(f"{name} must be more than 0, not {value}")
+            if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
+                raise ConfigError(f"{name} must be more than 0 and finite, not {value}")
         if not 0 <= self.warmup < 1:
             raise ConfigError(f"warmup is a share of the run, from 0 to below 1, not {self.warmup}")
         if not self.temperature > 0:

@@ -85,6 +85,8 @@ class TrainingSettings:
             value = getattr(self, name)
             if value is not None and not value > 0:  # also refuses nan
                 raise ConfigError(f"{name} must be more than 0, not {value}")
+        if self.learning_rate == math.inf:
+            raise ConfigError("learning_rate must be finite, not inf")
         for name in (
             "warmup_steps",
             "warmup_tokens",
