@@ -1,10 +1,13 @@
 """Fixtures shared by the suite."""
 
+import importlib
 import os
 import random
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import hypothesis
 import pytest
@@ -29,6 +32,16 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the reference data in {SHARED} (set ALBERTKIT_SHARED to its folder)")
     return SHARED
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Import a file of `scripts/` by its name; it is forgotten after the test."""
+    folder = Path(__file__).parents[1] / "scripts"
+    monkeypatch.syspath_prepend(str(folder))
+    yield importlib.import_module
+    for file in folder.glob("*.py"):
+        sys.modules.pop(file.stem, None)
 
 
 @pytest.fixture(scope="session")

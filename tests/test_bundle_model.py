@@ -2,7 +2,9 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -34,12 +36,8 @@ log_every = 1
 
 
 @pytest.fixture
-def bundle_model(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "scripts"))
-    import bundle_model
-
-    yield bundle_model
-    sys.modules.pop("bundle_model")
+def bundle_model(script: Callable[[str], ModuleType]) -> ModuleType:
+    return script("bundle_model")
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ import io
 import json
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -18,7 +20,6 @@ from albertkit.training import loop
 from albertkit.training.curves import read_metrics
 from albertkit.training.state import checkpoint_folder
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
 STEPS = 4
 RECIPE = f"""
 batch_tokens = 256
@@ -41,12 +42,8 @@ log_every = 1
 
 
 @pytest.fixture
-def carry(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import carry
-
-    yield carry
-    sys.modules.pop("carry")
+def carry(script: Callable[[str], ModuleType]) -> ModuleType:
+    return script("carry")
 
 
 def call(carry, monkeypatch: pytest.MonkeyPatch, *words: object) -> None:

@@ -3,7 +3,9 @@
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -12,16 +14,10 @@ from albertkit.config import AlbertConfig
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
-
 
 @pytest.fixture
-def cloze(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import cloze
-
-    yield cloze
-    sys.modules.pop("cloze")
+def cloze(script: Callable[[str], ModuleType]) -> ModuleType:
+    return script("cloze")
 
 
 @pytest.fixture(scope="module")

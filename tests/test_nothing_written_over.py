@@ -4,7 +4,6 @@ All commands run in the process of the test. A refusal must change no file, leav
 """
 
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,7 +24,6 @@ from albertkit.config import AlbertConfig
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
-ROOT = Path(__file__).parents[1]
 SMALL: dict[str, Any] = {
     "embedding_size": 8,
     "hidden_size": 16,
@@ -293,18 +292,17 @@ def test_a_full_disk(
 
 @pytest.mark.parametrize("kind", ["model", "another run", "shards", "file", "under a file"])
 def test_the_bundling_script_replaces_nothing_else(
-    kind: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: Callable[[str], ModuleType],
 ) -> None:
     out = place(kind, BUNDLE, inputs, tmp_path)
     before = snapshot(tmp_path)
-    specification = importlib.util.spec_from_file_location("bundle_model", ROOT / "scripts/bundle_model.py")
-    assert specification is not None
-    assert specification.loader is not None
-    script = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(script)
     line = BUNDLE.line.replace("IN", str(inputs)).replace("OUT", str(out)).split()
     monkeypatch.setattr(sys, "argv", ["bundle_model.py", *line])
     with pytest.raises((SystemExit, OSError, ValueError, RuntimeError)) as error:
-        script.main()
+        script("bundle_model").main()
     assert str(error.value)
     assert snapshot(tmp_path) == before

@@ -2,8 +2,10 @@
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -12,18 +14,10 @@ from albertkit.config import AlbertConfig
 from albertkit.modeling.model import AlbertModel
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
-
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import task_baselines
-    import task_figures
-
-    yield task_figures, task_baselines
-    for name in ("task_figures", "task_baselines"):
-        sys.modules.pop(name)
+def scripts(script: Callable[[str], ModuleType]) -> tuple[ModuleType, ModuleType]:
+    return script("task_figures"), script("task_baselines")
 
 
 @pytest.fixture
