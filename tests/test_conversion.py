@@ -459,6 +459,17 @@ def test_other_types(tmp_path: Path, dtype: str) -> None:
         assert julia.load(tmp_path / "4.tfbson")["weights"][WORDS].dtype == np.float16
 
 
+def test_weights_beyond_a_type_are_refused(tmp_path: Path) -> None:
+    """They would become infinite, and the model's outputs NaN."""
+    model = random_model(AlbertForPreTraining)
+    with torch.no_grad():
+        model.sop_classifier.classifier.bias[0] = -1e6
+    model.save_pretrained(tmp_path / "0")
+    with pytest.raises(CheckpointError, match=r"sop_classifier\.classifier\.bias holds 1e\+06, too large"):
+        convert(tmp_path / "0", tmp_path / "1", dtype="float16")
+    assert not (tmp_path / "1").exists()
+
+
 def test_shards_become_one_file(tmp_path: Path) -> None:
     model = random_model(AlbertForPreTraining)
     state = {name: one for name, one in model.state_dict().items() if "decoder" not in name}

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from albertkit.checkpoints import formats, google, julia
-from albertkit.checkpoints.arrays import BFLOAT16, DTYPES, is_floating
+from albertkit.checkpoints.arrays import BFLOAT16, DTYPES
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint, Format
 from albertkit.checkpoints.folder import weight_files, write_folder
 from albertkit.checkpoints.names import TIED, to_google
@@ -254,16 +254,27 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
 
 
 def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.ndarray]:
-    """The tensors in another type; two names of one tensor stay that."""
+    """Return the tensors in another type; two names of one tensor stay that.
+
+    Raises:
+        CheckpointError: a value is too large for the type.
+    """
     cast: dict[int, np.ndarray] = {}
-    for tensor in tensors.values():
-        cast.setdefault(id(tensor), tensor.astype(dtype, copy=False) if is_floating(tensor) else tensor)
+    for name, tensor in tensors.items():
+        try:
+            with np.errstate(over="raise"):
+                cast.setdefault(id(tensor), tensor.astype(dtype, copy=False))
+        except FloatingPointError as error:
+            raise CheckpointError(
+                f"{name} holds {float(np.abs(tensor).max()):.4g}, too large for {dtype.name}. "
+                "Choose the dtype 'bfloat16' or 'float32'."
+            ) from error
     return {name: cast[id(tensor)] for name, tensor in tensors.items()}
 
 
 def _dtype(tensors: Mapping[str, np.ndarray]) -> str:
     """The name of the type of the weights."""
-    return next(tensor.dtype.name for tensor in tensors.values() if is_floating(tensor))
+    return next(iter(tensors.values())).dtype.name
 
 
 def file_sha256(path: Path) -> str:
