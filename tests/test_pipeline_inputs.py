@@ -133,6 +133,7 @@ class TestDatasets:
         frame = pd.DataFrame({"text": TEXTS})
         for column in (frame["text"], frame["text"][::-1][::-1], np.array(TEXTS), frame["text"].to_numpy()):
             assert classify(column) == expected
+        assert classify(pa.table({"text": TEXTS})["text"]) == expected
         assert classify(frame.to_dict("records")) == expected
         assert classify([[["the harbour opened", "a word"]]]) == classify(PAIRS[:1])
         assert classify([[list(pair)] for pair in PAIRS]) == classify(PAIRS)
@@ -149,6 +150,7 @@ class TestDatasets:
                 "text-classification",
                 r'such as df\["text"\] or its rows, such as df\[\["text", "text_pair"\]\]',
             ),
+            ("sentence-order", r'Give its rows, such as df\[\["text", "text_pair"\]\]'),
             ("question-answering", r'Give its rows, such as df\[\["question", "context"\]\]\.to_dict'),
             ("multiple-choice", r'Give its rows, such as df\[\["context", "question", "choices"\]\]'),
         ],

@@ -173,7 +173,7 @@ class Pipeline(ABC):
         check_size("num_workers", num_workers, least=0)
         size = self.batch_size if batch_size is None else check_size("batch_size", batch_size)
         answer = partial(answer, batch_size=size)
-        check_table(inputs, fields=self.fields, rest=self.rest)
+        check_table(inputs, fields=self.fields, rest=self.rest, is_text=self._is_single(""))
         if self._is_single(inputs):
             examples = [self._read(inputs)]
             found = features(examples)

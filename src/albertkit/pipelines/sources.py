@@ -33,6 +33,8 @@ class Source:
         """Whether the answers are a list too, and not a generator."""
         self.is_known = False
         """Whether all inputs are in memory, so that they can be checked before anything is computed."""
+        if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are no strings of Python
+            inputs = inputs.to_pylist()
         if isinstance(inputs, PathLike):
             self._path, self._numbers, self._kind = Path(inputs), [], "line"
             if not self._path.exists():  # at once, and not when the first answer is asked for
@@ -74,15 +76,22 @@ class Source:
         )
 
 
-def check_table(inputs: Any, *, fields: Sequence[str], rest: str | None) -> None:
-    """Raise DataError for a table: iterating over it would give the names of its columns."""
+def check_table(inputs: Any, *, fields: Sequence[str], rest: str | None, is_text: bool) -> None:
+    """Raise DataError for a table: iterating over it would give the names of its columns.
+
+    Args:
+        inputs: what the pipeline is given.
+        fields: the keys of an input.
+        rest: the field that takes all further columns.
+        is_text: whether a text alone is an input, so that one column is enough.
+    """
     names = _column_names(inputs, rest)
     if names is None:
         return
     fields = [*fields, *([rest] if rest else [])]
     shown = ", ".join(map(repr, names[:_LISTED]))
     column = next((name for name in names if name in fields), next(iter(names), "text"))
-    todo = f'one column, such as df["{column}"]' if fields[0] == "text" else ""
+    todo = f'one column, such as df["{column}"]' if is_text else ""
     if len(fields) > 1:
         listed = ", ".join(f'"{name}"' for name in fields)
         todo += f'{" or " if todo else ""}its rows, such as df[[{listed}]].to_dict("records")'
