@@ -1,5 +1,6 @@
 """`tf_model.h5` files that refer to other files, or claim what they do not hold."""
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,6 +138,20 @@ def test_a_heap_that_hdf5_would_read_for_ever_is_refused(tmp_path: Path) -> None
     content[free + 8 : free + 16] = bytes(8)
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=f"the heap at byte {heap:,} has an object of 0 bytes"):
+        read_h5(path)
+
+
+def test_heaps_that_overlap_are_refused(tmp_path: Path) -> None:
+    """Many heaps whose first objects lead to the same chain of objects would take quadratic time."""
+    count = 1000
+    chain = 32 * count  # where the chain begins
+    heaps = [
+        struct.pack("<8sQHHIQ", b"GCOL\x01", chain + 16 * count - start, 1, 1, 0, chain - start - 32)
+        for start in range(0, chain, 32)
+    ]
+    path = tmp_path / "tf_model.h5"
+    path.write_bytes(b"".join(heaps) + struct.pack("<HHIQ", 1, 1, 0, 0) * count)
+    with pytest.raises(CheckpointError, match=r"the heap at byte 64 overlaps others"):
         read_h5(path)
 
 

@@ -54,6 +54,7 @@ def _check_heaps(path: Path) -> None:
         return  # which cannot be mapped
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start = content.find(_HEAP)
+        objects = 0
         while start >= 0:
             place, end = start + 16, start + int.from_bytes(content[start + 8 : start + 16], "little")
             while place + 16 <= min(end, len(content)):
@@ -66,6 +67,12 @@ def _check_heaps(path: Path) -> None:
                         f"byte {place:,}. Download or save the file again."
                     )
                 place += size
+                objects += 1
+                if objects * 16 > len(content):  # each has its own bytes, unless heaps overlap
+                    raise CheckpointError(
+                        f"{path} is damaged: the heap at byte {start:,} overlaps others. "
+                        "Download or save the file again."
+                    )
             start = content.find(_HEAP, start + 1)
 
 
