@@ -13,6 +13,11 @@ import transformers
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, ModelNotFoundError
+from albertkit.modeling.early_exit import KEY as EARLY_EXIT_KEY
+from albertkit.tasks.feature_extraction import NORMALIZE_KEY, POOLING_KEY
+from albertkit.tasks.question_answering import THRESHOLD_KEY
+from albertkit.tasks.sequence_classification import PAIRS_KEY
+from albertkit.tasks.task import SETTINGS_KEY
 
 # The signature in the documentation of AlbertConfig.
 DOCUMENTED = {
@@ -300,6 +305,8 @@ def test_attributes_that_are_none_of_ours_are_told(recwarn: pytest.WarningsRecor
     with pytest.raises(ConfigError, match=r"'hiden_size' .did you mean 'hidden_size'"):
         config.hiden_size = 96
     config.use_cache = False  # what code for transformers sets on every config
+    for key in (SETTINGS_KEY, PAIRS_KEY, POOLING_KEY, NORMALIZE_KEY, THRESHOLD_KEY, EARLY_EXIT_KEY):
+        setattr(config, key, None)  # what tasks here read
     config._of_another_library = 1
     assert not recwarn.list
     with pytest.warns(UserWarning, match="no argument 'dropout_rate'.*changes nothing"):
@@ -316,6 +323,9 @@ def test_update_in_place():
     before = copy.deepcopy(config)
     with pytest.raises(ConfigError, match="hidden_size"):
         config.update({"num_labels": 5, "hidden_size": 97})
+    assert config == before
+    with pytest.raises(ConfigError, match="model_type 'bert'"):
+        config.update({"model_type": "bert", "num_labels": 5})
     assert config == before
     config.update(config.to_dict())
     assert config == before
@@ -343,7 +353,7 @@ def test_files_and_dictionaries_of_a_config(tmp_path: Path):
     assert loaded == config
     assert "name_or_path" not in loaded.to_dict()
     assert loaded.get_text_config(decoder=True) is loaded
-    with pytest.raises(ConfigError, match="push_to_hub"):
+    with pytest.raises(ConfigError, match=r"push_to_hub=True is not supported: .*hf upload"):
         config.save_pretrained(tmp_path, push_to_hub=True)
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Self
 from albertkit.errors import ConfigError, ModelNotFoundError, did_you_mean
 from albertkit.files import atomic_path, json_text, made_folder
 from albertkit.hub import resolve
-from albertkit.loading_options import take_loading_options
+from albertkit.loading_options import refuse_push_to_hub, take_loading_options
 from albertkit.published import CHECKPOINTS, REPOSITORIES, SIZES, VERSIONS, warn_of_contradictions
 
 CONFIG_FILE = "config.json"
@@ -387,8 +387,9 @@ class AlbertConfig:
         """Change values in place; other keys than arguments are kept as attributes are.
 
         Raises:
-            ConfigError: values that describe no possible model; then nothing has changed.
+            ConfigError: values that describe no possible ALBERT model; then nothing has changed.
         """
+        _check_foreign(config_dict)
         changed = self.replace(**{name: value for name, value in config_dict.items() if name in PARAMETERS})
         for name, value in config_dict.items():
             if name not in PARAMETERS and name != "model_type":
@@ -528,10 +529,7 @@ class AlbertConfig:
         Raises:
             ConfigError: `push_to_hub` is True.
         """
-        if push_to_hub:
-            raise ConfigError(
-                "push_to_hub=True is not supported; upload the folder with huggingface_hub.upload_folder"
-            )
+        refuse_push_to_hub(push_to_hub, save_directory)
         with made_folder(Path(save_directory)) as folder:
             self.to_json_file(folder / CONFIG_FILE)
 
@@ -588,6 +586,7 @@ _OF_EVERY_FILE = {"model_type", "transformers_version", "name_or_path", "is_enco
 # for `transformers` sets the others on any config.
 _KEPT_KEYS = {
     *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize", "early_exit"),
+    "task_settings",
     *("transformers_version", "task_specific_params", "tokenizer_class", "finetuning_task", "sep_token_id"),
     *("use_cache", "is_decoder", "add_cross_attention", "chunk_size_feed_forward", "prefix"),
 }

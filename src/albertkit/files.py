@@ -55,9 +55,10 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
             if target.exists() and not target.is_symlink():
                 permissions = target.stat().st_mode & 0o777
             yield temporary
-            # A writer may have put its own file in place of ours, with other permissions.
-            temporary.chmod(permissions)
+            # A write-protected file could not be opened for the flush, so the permissions come after it. They
+            # are set at the end since a writer may have put its own file in place of ours, with others.
             _flush_to_disk(temporary, os.O_RDWR)
+            temporary.chmod(permissions)
             temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -94,8 +95,17 @@ _NO_SPACE_TEXT = re.compile(r"No space left|Disk quota exceeded|File too large|\
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[Path]:
-    """Make a folder where it is missing; if the block raises, remove every folder made that is empty."""
-    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    """Make a folder where it is missing; if the block raises, remove every folder made that is empty.
+
+    Raises:
+        DataError: the folder, or one that it is to be in, is a file.
+    """
+    made = []
+    for one in (folder, *folder.parents):
+        if one.is_file():
+            raise DataError(f"{one} is a file; expected a folder to write to")
+        if not one.exists():
+            made.append(one)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield folder
@@ -246,7 +256,8 @@ def model_folders(folder: Path) -> list[str]:
 
 def by_number(path: str | Path) -> list[str | int]:
     """Return a sort key that compares the numbers in names as numbers: step-20 comes before step-100."""
-    return [int(part) if part.isdecimal() else part for part in re.split("([0-9]+)", str(path))]
+    parts = re.split("([0-9]+)", str(path))  # every second part is a number
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
 def _flush_to_disk(path: Path, flags: int) -> None:

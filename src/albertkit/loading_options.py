@@ -1,6 +1,7 @@
-"""The loading options of `transformers`: which of them `from_pretrained` takes, and which it refuses."""
+"""Options of `transformers` for loading and saving: which of them are taken, and which are refused."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from albertkit.errors import ConfigError
@@ -42,3 +43,12 @@ def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
             )
     taken = {"low_cpu_mem_usage", "trust_remote_code", "use_safetensors", "weights_only"}
     return {name: value for name, value in options.items() if name not in taken and name not in _UNSUPPORTED}
+
+
+def refuse_push_to_hub(push_to_hub: bool, save_directory: str | Path) -> None:
+    """Raise ConfigError where saving is to upload the folder too, and name the command that uploads it."""
+    if push_to_hub:
+        raise ConfigError(
+            "push_to_hub=True is not supported: save the folder, then upload it with "
+            f"`hf upload ORGANIZATION/MODEL {save_directory}`"
+        )

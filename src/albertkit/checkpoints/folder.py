@@ -22,7 +22,7 @@ from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
 from albertkit.config import CONFIG_FILE
-from albertkit.errors import CheckpointError, DiskFullError, MissingExtraError
+from albertkit.errors import CheckpointError, DataError, DiskFullError, MissingExtraError
 from albertkit.extras import optional
 from albertkit.files import atomic_path, contents, json_text, made_folder, model_folders
 from albertkit.hub import resolve
@@ -143,7 +143,7 @@ def write_folder(
             path.unlink()
     except DiskFullError:
         raise
-    except (OSError, SafetensorError) as error:
+    except (OSError, DataError, SafetensorError) as error:
         raise CheckpointError(
             f"Could not save the model in {folder}: {error}. An older model there is unharmed."
         ) from error

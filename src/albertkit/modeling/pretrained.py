@@ -18,7 +18,7 @@ from albertkit.checkpoints.names import TIED, UNTIED
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig, one_of
 from albertkit.errors import ConfigError
-from albertkit.loading_options import take_loading_options
+from albertkit.loading_options import refuse_push_to_hub, take_loading_options
 from albertkit.modeling.loading import choose_device, choose_dtype
 from albertkit.modeling.outputs import ModelOutput
 from albertkit.modeling.resizing import resize_decoder, resize_embedding
@@ -213,11 +213,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
         """
         if not safe_serialization:
             raise ConfigError("only safetensors are written; leave safe_serialization=True")
-        if push_to_hub:
-            raise ConfigError(
-                "push_to_hub=True is not supported: save the folder, then upload it with "
-                f"`hf upload ORGANIZATION/MODEL {save_directory}`"
-            )
+        refuse_push_to_hub(push_to_hub, save_directory)
         if not is_main_process:
             return
         config = self.config.replace(architectures=[type(self).__name__], dtype=self.dtype)
