@@ -86,9 +86,48 @@ def test_a_tokenizer_file_by_its_name(folders: dict[type, Path]) -> None:
         assert isinstance(built, AlbertTokenizerFast)
         assert built.vocab_file is None
         assert built(TEXT) == expected
+    assert not AlbertTokenizer(None, False, tokenizer_file=file).do_lower_case
     assert type(AlbertTokenizer(folder / "spiece.model", tokenizer_file=file)) is AlbertTokenizer
     with pytest.raises(TokenizerError, match="received no file"):
         AlbertTokenizer()
+
+
+def test_a_file_and_the_settings_of_a_folder(folders: dict[type, Path], tmp_path: Path) -> None:
+    """A file that is named stands for the folder's files of the vocabulary, and not for its settings."""
+    for cls, name in (
+        (AlbertTokenizer, "vocab_file"),
+        (AlbertTokenizerFast, "tokenizer_file"),
+        (AlbertWordPieceTokenizer, "vocab_file"),
+        (AlbertWordPieceTokenizer, "tokenizer_file"),
+    ):
+        files = {"vocab_file": "spiece.model", "tokenizer_file": "tokenizer.json"}
+        if cls is AlbertWordPieceTokenizer:
+            files["vocab_file"] = "vocab.txt"
+        other = tmp_path / f"{cls.__name__} {name}"
+        cls.from_pretrained(folders[cls], model_max_length=77).save_pretrained(other)
+        expected = cls.from_pretrained(folders[cls])(TEXT)
+        for loader in (cls, AutoTokenizer):
+            loaded = loader.from_pretrained(other, **{name: str(folders[cls] / files[name])})
+            assert (type(loaded), loaded.model_max_length, loaded(TEXT)) == (cls, 77, expected)
+            for file in files.values():
+                (other / file).unlink(missing_ok=True)  # the second loader does without
+
+
+def test_both_names_of_a_setting(folders: dict[type, Path], tmp_path: Path) -> None:
+    for cls in CLASSES:
+        whole = cls.from_pretrained(folders[cls], extra_special_tokens=["<x>"])
+        folder = tmp_path / cls.__name__
+        whole.save_pretrained(folder)
+        for name in ("extra_special_tokens", "additional_special_tokens"):
+            for built in (
+                cls.from_pretrained(folder, **{name: ["<a>"]}),
+                cls(tokenizer_file=folder / "tokenizer.json", **{name: ["<a>"]}),
+            ):
+                assert built.extra_special_tokens == built.additional_special_tokens == ["<a>"]
+        with pytest.raises(TokenizerError, match=r"additional_special_tokens .*'<b>'.* give one of them"):
+            cls.from_pretrained(folder, extra_special_tokens=["<a>"], additional_special_tokens=["<b>"])
+        with pytest.raises(TokenizerError, match=r"split_special_tokens .* give one of them"):
+            cls.from_pretrained(folder, parse_special_tokens=True, split_special_tokens=True)
 
 
 def test_special_tokens_as_text(
@@ -172,7 +211,7 @@ def test_the_collator_of_transformers(tokenizer: TokenizerInterface) -> None:
 def test_saving_options(tokenizer: TokenizerInterface, tmp_path: Path) -> None:
     paths = tokenizer.save_pretrained(tmp_path, legacy_format=False, filename_prefix="mine")
     assert all(Path(path).name.startswith("mine-") for path in paths)
-    with pytest.raises(TokenizerError, match="push_to_hub"):
+    with pytest.raises(ConfigError, match=r"push_to_hub=True is not supported: .*hf upload"):
         tokenizer.save_pretrained(tmp_path, push_to_hub=True)
 
 
@@ -187,6 +226,11 @@ def test_training_on_other_texts(
         assert (new.vocab_size, len(new), new.model_max_length, new.do_lower_case) == (300, 302, 99, False)
         assert new.extra_special_tokens == ["<a>", "<b>"]
         assert new(TEXT) == old.train_new_from_iterator(iter(tiny_texts[:100]), 300)(TEXT)
+        old.add_tokens(["kiwistan"])
+        grown = old.train_new_from_iterator(tiny_texts[:100], 300, new_special_tokens=["<b>"])
+        assert grown.get_added_vocab().keys() >= {"kiwistan", "<a>", "<b>"}
+        assert grown.extra_special_tokens == ["<a>", "<b>"]
+        assert "kiwistan" in grown.tokenize("a kiwistan")
         with pytest.raises(TokenizerError, match="special_tokens_map"):
             old.train_new_from_iterator(batches, 300, special_tokens_map={"[CLS]": "<cls>"})
     with pytest.raises(TokenizerError, match="cannot be trained"):

@@ -442,3 +442,15 @@ def test_empty_entries_are_none(tiny_vocabulary: Path, tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(empty))
     for cls in BOTH:
         assert cls.from_pretrained(tmp_path)(TEXT) == cls(tiny_vocabulary)(TEXT)
+
+
+def test_both_names_of_the_special_tokens_without_a_role(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    """`transformers` 4 writes one into special_tokens_map.json, 5 the other into tokenizer_config.json."""
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path)
+    for name, content in {
+        "special_tokens_map.json": {"additional_special_tokens": ["<x>"]},
+        "tokenizer_config.json": {"extra_special_tokens": {"image_token": "<y>"}},
+    }.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    for cls in BOTH:
+        assert cls.from_pretrained(tmp_path).extra_special_tokens == ["<x>", "<y>"]

@@ -44,7 +44,8 @@ class AutoTokenizer:
                 SentencePiece model for it; their answers are the same. (A WordPiece vocabulary, vocab.txt
                 without a SentencePiece model, has one class only.)
             subfolder, revision, cache_dir, token, local_files_only: as in `albertkit.hub.resolve`.
-            overrides: arguments of the class that win over what the folder says.
+            overrides: arguments of the class that win over what the folder says; `vocab_file` or
+                `tokenizer_file` stands for the folder's files of the vocabulary.
 
         Raises:
             ModelNotFoundError: nothing is found by that name.
@@ -62,12 +63,11 @@ class AutoTokenizer:
                 token=token,
                 local_files_only=local_files_only,
             )
-        if overrides.get("tokenizer_file") is not None:
-            path = Path(overrides.pop("tokenizer_file"))
-        elif overrides.get("vocab_file") is not None:
-            path = Path(overrides.pop("vocab_file"))
-        tokenizer = _choose(path, use_fast).load(path, name=pretrained_model_name_or_path, **overrides)
-        _check_size(path, tokenizer)
+        named = overrides.get("vocab_file") or overrides.get("tokenizer_file")
+        chosen = _choose(path if named is None else Path(named), use_fast)
+        tokenizer = chosen.load(path, name=pretrained_model_name_or_path, **overrides)
+        if named is None:
+            _check_size(path, tokenizer)
         return tokenizer
 
 

@@ -10,6 +10,7 @@ from albertkit.tokenization import folder
 from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import load_processor, read_model_file, read_piece_table
 from albertkit.tokenization.normalization import Normalization
+from albertkit.tokenization.options import take_settings
 from albertkit.tokenization.rust import RustPieceEncoder, build_tokenizer, read_tokenizer_file
 from albertkit.tokenization.tokens import TokenizerSettings
 
@@ -72,7 +73,7 @@ class AlbertTokenizerFast(TokenizerInterface):
         super().__init__(
             cutter,
             source=source,
-            **cast(TokenizerSettings, {**known, **settings}),
+            **cast(TokenizerSettings, {**known, **take_settings(settings)}),
         )
 
     @property
@@ -92,11 +93,11 @@ class AlbertTokenizerFast(TokenizerInterface):
 
     @classmethod
     def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
-        vocab_file, tokenizer_file = folder.find_model_file(path), folder.find_rust_file(path)
-        if settings.get("tokenizer_file") is None:
+        if settings.get("vocab_file") is None and settings.get("tokenizer_file") is None:
+            vocab_file, tokenizer_file = folder.find_model_file(path), folder.find_rust_file(path)
             if vocab_file is None and tokenizer_file is None:
                 raise folder.missing(path, f"{folder.MODEL_FILE} or {folder.RUST_FILE}")
-            settings = {"vocab_file": vocab_file, **settings, "tokenizer_file": tokenizer_file}
+            settings = {**settings, "vocab_file": vocab_file, "tokenizer_file": tokenizer_file}
         return cls(**settings)
 
     def _vocabulary_files(self) -> dict[str, bytes]:

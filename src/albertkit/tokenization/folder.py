@@ -21,7 +21,7 @@ from albertkit import hub
 from albertkit.errors import AlbertKitError, ModelNotFoundError, TokenizerError
 from albertkit.files import atomic_path, contents, json_text, made_folder
 from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.options import read_flag, read_max_length, read_side
+from albertkit.tokenization.options import read_flag, read_max_length, read_side, take_settings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, token_texts
 
 MODEL_FILE = "spiece.model"
@@ -139,9 +139,9 @@ def _settings(
             settings[role] = None if roles[role] is None else token_text(roles[role])
 
     added = read_json(folder / ADDED_TOKENS_FILE)
-    additional = token_texts(
-        roles.get("additional_special_tokens") or roles.get("extra_special_tokens") or ()
-    )
+    # An older program may have written one name, and a newer one the other.
+    names = ("additional_special_tokens", "extra_special_tokens")
+    additional = [token for name in names for token in token_texts(roles.get(name) or ())]
     for number, token in (config.get("added_tokens_decoder") or {}).items():
         added[token_text(token)] = int(number)
         if token.get("special"):
@@ -153,8 +153,8 @@ def _settings(
         added = {token: number for token, number in added.items() if token not in symbols}
     additional = [token for token in dict.fromkeys(additional) if token not in known]
     # Of what is not said here, the tokenizer.json may know.
-    lists = {"added_tokens": added, "additional_special_tokens": additional}
-    return settings | {name: value for name, value in lists.items() if value}
+    lists = {"added_tokens": added, "extra_special_tokens": additional}
+    return take_settings(settings | {name: value for name, value in lists.items() if value})
 
 
 def read_json(file: Path) -> dict[str, Any]:

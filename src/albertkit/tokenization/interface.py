@@ -13,10 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack, cast
 
 from albertkit import published
 from albertkit.errors import TokenizerError
+from albertkit.loading_options import refuse_push_to_hub
 from albertkit.tokenization import folder
 from albertkit.tokenization.assembly import Marks, assemble, collection_paused, pad_rows
 from albertkit.tokenization.cutter import PieceCutter
@@ -32,18 +33,12 @@ from albertkit.tokenization.options import (
     read_flag,
     read_max_length,
     read_side,
+    take_settings,
 )
 from albertkit.tokenization.special_tokens import Parsing, Part, token_texts
 from albertkit.tokenization.tokens import TokenInterface, TokenizerSettings
 
 logger = logging.getLogger(__name__)
-
-
-# What the caller says under one name must win over what a folder says under the other.
-_OTHER_NAMES = {
-    "extra_special_tokens": "additional_special_tokens",
-    "split_special_tokens": "parse_special_tokens",
-}
 
 
 class TokenizerInterface(TokenInterface, ABC):
@@ -59,16 +54,15 @@ class TokenizerInterface(TokenInterface, ABC):
     def __init__(
         self, cutter: PieceCutter, *, source: str | Path, **settings: Unpack[TokenizerSettings]
     ) -> None:
+        settings = cast(TokenizerSettings, take_settings(settings))
         super().__init__(cutter, source=source, **settings)
         self.name_or_path = str(source)
         self.model_max_length = read_max_length(settings.get("model_max_length"))
         self.padding_side: Side = read_side("padding_side", settings.get("padding_side", "right"))
         self.truncation_side: Side = read_side("truncation_side", settings.get("truncation_side", "right"))
-        self.split_special_tokens = read_flag(
-            "split_special_tokens", settings.get("split_special_tokens", False)
+        self.parse_special_tokens = read_flag(
+            "parse_special_tokens", settings.get("parse_special_tokens", True)
         )
-        if "parse_special_tokens" in settings:
-            self.parse_special_tokens = read_flag("parse_special_tokens", settings["parse_special_tokens"])
         self._warned_of_length = False
         self._warned_of_truncation = False
 
@@ -420,10 +414,8 @@ class TokenizerInterface(TokenInterface, ABC):
         settings = folder.read_settings(
             path, normalization=cls.normalization_class, default_roles=cls.default_roles
         )
-        for given, other in _OTHER_NAMES.items():
-            if given in overrides:
-                settings.pop(other, None)
-        tokenizer = cls._from_path(path, {**settings, **overrides})
+        # Under one name for each setting, so that what the caller says wins.
+        tokenizer = cls._from_path(path, {**settings, **take_settings(overrides)})
         tokenizer.name_or_path = str(name)
         if published.find(name):
             found = tokenizer.normalization
@@ -446,11 +438,12 @@ class TokenizerInterface(TokenInterface, ABC):
             legacy_format: without effect: the files of older readers are always written too.
             filename_prefix: put before the name of each file, with a hyphen.
             push_to_hub: must be False.
+
+        Raises:
+            ConfigError: `push_to_hub` is True.
+            DataError: `save_directory` is a file.
         """
-        if push_to_hub:
-            raise TokenizerError(
-                "push_to_hub=True is not supported; upload the folder with huggingface_hub.upload_folder"
-            )
+        refuse_push_to_hub(push_to_hub, save_directory)
         config = {
             "added_tokens_decoder": {
                 str(number): token for number, token in self._special.describe().items()
@@ -476,7 +469,7 @@ class TokenizerInterface(TokenInterface, ABC):
         """Return a tokenizer of the same rules whose vocabulary is trained on other texts.
 
         Args:
-            text_iterator: texts, or batches of them; read once.
+            text_iterator: texts, or batches of them; read once. Tokens that were added are added again.
             vocab_size: number of pieces, special tokens included.
             length: without effect.
             new_special_tokens: further special tokens, which get the ids behind the vocabulary.
@@ -503,6 +496,7 @@ class TokenizerInterface(TokenInterface, ABC):
             file = Path(folder_name) / folder.MODEL_FILE
             file.write_bytes(model.content)
             trained = self._from_path(file, {**self.init_kwargs, "additional_special_tokens": extra})
+        trained.add_tokens(list(self._special.words.values()))
         trained.name_or_path = self.name_or_path
         return trained
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 from albertkit.errors import TokenizerError, suggestion
 from albertkit.loading_options import take_loading_options
 from albertkit.tokenization.layout import Side, Strategy
-from albertkit.tokenization.special_tokens import Parsing
+from albertkit.tokenization.special_tokens import Parsing, token_texts
 
 # Options of the tokenizers of `transformers` with the only value that goes with ALBERT.
 _FIXED: dict[str, Any] = {
@@ -180,10 +180,12 @@ def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tokenizer's arguments without those of `transformers` that change nothing here.
 
     These are its loading options (see `take_loading_options`), `use_fast`, `verbose` and `config`, and
-    options that can have one value only with ALBERT's tokenizers.
+    options that can have one value only with ALBERT's tokenizers. Of a setting with two names, the result has
+    `extra_special_tokens` and `parse_special_tokens`.
 
     Raises:
-        ConfigError, TokenizerError: an option asks for what is not supported.
+        ConfigError, TokenizerError: an option asks for what is not supported, or the two names of a setting
+            have different values.
     """
     taken = take_loading_options(settings)
     for name in ("use_fast", "verbose", "config"):
@@ -191,6 +193,22 @@ def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, allowed in _FIXED.items():
         if name in taken and taken.pop(name) not in (None, allowed):
             raise TokenizerError(f"{name}={settings[name]!r:.80} is not supported; leave it out")
+    if "additional_special_tokens" in taken:
+        tokens = token_texts(taken.pop("additional_special_tokens") or ())
+        others = token_texts(taken.get("extra_special_tokens") or ())
+        if tokens and others and tokens != others:
+            raise TokenizerError(
+                f"extra_special_tokens is {others!r:.80} and additional_special_tokens is {tokens!r:.80}; "
+                "they are one setting, so give one of them"
+            )
+        taken["extra_special_tokens"] = tokens or others
+    if "split_special_tokens" in taken:
+        parse = not read_flag("split_special_tokens", taken.pop("split_special_tokens"))
+        if taken.setdefault("parse_special_tokens", parse) != parse:
+            raise TokenizerError(
+                f"parse_special_tokens is {not parse} and split_special_tokens is {not parse}; one is the "
+                "opposite of the other, so give one of them"
+            )
     return taken
 
 

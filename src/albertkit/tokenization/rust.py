@@ -245,7 +245,7 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
         "added_tokens": {token: number for token, number in added.items() if number >= len(vocabulary)},
     }
     roles = set(DEFAULT_ROLES.values())
-    settings["additional_special_tokens"] = [token for token in added if token in special - roles]
+    settings["extra_special_tokens"] = [token for token in added if token in special - roles]
     return table, settings
 
 

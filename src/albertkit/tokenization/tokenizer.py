@@ -42,7 +42,9 @@ class AlbertTokenizer(TokenizerInterface):
     def __new__(
         cls,
         vocab_file: str | Path | None = None,
-        *_: Any,
+        do_lower_case: bool | None = None,
+        remove_space: bool = True,
+        keep_accents: bool | None = None,
         tokenizer_file: str | Path | None = None,
         **settings: Any,
     ) -> Self:
@@ -53,7 +55,8 @@ class AlbertTokenizer(TokenizerInterface):
         # `Self` promises; the interface is.
         from albertkit.tokenization.fast import AlbertTokenizerFast
 
-        return cast(Self, AlbertTokenizerFast(tokenizer_file=tokenizer_file, **settings))
+        rules = (do_lower_case, remove_space, keep_accents)
+        return cast(Self, AlbertTokenizerFast(None, tokenizer_file, *rules, **settings))
 
     def __init__(
         self,
@@ -93,13 +96,13 @@ class AlbertTokenizer(TokenizerInterface):
 
     @classmethod
     def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
-        if settings.get("tokenizer_file") is None:
+        if settings.get("vocab_file") is None and settings.get("tokenizer_file") is None:
             vocab_file, tokenizer_file = folder.find_model_file(path), folder.find_rust_file(path)
             if vocab_file is None and tokenizer_file is None:
                 raise folder.missing(
                     path, f"a SentencePiece model ({folder.MODEL_FILE}), or {folder.RUST_FILE} in its place"
                 )
-            settings = {"vocab_file": vocab_file, **settings, "tokenizer_file": tokenizer_file}
+            settings = {**settings, "vocab_file": vocab_file, "tokenizer_file": tokenizer_file}
         return cls(**settings)
 
     def _vocabulary_files(self) -> dict[str, bytes]:

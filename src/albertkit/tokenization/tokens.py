@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict, Unpack, cast
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.cutter import PieceCutter
 from albertkit.tokenization.decoding import clean_up
 from albertkit.tokenization.layout import Side
-from albertkit.tokenization.options import read_flag, take_settings
+from albertkit.tokenization.options import read_flag
 from albertkit.tokenization.special_tokens import (
     DEFAULT_ROLES,
     SpecialTokens,
@@ -96,7 +96,6 @@ class TokenInterface:
     def __init__(
         self, cutter: PieceCutter, *, source: str | Path, **settings: Unpack[TokenizerSettings]
     ) -> None:
-        settings = cast(TokenizerSettings, take_settings(settings))
         unknown = settings.keys() - TokenizerSettings.__annotations__.keys()
         if unknown:
             raise TypeError(f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}")
@@ -119,9 +118,7 @@ class TokenInterface:
                     )
                 self._special.add(token, vocabulary_id=token_id)
             self._special.set_role(role, None if given is None else token_text(given))
-        self.extra_special_tokens = (
-            settings.get("additional_special_tokens") or settings.get("extra_special_tokens") or ()
-        )
+        self.extra_special_tokens = settings.get("extra_special_tokens")
 
     def _restore(self, added: Mapping[str, int], source: str | Path) -> None:
         """Add tokens with the ids they were saved with; raise TokenizerError for impossible ids."""

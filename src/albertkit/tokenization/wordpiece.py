@@ -17,6 +17,7 @@ from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.tokenization import folder
 from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.normalization import BertNormalization
+from albertkit.tokenization.options import take_settings
 from albertkit.tokenization.pieces import not_unicode
 from albertkit.tokenization.rust import add_special_tokens
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text
@@ -172,7 +173,9 @@ class AlbertWordPieceTokenizer(TokenizerInterface):
         self.vocab_file = None if vocab_file is None else str(vocab_file)
         with folder.named_damage(source):
             cutter = WordPieceEncoder(pieces, BertNormalization(**rules), unk_token=unk_token)
-        super().__init__(cutter, source=source, **cast(TokenizerSettings, {**known, **settings}))
+        super().__init__(
+            cutter, source=source, **cast(TokenizerSettings, {**known, **take_settings(settings)})
+        )
         if cutter.token_to_id(unk_token) is None:
             raise TokenizerError(
                 f"{source}: {unk_token!r} is none of its {cutter.size} pieces, and unknown words become "
@@ -188,11 +191,11 @@ class AlbertWordPieceTokenizer(TokenizerInterface):
 
     @classmethod
     def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
-        vocab_file, tokenizer_file = folder.find_word_list(path), folder.find_rust_file(path)
-        if settings.get("tokenizer_file") is None:
+        if settings.get("vocab_file") is None and settings.get("tokenizer_file") is None:
+            vocab_file, tokenizer_file = folder.find_word_list(path), folder.find_rust_file(path)
             if vocab_file is None and tokenizer_file is None:
                 raise folder.missing(path, f"{folder.WORD_LIST_FILE} or {folder.RUST_FILE}")
-            settings = {"vocab_file": vocab_file, **settings, "tokenizer_file": tokenizer_file}
+            settings = {**settings, "vocab_file": vocab_file, "tokenizer_file": tokenizer_file}
         return cls(**settings)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
@@ -268,7 +271,7 @@ def _read_content(
     behind = {text: token["id"] for text, token in tokens.items() if text not in vocabulary}
     roles = set(ROLES.values())
     special = [text for text, token in tokens.items() if token["special"] and text not in roles]
-    return vocabulary, rules, {"added_tokens": behind, "additional_special_tokens": special}
+    return vocabulary, rules, {"added_tokens": behind, "extra_special_tokens": special}
 
 
 def _in_order(vocabulary: dict[str, int], *, source: str | Path) -> tuple[str, ...]:
