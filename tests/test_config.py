@@ -12,8 +12,8 @@ import torch
 import transformers
 
 from albertkit.config import AlbertConfig
+from albertkit.early_exit import KEY as EARLY_EXIT_KEY
 from albertkit.errors import ConfigError, ModelNotFoundError
-from albertkit.modeling.early_exit import KEY as EARLY_EXIT_KEY
 from albertkit.tasks.feature_extraction import NORMALIZE_KEY, POOLING_KEY
 from albertkit.tasks.question_answering import THRESHOLD_KEY
 from albertkit.tasks.sequence_classification import PAIRS_KEY
