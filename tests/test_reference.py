@@ -63,6 +63,17 @@ def test_equals_the_original_implementation(shared):
     np.testing.assert_allclose(found["sop_logits"], golden["sop_logits"], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("inputs", [{"input_ids": -1}, {"token_type_ids": -1}, {"input_ids": 10**6}])
+def test_an_id_outside_its_table_is_an_error(inputs):
+    model = make("AlbertModel")
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    ids = {"input_ids": 5} | inputs
+    with pytest.raises(IndexError, match=r"embeddings\.weight has the rows 0 to"):
+        reference.forward(
+            "AlbertModel", model.config, weights, **{name: np.full((1, 3), one) for name, one in ids.items()}
+        )
+
+
 def test_a_missing_tensor_is_named():
     model = make("AlbertModel")
     weights = {name: one.numpy() for name, one in model.state_dict().items() if "LayerNorm" not in name}

@@ -80,6 +80,13 @@ class _Network:
             raise CheckpointError(f"The checkpoint has no tensor {name}, which this model needs.")
         return np.asarray(self.weights[name]).astype(self.dtype)
 
+    def rows(self, name: str, ids: NDArray) -> Array:
+        """(...) -> (..., width): look up rows of a table; NumPy would count negative ids from its end."""
+        table = self.weight(name)
+        if ids.size and not 0 <= ids.min() <= ids.max() < len(table):
+            raise IndexError(f"{name} has the rows 0 to {len(table) - 1}; got {ids.min()} to {ids.max()}")
+        return table[ids]
+
     def linear(self, values: Array, name: str) -> Array:
         """(..., inputs) -> (..., outputs)."""
         return values @ self.weight(f"{name}.weight").T + self.weight(f"{name}.bias")
@@ -98,9 +105,9 @@ class _Network:
         """(B, T) each -> the mapped embeddings and the layers' outputs (B, T, H); attentions (B, N, T, T)."""
         config, table = self.config, f"{self.prefix}embeddings"
         embedded = (
-            self.weight(f"{table}.word_embeddings.weight")[ids]
-            + self.weight(f"{table}.token_type_embeddings.weight")[segments]
-            + self.weight(f"{table}.position_embeddings.weight")[np.arange(ids.shape[1])]
+            self.rows(f"{table}.word_embeddings.weight", ids)
+            + self.rows(f"{table}.token_type_embeddings.weight", segments)
+            + self.rows(f"{table}.position_embeddings.weight", np.arange(ids.shape[1]))
         )  # (B, T, E)
         normal = self.layer_norm(embedded, f"{table}.LayerNorm")
         states = [self.linear(normal, f"{self.prefix}encoder.embedding_hidden_mapping_in")]
