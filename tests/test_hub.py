@@ -383,7 +383,7 @@ def test_path_like_names_are_not_asked_of_the_hub(hub: Hub, name: str, tmp_path:
         (Path("org/model"), "no folder 'org/model'"),
         ("", "no folder ''"),
         ("albert-bas-v2", "Did you mean 'albert-base-v2'"),
-        ("gpt", "named 'organisation/model'"),
+        ("gpt", "named 'organization/model'"),
         ("x" * 5_000, "no name of a model"),
         ("~no-such-user-here/model", "no name of a model"),
     ],

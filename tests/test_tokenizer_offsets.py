@@ -127,7 +127,7 @@ def test_parts_of_a_batch_come_back_in_order(encoders) -> None:
 
 @settings(max_examples=200)
 @given(text=texts, rules=st.sampled_from(RULES))
-def test_the_normaliser_of_sentencepiece_in_python(encoders, text: str, rules: Normalization) -> None:
+def test_the_normalizer_of_sentencepiece_in_python(encoders, text: str, rules: Normalization) -> None:
     encoder, rust = encoders[rules]
     normalized = rules(text)
     expected, offsets = encoder.processor.normalize(normalized, with_offsets=True)

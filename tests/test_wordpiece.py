@@ -318,7 +318,7 @@ def test_damage_is_named(vocabulary: Path, tmp_path: Path) -> None:
     file.unlink()
     other = tokenizers.Tokenizer(tokenizers.models.WordPiece({"a": 0}, unk_token="a"))
     other.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(TokenizerError, match=r"WordPiece model with the normaliser none"):
+    with pytest.raises(TokenizerError, match=r"WordPiece model with the normalizer none"):
         AutoTokenizer.from_pretrained(tmp_path)
 
 

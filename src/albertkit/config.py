@@ -51,7 +51,7 @@ class AlbertConfig:
         max_position_embeddings: longest sequence, in tokens.
         type_vocab_size: kinds of segment.
 
-    Args: Behaviour
+    Args: Behavior
         hidden_act: "gelu" (erf), "gelu_new" or "gelu_pytorch_tanh" (tanh approximation, that of the
             published models), "relu", "silu"/"swish", or a function from tensor to tensor
             (which cannot be written to JSON).

@@ -36,7 +36,7 @@ def resolve(
     Args:
         name_or_folder: "bundled"; a folder (it wins over a hub name that reads the same); one of
             `published.REPOSITORIES`;
-            or a hub name "organisation/model".
+            or a hub name "organization/model".
         patterns: names of the files wanted, as globs ("config.json", "model*.safetensors"). Only these are
             downloaded, and the folder must hold at least one of them.
         revision: branch, tag or commit on the hub.
@@ -88,7 +88,7 @@ def _local(name: str | Path) -> Path | None:
     if isinstance(name, Path) or not name or _PATH_LIKE.match(name):
         raise ModelNotFoundError(
             f"There is no folder {str(name)!r} (looked for {path.absolute()}). "
-            "Check the path, or give a hub name like 'organisation/model'."
+            "Check the path, or give a hub name like 'organization/model'."
         )
     return None
 
@@ -105,7 +105,7 @@ def _repository(name: str | Path) -> str:
         f"There is no model {name!r}: no folder of that name in {Path.cwd()}, and it is not one of the "
         f"published names ({', '.join([BUNDLED, *REPOSITORIES])}). "
         + (f"Did you mean {near[0]!r}? " if near else "")
-        + "Other models on the hub are named 'organisation/model'."
+        + "Other models on the hub are named 'organization/model'."
     )
 
 
@@ -169,7 +169,7 @@ def _explain(error: Exception, revision: str | None, local_files_only: bool) -> 
     )
 
     if isinstance(error, HFValidationError):
-        return "that is no hub name. Expected 'organisation/model' of letters, digits, '-', '_' and '.'."
+        return "that is no hub name. Expected 'organization/model' of letters, digits, '-', '_' and '.'."
     if isinstance(error, GatedRepoError):
         return "its owners ask for consent. Accept their terms on the model's page, then pass token=..."
     if isinstance(error, RevisionNotFoundError):

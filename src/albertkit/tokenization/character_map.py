@@ -1,4 +1,4 @@
-"""SentencePiece's own normaliser (normalizer.cc), for the tokenizer that works without SentencePiece.
+"""SentencePiece's own normalizer (normalizer.cc), for the tokenizer that works without SentencePiece.
 
 A model file holds a table from character sequences to what is written for them ("nmt_nfkc": compatibility
 characters, control characters, kinds of space). At each place of a text the longest entry wins; runs of
@@ -17,7 +17,7 @@ _PAIRS = 65_536  # of neighbouring characters, whose answers are kept
 
 
 class CharacterMap:
-    """The normaliser of one vocabulary."""
+    """The normalizer of one vocabulary."""
 
     def __init__(self, table: PieceTable) -> None:
         size = int.from_bytes(table.character_map[:4], "little")

@@ -3,7 +3,7 @@
     spiece.model              the SentencePiece model, byte for byte as it was given; or
     vocab.txt                 the word list of a WordPiece vocabulary
     tokenizer.json            the same vocabulary and rules for the Rust library
-    tokenizer_config.json     rules of normalisation, special tokens, lengths
+    tokenizer_config.json     rules of normalization, special tokens, lengths
     special_tokens_map.json   special tokens again, for older readers
 
 Also read where present: `added_tokens.json` (older folders).

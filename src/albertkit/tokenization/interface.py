@@ -47,7 +47,7 @@ class TokenizerInterface(TokenInterface, ABC):
     model_input_names: ClassVar[list[str]] = ["input_ids", "token_type_ids", "attention_mask"]
     is_fast: bool
     normalization_class: ClassVar[type[Normalization | BertNormalization]] = Normalization
-    """The rules of normalisation that the class has."""
+    """The rules of normalization that the class has."""
     saved_class: ClassVar[str] = "AlbertTokenizer"
     """The name under which `transformers` knows such a tokenizer."""
 
@@ -388,8 +388,9 @@ class TokenizerInterface(TokenInterface, ABC):
     ) -> Self:
         """Load a tokenizer from a model folder, a vocabulary file, the hub, or the bundled model.
 
-        `overrides` are arguments of the class that win over what the folder says. Options of `transformers`
-        that change nothing here are ignored. The hub's arguments are those of `albertkit.hub.resolve`.
+        `overrides` are arguments of the class that win over what the folder says; `vocab_file` or
+        `tokenizer_file` stands for the folder's files of the vocabulary. Options of `transformers` that
+        change nothing here are ignored. The hub's arguments are those of `albertkit.hub.resolve`.
 
         Raises ModelNotFoundError where nothing is found, TokenizerError where what is found is damaged.
         """

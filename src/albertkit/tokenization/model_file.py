@@ -1,7 +1,7 @@
 """The SentencePiece model file: reading it, and telling apart what is not one.
 
 The file is a protocol buffer (sentencepiece_model.proto). SentencePiece itself reads it for encoding; the
-few fields that its Python interface does not show (kind of a piece, normaliser table) are read here from
+few fields that its Python interface does not show (kind of a piece, normalizer table) are read here from
 the wire format, so that no protobuf run time is needed.
 """
 
@@ -31,7 +31,7 @@ class PieceTable:
     pieces: tuple[str, ...]
     scores: tuple[float, ...]
     kinds: tuple[int, ...]
-    character_map: bytes  # the normaliser's compiled table, empty for the identity
+    character_map: bytes  # the normalizer's compiled table, empty for the identity
     algorithm: int = UNIGRAM
     usual_spaces: bool = True  # a mark before the first word, single marks between words
 

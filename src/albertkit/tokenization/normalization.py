@@ -34,15 +34,15 @@ class Normalization:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the normalisation among a tokenizer's settings."""
+        """Return the normalization among a tokenizer's settings."""
         return cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
 
     def __call__(self, text: str) -> str:
-        """Return the normalised text."""
+        """Return the normalized text."""
         return self._ascii(text) if text.isascii() else self.plain(text)
 
     def plain(self, text: str) -> str:
-        """Return the normalised text, as the rule reads."""
+        """Return the normalized text, as the rule reads."""
         if self.remove_space:
             text = " ".join(text.split())
         text = text.replace("``", '"').replace("''", '"')
@@ -56,7 +56,7 @@ class Normalization:
         return text.lower() if self.do_lower_case else text
 
     def _ascii(self, text: str) -> str:
-        """Return the normalised text; the fast twin of `plain` for ASCII."""
+        """Return the normalized text; the fast twin of `plain` for ASCII."""
         text = text.encode().translate(self._table).decode()
         if self.remove_space:
             text = " ".join(text.split()) if "  " in text else text.strip(" ")

@@ -1,6 +1,6 @@
 """Where each piece lies in the text as its author wrote it.
 
-Normalisation is a chain of steps; each maps every character it writes to a span of its input. Chained, they
+Normalization is a chain of steps; each maps every character it writes to a span of its input. Chained, they
 map every character that SentencePiece cuts to a span of the original text, and a piece to the span from its
 first character's start to its last character's end. Linear in the length of the text.
 
@@ -10,7 +10,7 @@ What holds for the pieces of a text, in order:
 * the word-start mark has no width: `▁dog` covers `dog`, a lone `▁` is empty, at the start of what follows;
 * pieces overlap only where one character became several (the ligature `ﬃ` as `ffi`): then each piece covers
   all of it;
-* the covered text, normalised alone, is the piece, or in that case contains it; a removed character (an
+* the covered text, normalized alone, is the piece, or in that case contains it; a removed character (an
   accent, a control character) goes to the piece before it.
 """
 
@@ -24,7 +24,7 @@ from albertkit.tokenization.normalization import Normalization
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """A normalised text; character i covers `starts[i]:ends[i]` of the original."""
+    """A normalized text; character i covers `starts[i]:ends[i]` of the original."""
 
     text: str
     starts: list[int]
@@ -64,7 +64,7 @@ class Alignment:
 
 
 def align(text: str, normalization: Normalization) -> Alignment:
-    """Return the normalised text with each character's span in `text`; the twin of `normalization(text)`."""
+    """Return the normalized text with each character's span in `text`; the twin of `normalization(text)`."""
     normalized = normalization(text)
     characters = list(text)
     starts, ends = list(range(len(text))), list(range(1, len(text) + 1))

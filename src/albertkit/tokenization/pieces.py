@@ -125,7 +125,7 @@ class PieceEncoder:
         try:
             if num_threads == 1 or len(texts) < 2 * _TEXTS_OF_A_PART:
                 return self._ids(texts, num_threads)
-            # While SentencePiece cuts one part without Python's lock, other threads normalise the next.
+            # While SentencePiece cuts one part without Python's lock, other threads normalize the next.
             parts = [
                 texts[start : start + _TEXTS_OF_A_PART] for start in range(0, len(texts), _TEXTS_OF_A_PART)
             ]
@@ -162,7 +162,7 @@ class PieceEncoder:
         return self.processor.id_to_piece(piece_id)
 
     def table(self) -> PieceTable:
-        """Return all pieces with scores and kinds, and the normaliser's table."""
+        """Return all pieces with scores and kinds, and the normalizer's table."""
         return read_piece_table(self.model)
 
     def _encode(self, normalized: str) -> list[str]:

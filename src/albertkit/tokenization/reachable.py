@@ -1,6 +1,6 @@
 """Which pieces of a vocabulary its own tokenizer can never produce.
 
-A text is normalised before it is cut, so a piece that normalisation would change occurs in no normalised
+A text is normalized before it is cut, so a piece that normalization would change occurs in no normalized
 text: `▁Haus` where texts are lower-cased, `ü` where accents are dropped. Such pieces cost parameters, and
 their words are cut into something else than the vocabulary was trained for.
 """

@@ -3,7 +3,7 @@
 Rust's Unigram model finds the same best pieces as SentencePiece when it is given the same text and scores:
 
 * user-defined symbols get the score with which SentencePiece always prefers them;
-* SentencePiece's normaliser is done in Python (`character_map.py`): the library's own cuts at grapheme
+* SentencePiece's normalizer is done in Python (`character_map.py`): the library's own cuts at grapheme
   clusters, and so differs on decomposed text;
 * control pieces must not be found in a text, so the model knows them under names that none can hold.
 
@@ -79,7 +79,7 @@ class RustPieceEncoder:
         table = self._table
         self._ids = {piece: piece_id for piece_id, piece in enumerate(table.pieces)}
         self._unknown_id = table.kinds.index(UNKNOWN)
-        # No text holds a space once the normaliser has turned them into marks.
+        # No text holds a space once the normalizer has turned them into marks.
         names = [
             f" {piece}" if kind in (CONTROL, UNKNOWN) else piece
             for piece, kind in zip(table.pieces, table.kinds, strict=True)
@@ -132,7 +132,7 @@ class RustPieceEncoder:
         return self._table.pieces[piece_id]
 
     def table(self) -> PieceTable:
-        """Return all pieces with scores and kinds, and the normaliser's table."""
+        """Return all pieces with scores and kinds, and the normalizer's table."""
         return self._table
 
     def _encode(self, normalized: str) -> list[str]:
@@ -319,7 +319,7 @@ def _characters(belongs: Callable[[str], bool]) -> str:
 
 
 def _flatten(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """Yield the single steps of a normaliser or pre-tokenizer as it stands in the file."""
+    """Yield the single steps of a normalizer or pre-tokenizer as it stands in the file."""
     if step is not None:
         if step["type"] == "Sequence":
             for inner in step.get("normalizers") or step.get("pretokenizers") or ():

@@ -205,7 +205,7 @@ class TokenInterface:
 
     @property
     def normalization(self) -> dict[str, Any]:
-        """The rules of normalisation by name: `do_lower_case` and those of the class."""
+        """The rules of normalization by name: `do_lower_case` and those of the class."""
         return asdict(self._cutter.normalization)
 
     @property

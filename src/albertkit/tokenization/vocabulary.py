@@ -44,7 +44,7 @@ def train_vocabulary(
 ) -> VocabularyReport:
     """Train a vocabulary and write the tokenizer's files, `spiece.model` first among them, to `output`.
 
-    All of them appear at once, so no vocabulary is ever found without the normalisation it was trained for.
+    All of them appear at once, so no vocabulary is ever found without the normalization it was trained for.
 
     Args:
         texts: documents, paragraphs or lines; read once.

@@ -239,7 +239,7 @@ def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
 
 
 def read_tokenizer_file(path: Path) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
-    """Return the vocabulary of a tokenizer.json, its rules of normalisation, and the tokens added to it.
+    """Return the vocabulary of a tokenizer.json, its rules of normalization, and the tokens added to it.
 
     Raises TokenizerError where the file is damaged, or is not that of a BERT-style tokenizer.
     """
@@ -257,7 +257,7 @@ def _read_content(
         or normalizer.get("type") != "BertNormalizer"
     ):
         raise TokenizerError(
-            f"{path}: holds a {model.get('type', 'missing')} model with the normaliser "
+            f"{path}: holds a {model.get('type', 'missing')} model with the normalizer "
             f"{normalizer.get('type', 'none')}; expected a {_MODEL} model that marks continuations with "
             f"{_CONTINUATION}, and BertNormalizer, as BERT's tokenizers have them"
         )
