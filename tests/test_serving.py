@@ -146,6 +146,20 @@ class TestAnswers:
             server.results(f"/v1/{route}", request | {"input": request["input"][0]}), expected[:1]
         )
 
+    def test_of_several_labels_those_that_apply(
+        self, server: Running, folders: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own = pipeline("text-classification", folders["classifier"], device="cpu")
+        served = server.service.models["classifier"].any_pipeline
+        for one in (own, served):
+            monkeypatch.setattr(one.model.config, "problem_type", "multi_label_classification")
+        texts = ["a fox", "a silver key", "my sister followed the river", CONTEXT[:40]]
+        expected = own(texts)
+        assert {len(labels) for labels in expected} != {1}
+        assert close_to(server.results("/v1/classify", {"input": texts}), expected)
+        best = server.results("/v1/classify", {"input": texts, "top_k": 1})
+        assert [len(labels) for labels in best] == [1] * len(texts)
+
     def test_answers_are_as_long_as_in_the_fine_tuning(
         self, server: Running, folders: dict[str, str]
     ) -> None:

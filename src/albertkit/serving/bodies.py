@@ -134,18 +134,24 @@ class ClassifyBody(Body):
 
     task = "text-classification"
     input: str | TextPair | TextsAndPairs
-    top_k: Count | None = Field(1, description="How many labels, best first; null for all.")
+    top_k: Count | None = Field(
+        default_factory=lambda: None,  # no default in the description: null is not the same as leaving it out
+        description="How many labels, best first; null for all. Without it the best label; of a model for "
+        "several labels all with a probability over one half.",
+    )
     function_to_apply: Function | None = None
     truncate: bool = Field(False, description="Cut what is longer than the model reads, and say how much.")
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return for each input its labels."""
-        return pipeline(
+        given = {"top_k": self.top_k} if "top_k" in self.model_fields_set else {}
+        answers = pipeline(
             _plain(self.items()),
-            top_k=self.top_k,
+            **given,
             function_to_apply=self.function_to_apply,
             truncation=self.truncate,
         )
+        return [one if isinstance(one, list) else [one] for one in answers]
 
 
 class TagBody(Body):
