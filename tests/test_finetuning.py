@@ -795,16 +795,24 @@ def test_whole_numbers_that_may_be_amounts_are_named(model: Path, tmp_path: Path
         assert bool(found) is named
 
 
-def test_numbers_with_a_decimal_comma_are_named(model: Path, tmp_path: Path) -> None:
-    for labels, named in ((["2,53", "1,08", "3"], True), (["a,b", "1,08", "c"], False)):
+def test_numbers_with_a_comma_are_named(model: Path, tmp_path: Path) -> None:
+    """The note must fit a decimal comma and a thousands separator: 1,080 may be 1.08 or 1080."""
+    for labels, named in (
+        (["2,53", "1,08", "3"], True),
+        (["1,080", "2,530", "1,200,000.5"], True),
+        (["a,b", "1,08", "c"], False),
+    ):
         file = write(tmp_path / "a.jsonl", [{"text": "a", "label": label} for label in labels * 2])
         said: list[str] = []
         prepare(
             "text-classification", FAST, model=model, train_data=file, validation_data=file,
             options=DataOptions(), say=said.append,
         )  # fmt: skip
-        expected = "labels such as '1,08' look like numbers with a decimal comma, but are read as classes; "
-        assert any(line.startswith(expected) and line.endswith(": 1.08") for line in said) is named
+        expected = (
+            "look like numbers, but are read as classes; if they are amounts, write them with a decimal point "
+            "and no thousands separator"
+        )
+        assert any(line.startswith("labels such as '1,08") and expected in line for line in said) is named
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ Label = str | float | tuple[str, ...]
 
 REGRESSION_NAMES = ("LABEL_0",)
 """The name that configs give to the one number of a regression."""
+NUMBER_FORM = "with a decimal point and no thousands separator"
+"""How a number with a comma must be written instead."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class LabelSet:
         if self.problem_type == "regression":
             number = _number(label)
             if number is None:
-                comma = "; write it with a decimal point" if has_decimal_comma(label) else ""
-                raise UnknownLabel(f"the label {label!r:.60} is no number{comma}")
+                hint = f"; write it {NUMBER_FORM}" if is_number_with_comma(label) else ""
+                raise UnknownLabel(f"the label {label!r:.60} is no number{hint}")
             return number
         if self.problem_type == "multi_label_classification":
             given = {self._name(one) for one in (label if isinstance(label, tuple) else (label,))}
@@ -185,9 +187,9 @@ def _number(label: Label) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def has_decimal_comma(label: Label) -> bool:
-    """Return whether a label looks like a number with a decimal comma."""
-    return isinstance(label, str) and _DECIMAL_COMMA.fullmatch(label) is not None
+def is_number_with_comma(label: Label) -> bool:
+    """Return whether a label looks like a number with a decimal comma or a thousands separator."""
+    return isinstance(label, str) and _WITH_COMMA.fullmatch(label) is not None
 
 
 def class_name(label: float) -> str:
@@ -207,4 +209,4 @@ def _whole_name(label: str | float) -> str | None:
 
 
 _WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,17}))(?:\.0+)?")
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)+(\.[0-9]+)?")

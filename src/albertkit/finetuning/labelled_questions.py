@@ -34,8 +34,14 @@ class LabelledQuestions(LabelledTask):
 
     model_class = AlbertForQuestionAnswering
     metrics = (
-        *("exact", "f1", "best_exact", "best_f1"),
-        *("has_answer_exact", "has_answer_f1", "no_answer_exact", "no_answer_f1"),
+        "exact",
+        "f1",
+        "best_exact",
+        "best_f1",
+        "has_answer_exact",
+        "has_answer_f1",
+        "no_answer_exact",
+        "no_answer_f1",
     )
 
     def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[QuestionExample]:

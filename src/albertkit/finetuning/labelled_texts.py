@@ -38,8 +38,14 @@ class LabelledTexts(LabelledTask):
 
     model_class = AlbertForSequenceClassification
     metrics = (
-        *("accuracy", "f1", "f1_macro", "f1_micro", "matthews"),
-        *("pearson", "spearman", "mean_squared_error"),
+        "accuracy",
+        "f1",
+        "f1_macro",
+        "f1_micro",
+        "matthews",
+        "pearson",
+        "spearman",
+        "mean_squared_error",
     )
 
     def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[TextExample]:

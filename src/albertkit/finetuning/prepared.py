@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from albertkit.config import AlbertConfig
-from albertkit.datasets.labels import has_decimal_comma
+from albertkit.datasets.labels import NUMBER_FORM, is_number_with_comma
 from albertkit.datasets.splits import Splits, load_splits
 from albertkit.errors import DataError
 from albertkit.finetuning.batches import Unit
@@ -152,12 +152,11 @@ def _say_labels(splits: Splits[Any], say: Callable[[str], None]) -> None:
                 f"the labels are {len(labels.names)} whole numbers, read as classes; if they are amounts, "
                 "such as ratings: --problem-type regression"
             )
-        commas = list(filter(has_decimal_comma, labels.names))
+        commas = list(filter(is_number_with_comma, labels.names))
         if len(commas) > len(labels.names) / 2:
             say(
-                f"labels such as {commas[0]!r} look like numbers with a decimal comma, but are read as "
-                f"classes; if they are amounts, write them with a decimal point: "
-                f"{commas[0].replace(',', '.')}"
+                f"labels such as {commas[0]!r} look like numbers, but are read as classes; if they are "
+                f"amounts, write them {NUMBER_FORM}"
             )
         for mark in ";|":
             if any(mark in name for name in labels.names):
