@@ -809,8 +809,8 @@ def test_numbers_with_a_comma_are_named(model: Path, tmp_path: Path) -> None:
             options=DataOptions(), say=said.append,
         )  # fmt: skip
         expected = (
-            "look like numbers, but are read as classes; if they are amounts, write them with a decimal point "
-            "and no thousands separator"
+            "look like numbers, but are read as classes; if they are amounts, write them with a decimal "
+            "point and no thousands separator"
         )
         assert any(line.startswith("labels such as '1,08") and expected in line for line in said) is named
 
