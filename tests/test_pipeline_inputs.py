@@ -23,6 +23,7 @@ import albertkit
 from albertkit import pipelines
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError
+from albertkit.inputs import read_inputs
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import (
@@ -558,3 +559,13 @@ class TestCallsArePure:
         assert same(first, kept)
         assert examples == given
         assert same(dict(model.state_dict()), weights)
+
+
+@pytest.mark.parametrize("content", ['[{"text": "a"}, {"text": "b"}]', '[\n  {"text": "a"}\n]', "[" * 9_999])
+def test_a_file_of_one_json_array(content: str) -> None:
+    with pytest.raises(DataError, match=r"x\.jsonl, line 1: .* an array of objects begins.* jq"):
+        list(read_inputs([line.encode() for line in content.splitlines()], "x.jsonl", format="jsonl"))
+
+
+def test_a_list_of_strings_is_one_input() -> None:
+    assert list(read_inputs([b'["a", "b"]'], "x.jsonl", format="jsonl")) == [["a", "b"]]

@@ -150,9 +150,18 @@ def _read(line: str, where: str, format: InputFormat, fields: Sequence[str], res
 
 def _read_json(line: str, where: str) -> Any:
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
+        value, error = json.loads(line), None
+    except (ValueError, RecursionError) as cause:
+        value, error = None, cause
+    # A list of strings on one line is an input of some pipelines.
+    if (error and line.lstrip().startswith("[")) or (isinstance(value, list) and dict in map(type, value)):
+        raise DataError(
+            f"{where}: expected an object on each line, and here an array of objects begins. To convert the "
+            "array: jq -c '.[]' FILE > lines.jsonl"
+        ) from error
+    if error:
         raise DataError(f"{where}: not JSON ({error}); expected an object on each line") from error
+    return value
 
 
 def _check_no_header(line: str, where: str) -> None:
