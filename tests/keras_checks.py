@@ -237,6 +237,22 @@ def test_data_sets_become_batches(tmp_path: Path) -> None:
     assert inputs["input_ids"].numpy().tolist() == [[5, 6]]
 
 
+def test_data_sets_of_choices_become_batches(tmp_path: Path) -> None:
+    if keras.backend.backend() != "tensorflow":
+        return
+    _, model = pair("AlbertForMultipleChoice", tmp_path, **SHALLOW)
+    tokenizer = AlbertTokenizer.from_pretrained("bundled")
+    rows = [{"input_ids": [[5, 6], [7]], "labels": 1}, {"input_ids": [[8], [5, 6, 7]], "labels": 0}]
+    inputs, labels = next(iter(model.prepare_tf_dataset(rows, 2, shuffle=False, tokenizer=tokenizer)))
+    assert inputs["input_ids"].numpy().tolist() == [[[5, 6, 0], [7, 0, 0]], [[8, 0, 0], [5, 6, 7]]]
+    assert inputs["attention_mask"].numpy().tolist() == [[[1, 1, 0], [1, 0, 0]], [[1, 0, 0], [1, 1, 1]]]
+    assert labels.numpy().tolist() == [1, 0]
+    assert tuple(model(inputs).logits.shape) == (2, 2)
+    rows[0]["input_ids"] = [[5], [6], [7], [8]]
+    with pytest.raises(albertkit.DataError, match=r"have \[2, 4\] choices; expected the same number"):
+        model.prepare_tf_dataset(rows, 2, shuffle=False, tokenizer=tokenizer)
+
+
 def test_saved_models(tmp_path: Path) -> None:
     ours, model = pair("AlbertForQuestionAnswering", tmp_path, **SHALLOW)
     if keras.backend.backend() != "tensorflow":

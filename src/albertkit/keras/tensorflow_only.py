@@ -43,14 +43,17 @@ def tokenizer_collator(tokenizer: Any) -> Collator:
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
         inputs = [{name: value for name, value in row.items() if name in NAMES} for row in rows]
-        batch = dict(tokenizer.pad(inputs, return_tensors="np"))
+        if np.ndim(inputs[0]["input_ids"][0]):
+            batch = _pad_choices(tokenizer, inputs)
+        else:
+            batch = dict(tokenizer.pad(inputs, return_tensors="np"))
         length = np.shape(batch["input_ids"])[-1]
         is_left = tokenizer.padding_side == "left"
         for name in rows[0].keys() - inputs[0].keys():
             values = [np.asarray(row[name]) for row in rows]
             # Labels of a whole text, such as those of several classes, have another length than its tokens.
             if name == "labels" and all(
-                value.shape == np.shape(row["input_ids"]) for value, row in zip(values, rows, strict=True)
+                value.shape == (len(row["input_ids"]),) for value, row in zip(values, rows, strict=True)
             ):
                 missing = [length - len(value) for value in values]
                 values = [
@@ -61,6 +64,16 @@ def tokenizer_collator(tokenizer: Any) -> Collator:
         return batch
 
     return collate
+
+
+def _pad_choices(tokenizer: Any, rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Rows of choices, each value (C, T) -> (B, C, T)."""
+    counts = sorted({len(values) for row in rows for values in row.values()})
+    if len(counts) > 1:
+        raise DataError(f"the rows of a batch have {counts} choices; expected the same number in each")
+    choices = [{name: row[name][index] for name in row} for row in rows for index in range(counts[0])]
+    batch = tokenizer.pad(choices, return_tensors="np")
+    return {name: values.reshape(len(rows), counts[0], -1) for name, values in batch.items()}
 
 
 def batches_of(
