@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from modeling_twins import largest_difference
 from safetensors.torch import load_file
 from torch_files import Bundle, read_folder, write_bundle
+from torchless import run_without_torch
 from typer.testing import CliRunner
 
 from albertkit.checkpoints import folder as folder_file
@@ -697,3 +698,55 @@ def test_a_difference_is_found(tf1: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("albertkit.conversion.write_folder", wrong)
     with pytest.raises(CheckpointError, match=r"computes other outputs .* differ by up to 1.0e-03"):
         convert(tf1, tf1.parent / "hf", verify=True)
+
+
+# --- without torch ------------------------------------------------------------------------------
+
+STEPS = [
+    ("source", "hf", "hf", None),
+    ("hf", "tf1", "tf1", None),
+    ("tf1", "model.tfbson", "julia", "float16"),
+    ("model.tfbson", "again", "hf", None),
+]
+CONVERT = """
+import json
+from albertkit.conversion import convert
+
+for source, target, to, dtype in json.loads(sys.argv[1]):
+    print(json.dumps(convert(source, target, to=to, dtype=dtype, verify=True).to_json()))
+"""
+
+
+def test_without_torch_reports_and_files_are_the_same(
+    tf1: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    light, full = tmp_path / "light", tmp_path / "full"
+    for folder in (light, full):
+        shutil.copytree(tf1, folder / "source")
+    output = run_without_torch(CONVERT, json.dumps(STEPS), cwd=light)
+    monkeypatch.chdir(full)
+    for (source, target, to, dtype), line in zip(STEPS, output.splitlines(), strict=True):
+        report = convert(source, target, to=to, dtype=dtype, verify=True)  # type: ignore[arg-type]
+        assert json.loads(line) == json.loads(json.dumps(report.to_json()))
+    written = sorted(path.relative_to(full) for path in full.rglob("*") if path.is_file())
+    assert written == sorted(path.relative_to(light) for path in light.rglob("*") if path.is_file())
+    for path in written:
+        assert (light / path).read_bytes() == (full / path).read_bytes()
+
+
+def test_without_torch_its_own_files_name_the_extra(tmp_path: Path) -> None:
+    model = random_model(AlbertModel)
+    model.config.save_pretrained(tmp_path)  # type: ignore[operator, union-attr]
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    code = """
+from albertkit.conversion import convert
+from albertkit.errors import MissingExtraError
+
+try:
+    convert(sys.argv[1], sys.argv[2])
+except MissingExtraError as error:
+    print(error)
+"""
+    output = run_without_torch(code, tmp_path, tmp_path / "out")
+    assert "pip install 'albertkit[torch]'" in output
+    assert not (tmp_path / "out").exists()

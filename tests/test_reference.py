@@ -1,5 +1,7 @@
 """The NumPy forward pass against PyTorch, and against the original implementation."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -45,6 +47,23 @@ def test_equals_torch_with_pruned_heads_untied_words_and_empty_rows():
     inputs = batch(mask=True)
     inputs["attention_mask"][0] = 0
     compare(model, inputs, attentions=False)
+
+
+def test_the_error_function_equals_that_of_python():
+    values = np.concatenate([np.linspace(-7, 7, 10_001), [0.0, 1e-300, np.inf, -np.inf]])
+    expected = [math.erf(value) for value in values]
+    np.testing.assert_allclose(reference.erf(values), expected, atol=1e-13, rtol=0)
+    assert np.isnan(reference.erf(np.array([np.nan]))).all()
+
+
+def test_without_the_layers_the_outputs_are_the_same():
+    model, inputs = make("AlbertForMaskedLM"), {name: one.numpy() for name, one in batch(mask=True).items()}
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    arguments = ("AlbertForMaskedLM", model.config, weights, inputs["input_ids"], inputs["attention_mask"])
+    outputs = reference.forward(*arguments)
+    alone = reference.forward(*arguments, all_layers=False)
+    assert list(alone) == ["logits"]
+    np.testing.assert_array_equal(alone["logits"], outputs["logits"])
 
 
 def test_equals_the_original_implementation(shared):

@@ -19,7 +19,8 @@ from albertkit.errors import CheckpointError
 Array = NDArray[np.floating]
 Weights = Mapping[str, NDArray]
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])  # NumPy has none
+_ERF_STEP, _ERF_END = 1 / 1024, 6.0  # beyond the end erf is 1 to the last digit
+_ERF = np.array([math.erf(place * _ERF_STEP) for place in range(int(_ERF_END / _ERF_STEP) + 1)])
 
 
 def forward(
@@ -31,6 +32,7 @@ def forward(
     token_type_ids: NDArray | None = None,
     *,
     dtype: type = np.float32,
+    all_layers: bool = True,
 ) -> dict[str, Array]:
     """Compute all outputs of a model, without dropout.
 
@@ -42,11 +44,13 @@ def forward(
         attention_mask: 1 for tokens and 0 for padding, of the same shape; None for no padding.
         token_type_ids: 0 for the first segment and 1 for the second, of the same shape; None for zeros.
         dtype: the type to compute in; `np.float64` bounds the rounding errors of float32.
+        all_layers: also return the hidden states and attentions of all layers.
 
     Returns:
-        The outputs under the names that the class gives them ("logits", "start_logits", ...), together with
-        "hidden_states" (L + 1, B, T, H), the mapped embeddings and the output of each layer, and "attentions"
-        (L, B, N, T, T). With pruned heads the layers' N may differ: "attentions" is then left out.
+        The outputs under the names that the class gives them ("logits", "start_logits", ...). With
+        `all_layers` also "hidden_states" (L + 1, B, T, H), the mapped embeddings and the output of each
+        layer, and "attentions" (L, B, N, T, T); with pruned heads the layers' N may differ, and "attentions"
+        is then left out.
 
     Raises:
         CheckpointError: a tensor is missing.
@@ -56,11 +60,20 @@ def forward(
     mask = np.ones_like(ids) if attention_mask is None else attention_mask.reshape(ids.shape)
     segments = np.zeros_like(ids) if token_type_ids is None else token_type_ids.reshape(ids.shape)
     network = _Network(config, weights, "" if architecture == "AlbertModel" else "albert.", dtype)
-    states, attentions = network.encode(ids, mask, segments)
-    outputs = _HEADS[architecture](network, states[-1])
+    seen = mask != 0
+    seen |= ~seen.any(-1, keepdims=True)  # a row that may see nothing sees everything
+    state = network.embed(ids, segments)
+    states, attentions = [state], []
+    for name in executed_layers(config, network.prefix):
+        state, probabilities = network.layer(state, seen[:, None, None], name)
+        if all_layers:
+            states.append(state)
+            attentions.append(probabilities)
+    outputs = _HEADS[architecture](network, state)
     if architecture == "AlbertForMultipleChoice":
         outputs = {"logits": outputs["logits"].reshape(input_ids.shape[:2])}  # (B * C, 1) -> (B, C)
-    outputs["hidden_states"] = np.stack(states)
+    if all_layers:
+        outputs["hidden_states"] = np.stack(states)
     if len({one.shape for one in attentions}) == 1:
         outputs["attentions"] = np.stack(attentions)
     return outputs
@@ -78,7 +91,7 @@ class _Network:
     def weight(self, name: str) -> Array:
         if name not in self.weights:
             raise CheckpointError(f"The checkpoint has no tensor {name}, which this model needs.")
-        return np.asarray(self.weights[name]).astype(self.dtype)
+        return np.asarray(self.weights[name]).astype(self.dtype, copy=False)
 
     def rows(self, name: str, ids: NDArray) -> Array:
         """(...) -> (..., width): look up rows of a table; NumPy would count negative ids from its end."""
@@ -101,26 +114,18 @@ class _Network:
     def activate(self, values: Array) -> Array:
         return _ACTIVATIONS[str(self.config.hidden_act)](values)
 
-    def encode(self, ids: NDArray, mask: NDArray, segments: NDArray) -> tuple[list[Array], list[Array]]:
-        """(B, T) each -> the mapped embeddings and the layers' outputs (B, T, H); attentions (B, N, T, T)."""
-        config, table = self.config, f"{self.prefix}embeddings"
+    def embed(self, ids: NDArray, segments: NDArray) -> Array:
+        """(B, T) each -> the mapped embeddings (B, T, H)."""
+        table = f"{self.prefix}embeddings"
         embedded = (
             self.rows(f"{table}.word_embeddings.weight", ids)
             + self.rows(f"{table}.token_type_embeddings.weight", segments)
             + self.rows(f"{table}.position_embeddings.weight", np.arange(ids.shape[1]))
         )  # (B, T, E)
         normal = self.layer_norm(embedded, f"{table}.LayerNorm")
-        states = [self.linear(normal, f"{self.prefix}encoder.embedding_hidden_mapping_in")]
-        seen = mask != 0
-        seen |= ~seen.any(-1, keepdims=True)  # a row that may see nothing sees everything
-        attentions = []
-        for name in executed_layers(config, self.prefix):
-            state, probabilities = self._layer(states[-1], seen[:, None, None], name)
-            states.append(state)
-            attentions.append(probabilities)
-        return states, attentions
+        return self.linear(normal, f"{self.prefix}encoder.embedding_hidden_mapping_in")
 
-    def _layer(self, states: Array, seen: NDArray, name: str) -> tuple[Array, Array]:
+    def layer(self, states: Array, seen: NDArray, name: str) -> tuple[Array, Array]:
         """(B, T, H) -> (B, T, H): attention and feed-forward network, each with residual and LayerNorm."""
         width = self.config.hidden_size // self.config.num_attention_heads
 
@@ -205,16 +210,28 @@ def softmax(scores: Array) -> Array:
     return exponentials / exponentials.sum(-1, keepdims=True)
 
 
+def erf(values: NDArray) -> NDArray[np.float64]:
+    """Return the error function, which NumPy lacks, to 1e-13: Taylor series around the entries of a table."""
+    values = np.clip(values.astype(np.float64), -_ERF_END, _ERF_END)
+    entries = np.rint(np.nan_to_num(np.abs(values)) / _ERF_STEP).astype(np.int64)
+    nearest = np.copysign(entries * _ERF_STEP, values)
+    rest = values - nearest
+    series = rest * (1 - rest * (nearest - rest * (2 * nearest**2 - 1) / 3))
+    slope = 2 / math.sqrt(math.pi) * np.exp(-(nearest**2))
+    return np.copysign(_ERF[entries], values) + slope * series
+
+
 def _gelu(values: Array) -> Array:
-    return values * (1 + _erf(values * math.sqrt(0.5)).astype(values.dtype)) / 2
+    return values * (1 + erf(values * math.sqrt(0.5)).astype(values.dtype)) / 2
 
 
 def _gelu_tanh(values: Array) -> Array:
-    return values * (1 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3))) / 2
+    return values * (1 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values * values * values))) / 2
 
 
 def _silu(values: Array) -> Array:
-    return values / (1 + np.exp(-values))
+    with np.errstate(over="ignore"):  # divided by infinity, the result is 0, as it should be
+        return values / (1 + np.exp(-values))
 
 
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
