@@ -28,7 +28,8 @@ def main() -> None:
         int8 = export_onnx("bundled", Path(name) / "int8", int8=True, max_drop=2)
         fill = pipeline("fill-mask", Path(name) / "int8")  # the folder is a model like any other
     assert int8.loss is not None
-    print(f"float32  {exact.file_bytes / 1e6:.1f} MB, differs from torch by {exact.largest_difference:.0e}")
+    difference = exact.largest_difference
+    print(f"float32  {exact.file_bytes / 1e6:.1f} MB, differs from the reference by {difference:.0e}")
     print(
         f"int8     {int8.file_bytes / 1e6:.1f} MB, loses {int8.loss.drop:.2f} points of {int8.loss.metric}\n"
     )

@@ -13,6 +13,7 @@ from modeling_twins import HEADS, make
 from test_engines import CLASSIFIER
 
 from albertkit import pipeline
+from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.onnx_engine import OnnxEngine
 from albertkit.errors import CheckpointError, ConfigError, DataError
@@ -144,14 +145,16 @@ def test_agreement_of_every_head(tmp_path: Path) -> None:
         model = make(head, max_position_embeddings=64)
         model.save_pretrained(tmp_path / head)
         export_onnx(tmp_path / head, tmp_path / f"{head}.onnx")
-        loss = measure_agreement(tmp_path / f"{head}.onnx", model, None, TEXTS, optional_inputs=True)
+        twin = (head, model.config, to_arrays(model.state_dict()))
+        loss = measure_agreement(tmp_path / f"{head}.onnx", twin, None, TEXTS, optional_inputs=True)
         assert loss.drop == pytest.approx(0, abs=1e-3)
         assert loss.examples >= 6
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if not name.startswith("albert."):  # the head, or all of the encoder alone
                     parameter.neg_()
-        loss = measure_agreement(tmp_path / f"{head}.onnx", model, None, TEXTS, optional_inputs=True)
+        twin = (head, model.config, to_arrays(model.state_dict()))
+        loss = measure_agreement(tmp_path / f"{head}.onnx", twin, None, TEXTS, optional_inputs=True)
         assert loss.drop > 5
 
 

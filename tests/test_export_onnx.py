@@ -17,8 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from modeling_twins import HEADS, batch, make
 from torch_files import write_bundle, write_folder
+from torchless import run_without_torch
 
-from albertkit import __version__
+from albertkit import __version__, reference
+from albertkit.checkpoints.arrays import to_arrays
 from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.config import ACTIVATION_NAMES, AlbertConfig
 from albertkit.conversion import file_sha256
@@ -238,7 +240,7 @@ def test_into_the_folder_of_the_model_itself(save: Save) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_weights_in_half_the_bytes(dtype: str, save: Save, tmp_path: Path) -> None:
     report = export_onnx(save("AlbertForPreTraining"), tmp_path / "model.onnx", dtype=dtype)
-    assert report.largest_difference <= TOLERANCE  # from torch with the same rounded weights
+    assert report.largest_difference <= TOLERANCE  # from the reference with the same rounded weights
     assert f"rounded to {dtype}" in report.notes[-2] + report.notes[-1]
     stored = {one.name: one.data_type for one in onnx.load(tmp_path / "model.onnx").graph.initializer}
     assert stored["predictions.dense.weight"] == getattr(onnx.TensorProto, dtype.upper())
@@ -310,18 +312,26 @@ def test_a_wrong_graph_leaves_no_file(
     assert not (tmp_path / "out").exists()
 
 
-def test_rounding_of_torch_is_told_from_a_difference(labelled: Path, tmp_path: Path) -> None:
+def test_rounding_of_the_reference_is_told_from_a_difference(
+    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     export_onnx(labelled, tmp_path / "model.onnx")
-    model = auto.AlbertForSequenceClassification.from_pretrained(labelled)
-    noise = {torch.float32: 1e-3, torch.float64: 0.0}
-    model.classifier.register_forward_hook(lambda module, given, logits: logits + noise[logits.dtype])
+    network = auto.AlbertForSequenceClassification.from_pretrained(labelled)
+    model = ("AlbertForSequenceClassification", network.config, to_arrays(network.state_dict()))
+    noise = {np.float32: 1e-3, np.float64: 0.0}
+    forward = reference.forward
+
+    def noisy(*inputs: Any, dtype: type, **options: Any) -> dict[str, Any]:
+        return {name: one + noise[dtype] for name, one in forward(*inputs, dtype=dtype, **options).items()}
+
+    monkeypatch.setattr(reference, "forward", noisy)
     options: dict[str, Any] = {"optional_inputs": True, "tolerance": TOLERANCE, "relative": False}
     tokenizer = AutoTokenizer.from_pretrained(labelled)
     largest, _ = compare(tmp_path / "model.onnx", model, tokenizer, ["the river"], **options)
     assert 0 < largest <= TOLERANCE
-    noise[torch.float64] = 1e-3
+    noise[np.float64] = 1e-3
     with pytest.raises(CheckpointError, match=r"differ by 1.0e-03"):
-        compare(tmp_path / "model.onnx", model.float(), tokenizer, ["the river"], **options)
+        compare(tmp_path / "model.onnx", model, tokenizer, ["the river"], **options)
 
 
 def test_numbers_that_are_none_fail_the_check(save: Save, tmp_path: Path) -> None:
@@ -433,7 +443,7 @@ def test_the_verb(run, labelled: Path, tmp_path: Path) -> None:
     for part in (
         "opset 17",
         "in   token_type_ids  int64 (batch, sequence)\n",
-        "differs from torch by at most",
+        "differs from the reference by at most",
     ):
         assert part in result.output
     result = run("export", "onnx", labelled, tmp_path / "a.onnx")
@@ -457,3 +467,35 @@ def test_outputs_of_the_original_code(tmp_path: Path) -> None:
     masked = np.take_along_axis(words, golden["masked_lm_positions"][..., None].astype(np.int64), axis=1)
     np.testing.assert_allclose(masked, golden["mlm_logits"], rtol=0, atol=1e-5)
     np.testing.assert_allclose(order, golden["sop_logits"], rtol=0, atol=1e-5)
+
+
+# --- without torch ------------------------------------------------------------------------------
+
+EXPORTS: list[dict[str, Any]] = [
+    {},
+    {"dtype": "bfloat16", "optional_inputs": False},
+    {"compute": "float16", "architecture": "AlbertModel"},
+    {"int8": True, "calibrate": "texts.txt", "max_drop": 100},
+]
+EXPORT = """
+import json
+from albertkit.export.onnx_export import export_onnx
+
+for number, options in enumerate(json.loads(sys.argv[1])):
+    print(json.dumps(export_onnx("source", str(number), **options).to_json()))
+"""
+
+
+def test_without_torch_reports_and_files_are_the_same(
+    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    light, full = tmp_path / "light", tmp_path / "full"
+    for folder in (light, full):
+        shutil.copytree(labelled, folder / "source")
+        (folder / "texts.txt").write_text("the river\nan empty house\n")
+    output = run_without_torch(EXPORT, json.dumps(EXPORTS), cwd=light)
+    monkeypatch.chdir(full)
+    for number, (options, line) in enumerate(zip(EXPORTS, output.splitlines(), strict=True)):
+        report = export_onnx("source", str(number), **options)
+        assert json.loads(line) == json.loads(json.dumps(report.to_json()))
+        assert (light / f"{number}/model.onnx").read_bytes() == (full / f"{number}/model.onnx").read_bytes()

@@ -80,9 +80,9 @@ def onnx(
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
     columns: dict[str, Any] | None = None,
 ) -> None:
-    """Write a model as ONNX, and compare what it computes with torch; if they differ there is no file.
+    """Write a model as an ONNX file, and keep it only if its outputs equal those of the reference in NumPy.
 
-    With --int8 what is lost is measured instead, and if it is too much there is no file.
+    With --int8, albertkit measures the loss in accuracy instead, and keeps no file if it is too large.
 
     Example: albertkit export onnx my-model my-model.onnx
     """

@@ -3,24 +3,16 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
-from albertkit.checkpoints.arrays import to_tensors
 from albertkit.checkpoints.onnx_file import read_onnx
 from albertkit.config import AlbertConfig
-from albertkit.datasets.splits import load_splits
 from albertkit.errors import CheckpointError, DataError
-from albertkit.export.onnx_check import Batch, batches, open_session
+from albertkit.export.onnx_check import Batch, Model, batches, expected_outputs, open_session
 from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.evaluation import EvaluationSet
-from albertkit.finetuning.prepared import load_task
-from albertkit.finetuning.settings import TaskSettings
 from albertkit.graphs.network import MULTIPLE_CHOICE
 from albertkit.inputs import format_of, read_inputs
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tokenization.interface import TokenizerInterface
 
 TASKS = {
@@ -92,6 +84,14 @@ def measure_on_labels(
         data: labelled examples.
         options: where the examples are in it.
     """
+    import torch
+
+    from albertkit.checkpoints.arrays import to_tensors
+    from albertkit.datasets.splits import load_splits
+    from albertkit.finetuning.evaluation import EvaluationSet
+    from albertkit.finetuning.prepared import load_task
+    from albertkit.finetuning.settings import TaskSettings
+
     labelled, task, model = load_task(TASKS[architecture], source, TaskSettings(), device=torch.device("cpu"))
     reader = labelled.reader(str(data), options)
     splits = load_splits({"data": reader}, labels=labelled.labels(model.config))
@@ -107,10 +107,9 @@ def measure_on_labels(
     return Loss(name, 100 * exact.metrics[name], 100 * found.metrics[name], len(examples.examples))
 
 
-@torch.no_grad()
 def measure_agreement(
     rounded: Path,
-    model: AlbertPreTrainedModel,
+    model: Model,
     tokenizer: TokenizerInterface | None,
     texts: Sequence[str],
     *,
@@ -119,13 +118,14 @@ def measure_agreement(
     """Return how often the file in int8 decides as the model does, by the output that does so least often."""
     session = open_session(rounded)
     names = [output.name for output in session.get_outputs()]
-    choices = type(model).__name__ == MULTIPLE_CHOICE
+    architecture, config, _ = model
+    choices = architecture == MULTIPLE_CHOICE
     agreed: dict[str, list[float]] = {name: [] for name in names}
-    for batch in batches(tokenizer, model.config, texts, choices=choices, whole=not optional_inputs):
+    for batch in batches(tokenizer, config, texts, choices=choices, whole=not optional_inputs):
         found = dict(zip(names, session.run(names, batch), strict=True))
-        expected: Any = model(**{name: torch.from_numpy(values) for name, values in batch.items()})
+        expected = expected_outputs(model, batch)
         for name in names:
-            agreed[name] += _agreements(name, found[name], expected[name].numpy(), batch, model.config)
+            agreed[name] += _agreements(name, found[name], expected[name], batch, config)
     name = min(names, key=lambda one: np.mean(agreed[one]))
     return Loss(AGREEMENT, 100.0, 100 * float(np.mean(agreed[name])), len(agreed[name]))
 

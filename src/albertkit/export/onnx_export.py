@@ -1,4 +1,4 @@
-"""From a checkpoint of any format to a file for ONNX runtimes, checked against torch before it gets its name.
+"""From a checkpoint of any format to a file for ONNX runtimes, checked before it gets its name.
 
     report = export_onnx("albert-base-v2", "albert-base-v2.onnx")
     print(report)
@@ -11,12 +11,11 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from albertkit.checkpoints import formats
-from albertkit.checkpoints.arrays import DTYPES, Arrays, to_tensors
+from albertkit.checkpoints.arrays import DTYPES, Arrays
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
 from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.report import LoadReport
@@ -40,8 +39,6 @@ from albertkit.graphs.graph import OLDEST_OPSET, onnx
 from albertkit.graphs.int8 import INT8, QUANTIZATION
 from albertkit.graphs.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
 from albertkit.graphs.network import ARCHITECTURES
-from albertkit.modeling import auto
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.published import contradictions
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.interface import TokenizerInterface
@@ -51,7 +48,7 @@ OPSET = 20
 LARGEST_SHARE = 0.35
 """Of its size in float32, that a model of a published shape has in int8."""
 TOLERANCE = 1e-4
-"""Largest difference from torch, where float32 is computed in."""
+"""Largest difference from the reference, where float32 is computed in."""
 
 
 def export_onnx(
@@ -71,7 +68,8 @@ def export_onnx(
 ) -> OnnxReport:
     """Write a model as an ONNX file of standard operators.
 
-    The file takes its name only after its outputs on the texts were found equal to torch's.
+    The file takes its name only after its outputs on the texts were found equal to those of the NumPy
+    reference.
 
     Args:
         source: what `from_pretrained` takes: a folder, a checkpoint of another writer, a name.
@@ -125,10 +123,11 @@ def export_onnx(
     metadata = metadata_of(config, checkpoint, tokenizer, compute=compute)
     exact = compute == "float32"
     tolerance = TOLERANCE if exact else TOLERANCES[compute]
+    model = architecture, config, weights
     with new_file(file) as new:
         written = write_file(
             new,
-            (architecture, config, weights),
+            model,
             metadata,
             opset=opset,
             compute=compute,
@@ -136,19 +135,18 @@ def export_onnx(
             optional_inputs=optional_inputs,
         )
         loss, largest, batches = None, None, []
-        reference = _reference(architecture, config, weights)
         if int8:
             if calibrate and is_labelled(calibrate, architecture):
                 columns = columns or DataOptions()
                 loss = measure_on_labels(source, architecture, new, calibrate, options=columns)
             else:
                 texts = texts if calibrate is None else read_texts(calibrate)
-                loss = measure_agreement(new, reference, tokenizer, texts, optional_inputs=optional_inputs)
+                loss = measure_agreement(new, model, tokenizer, texts, optional_inputs=optional_inputs)
             loss.refuse_beyond(max_drop)
         else:
             largest, batches = compare(
                 new,
-                reference,
+                model,
                 tokenizer,
                 texts,
                 optional_inputs=optional_inputs,
@@ -280,7 +278,8 @@ def _round(weights: Arrays, dtype: np.dtype, notes: list[str]) -> dict[str, np.n
     )
     if change:
         notes.append(
-            f"weights were rounded to {dtype.name}, by at most {change:.1e}; torch was given the rounded ones"
+            f"weights were rounded to {dtype.name}, by at most {change:.1e}; the reference was given the "
+            "rounded ones"
         )
     return rounded
 
@@ -295,11 +294,3 @@ def _open_tokenizer(
         config.save_pretrained(folder)  # the tokenizer's size is compared with it
         write_vocabulary(Path(folder), checkpoint)
         return AutoTokenizer.from_pretrained(folder)
-
-
-def _reference(architecture: str, config: AlbertConfig, weights: Arrays) -> AlbertPreTrainedModel:
-    """The torch model of these weights, in float32."""
-    lacks_pooler = architecture == "AlbertModel" and "pooler.weight" not in weights
-    options: dict[str, Any] = {"add_pooling_layer": False} if lacks_pooler else {}
-    tensors = to_tensors(cast(weights, DTYPES["float32"]))
-    return getattr(auto, architecture).from_pretrained(None, config=config, state_dict=tensors, **options)

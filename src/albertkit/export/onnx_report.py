@@ -8,7 +8,7 @@ from albertkit.export.int8_check import Loss
 
 @dataclass(slots=True)
 class OnnxReport:
-    """What was written, and how close to torch it computes."""
+    """What was written, and how close to the reference it computes."""
 
     source: str
     target: str
@@ -25,7 +25,7 @@ class OnnxReport:
     weight_bytes: int
     """What the same tensors take in safetensors."""
     largest_difference: float | None
-    """From torch, on the texts; None for int8."""
+    """From the NumPy reference, on the texts; None for int8."""
     tolerance: float
     batches: list[tuple[int, ...]]
     """Shapes of the input_ids that were compared."""
@@ -54,8 +54,8 @@ class OnnxReport:
             *(f"  in   {name}  {kind}" for name, kind in self.inputs.items()),
             *(f"  out  {name}  {kind}" for name, kind in self.outputs.items()),
             f"{self.file_bytes:,} bytes, {self.size_ratio:.3f} times those of the weights",
-            f"differs from torch by at most {self.largest_difference:.1e} (bound {self.tolerance:.0e}), "
-            f"on batches of {batches}"
+            f"differs from the reference by at most {self.largest_difference:.1e} "
+            f"(bound {self.tolerance:.0e}), on batches of {batches}"
             if self.loss is None
             else f"int8 loses {self.loss.drop:.2f} points of {self.loss.metric} ({self.loss.exact:.2f} to "
             f"{self.loss.rounded:.2f}, on {self.loss.examples} examples)",
