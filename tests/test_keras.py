@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from modeling_twins import make
+from torchless import run_without_torch
 
 CHECKS = Path(__file__).with_name("keras_checks.py")
 BACKENDS = ("tensorflow", "jax")
@@ -27,8 +30,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
         process.kill()
 
 
-def start(backend: str, folder: Path) -> subprocess.Popen:
-    environment = os.environ | {
+def environment_of(backend: str, folder: Path) -> dict[str, str]:
+    return os.environ | {
         "KERAS_BACKEND": backend,
         "KERAS_HOME": str(folder),  # no settings of whoever runs this
         "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -39,10 +42,13 @@ def start(backend: str, folder: Path) -> subprocess.Popen:
         "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
         "--xla_cpu_use_fusion_emitters=false",
     }
+
+
+def start(backend: str, folder: Path) -> subprocess.Popen:
     command = [sys.executable, "-m", "pytest", str(CHECKS), "-p", "no:cacheprovider", "--tb=short"]
     return subprocess.Popen(
         [*command, f"--junitxml={folder}/report.xml", f"--basetemp={folder}/files"],
-        env=environment,
+        env=environment_of(backend, folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -59,3 +65,19 @@ def test_the_checks_hold(backend: str, runs: dict[str, tuple[subprocess.Popen, P
     (suite,) = ElementTree.parse(report).getroot()
     assert int(suite.attrib["tests"]) >= 35
     assert [suite.attrib[name] for name in ("errors", "failures", "skipped")] == ["0", "0", "0"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_without_torch(backend: str, tmp_path: Path) -> None:
+    """Load, compute, train, save and load again; PyTorch's own files name the extra."""
+    for library in ("keras", backend):
+        pytest.importorskip(library, reason="needs Keras and its backends: pip install 'albertkit[test]'")
+    model = make("AlbertForSequenceClassification", num_hidden_layers=1, hidden_act="gelu")
+    model.save_pretrained(tmp_path / "saved")
+    model.config.save_pretrained(tmp_path / "pickled")
+    torch.save(model.state_dict(), tmp_path / "pickled" / "pytorch_model.bin")
+    folders = (tmp_path / "saved", tmp_path / "pickled", tmp_path / "out")
+    code = CHECKS.with_name("keras_without_torch.py").read_text()
+    output = run_without_torch(code, *folders, environment=environment_of(backend, tmp_path))
+    assert output.startswith(f"{backend} and ")
+    assert "pip install 'albertkit[torch]'" in output
