@@ -24,7 +24,7 @@ inputs = {"input_ids": ids, "attention_mask": mask}
 
 
 def logits_of(model: Any) -> np.ndarray:
-    return keras.ops.convert_to_numpy(model(inputs).logits)
+    return np.asarray(keras.ops.convert_to_numpy(model(inputs).logits))
 
 
 model: Any = TFAlbertForSequenceClassification.from_pretrained(saved, from_pt=True)

@@ -28,7 +28,6 @@ from albertkit.errors import CheckpointError, ConfigError, DataError, MissingExt
 from albertkit.export import onnx_export
 from albertkit.export.onnx_check import compare, open_session
 from albertkit.export.onnx_export import export_onnx
-from albertkit.graphs.network import ARCHITECTURES
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tokenization.auto import AutoTokenizer
@@ -95,10 +94,6 @@ def test_every_head_at_any_batch_and_length(head: str, save: Save, tmp_path: Pat
         for which in ({}, {"mask": True}, {"segments": True}, {"mask": True, "segments": True}):
             inputs = batch(head, length=length, **which)
             assert_equal_outputs(model, session, inputs, {name: ids[:1] for name, ids in inputs.items()})
-
-
-def test_all_classes_of_models_are_known() -> None:
-    assert set(ARCHITECTURES) == set(HEADS)
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])

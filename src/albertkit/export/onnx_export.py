@@ -19,7 +19,7 @@ from albertkit.checkpoints.arrays import DTYPES, Arrays
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
 from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.report import LoadReport
-from albertkit.checkpoints.shapes import architecture_of, fit
+from albertkit.checkpoints.shapes import ARCHITECTURES, architecture_of, fit
 from albertkit.config import AlbertConfig
 from albertkit.conversion import TOLERANCES, cast, file_sha256, write_vocabulary
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
@@ -38,7 +38,6 @@ from albertkit.finetuning.data_options import DataOptions
 from albertkit.graphs.graph import OLDEST_OPSET, onnx
 from albertkit.graphs.int8 import INT8, QUANTIZATION
 from albertkit.graphs.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
-from albertkit.graphs.network import ARCHITECTURES
 from albertkit.published import contradictions
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.interface import TokenizerInterface

@@ -18,14 +18,8 @@ MULTIPLE_CHOICE = "AlbertForMultipleChoice"
 SEQUENCE_CLASSIFICATION = "AlbertForSequenceClassification"
 PRETRAINING = "AlbertForPreTraining"
 MASKED_LM = "AlbertForMaskedLM"
-TOKEN_CLASSIFICATION = "AlbertForTokenClassification"
 QUESTION_ANSWERING = "AlbertForQuestionAnswering"
 ENCODER = "AlbertModel"
-ARCHITECTURES = (
-    *(ENCODER, PRETRAINING, MASKED_LM, SEQUENCE_CLASSIFICATION),
-    *(TOKEN_CLASSIFICATION, QUESTION_ANSWERING, MULTIPLE_CHOICE),
-)
-"""Names of the model classes that have a graph."""
 
 UNSEEN = -10000.0
 """Added to the scores of tokens that may not be seen, as in the original."""
