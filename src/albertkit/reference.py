@@ -217,6 +217,11 @@ def softmax(scores: Array) -> Array:
 
 def erf(values: NDArray) -> NDArray[np.float64]:
     """Return the error function, which NumPy lacks, to 1e-13: Taylor series around the entries of a table."""
+    blocks = np.array_split(values.reshape(-1), 1 + values.size // 2**14)  # they fit into the cache
+    return np.concatenate([_erf(block) for block in blocks]).reshape(values.shape)
+
+
+def _erf(values: NDArray) -> NDArray[np.float64]:
     values = np.clip(values.astype(np.float64), -_ERF_END, _ERF_END)
     entries = np.rint(np.nan_to_num(np.abs(values)) / _ERF_STEP).astype(np.int64)
     nearest = np.copysign(entries * _ERF_STEP, values)
