@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from albertkit.config import AlbertConfig
+from albertkit.engines.plain import PlainEngine
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
@@ -22,7 +23,7 @@ from albertkit.serving.models import ServedModel
 from albertkit.serving.server import listen, make_server
 from albertkit.serving.service import Service
 from albertkit.serving.settings import ServingSettings
-from albertkit.tasks.engine import Engine, PlainEngine
+from albertkit.tasks.engine import Engine
 from albertkit.tasks.rows import Row
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -160,15 +161,15 @@ class WatchedEngine(Engine):
 
     def batches(
         self, rows: Sequence[Row], **options: Any
-    ) -> Iterator[tuple[Sequence[int], Sequence[Tensor]]]:
+    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
         self.batches_seen.append([len(row.input_ids) for row in rows])
         self.entered.set()
         assert self.may_go.wait(60)
         if any(self.bomb in row.input_ids for row in rows):
             raise RuntimeError("this row cannot be computed")
         for numbers, scores in PlainEngine(self.model).batches(rows, **options):
-            found = [one.clone() for one in scores]
+            found = [one.copy() for one in scores]
             for number, one in zip(numbers, found, strict=True):
                 if self.poison in rows[number].input_ids:
-                    one[0, 0] = torch.nan
+                    one[0, 0] = np.nan
             yield numbers, found

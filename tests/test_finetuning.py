@@ -23,6 +23,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from albertkit.config import AlbertConfig
+from albertkit.engines.plain import PlainEngine
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import write_json
 from albertkit.finetuning import run as run_module
@@ -47,7 +48,6 @@ from albertkit.metrics.spans import span_scores
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.pipelines import pipeline
-from albertkit.tasks.engine import PlainEngine
 from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered
 from albertkit.tasks.rows import Row

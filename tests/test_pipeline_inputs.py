@@ -17,12 +17,15 @@ import pytest
 import torch
 import transformers
 from hypothesis import strategies as st
+from training_losses import loss_of
 from transformers.pipelines.pt_utils import KeyDataset, KeyPairDataset
 
 import albertkit
 from albertkit import pipelines
 from albertkit.config import AlbertConfig
+from albertkit.engines.plain import PlainEngine
 from albertkit.errors import ConfigError, DataError
+from albertkit.finetuning.training_batches import training_batch, training_inputs
 from albertkit.inputs import read_inputs
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -312,7 +315,9 @@ class TestAsInTransformers:
             assert one.task == task
             assert one.model.config.vocab_size == len(one.tokenizer)
         classify.save_pretrained(tmp_path)
-        assert pipeline("text-classification", tmp_path)(TEXTS) == classify(TEXTS)
+        again = pipeline("text-classification", tmp_path)(TEXTS)
+        assert [one["label"] for one in again] == [one["label"] for one in classify(TEXTS)]
+        assert [one["score"] for one in again] == pytest.approx([one["score"] for one in classify(TEXTS)])
         assert transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path).num_labels == 3
 
     def test_classes_are_importable_and_made_by_name(self, made):
@@ -451,6 +456,8 @@ def same(one: Any, other: Any) -> bool:
     """Equality to the last bit, also of tensors and of numbers that are none."""
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, other, equal_nan=True)
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, list | tuple):
@@ -540,15 +547,15 @@ class TestCallsArePure:
             rows = own.features(examples)
             before = deepcopy(rows)
             units = own.units(rows)
-            outputs = own.run(model, rows)
+            outputs = own.run(PlainEngine(model), rows)
             computed = deepcopy(outputs)
             predictions = own.predictions(examples, rows, outputs)
             found = [
-                rows, units, outputs, predictions, own.batch(rows, CPU), own.label_inputs(rows, CPU),
-                [own.read(row) for row in rows], own.padded_length(rows), own.loss(model, rows).detach(),
+                rows, units, outputs, predictions, training_batch(own, rows, CPU), own.labels_of(rows),
+                [own.read(row) for row in rows], own.padded_length(rows), loss_of(own, model, rows).detach(),
             ]  # fmt: skip
             if task != "embedding":
-                found.append(own.training_inputs(rows, CPU))
+                found.append(training_inputs(own, rows, CPU))
             assert same(rows, before)
             assert same(outputs, computed)
             return found

@@ -17,6 +17,7 @@ import torch
 from command_line import Run
 from rich.console import Console
 from safetensors.torch import load_file
+from training_losses import embedding_loss_of
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.pairs import GluePairs, PairColumns, PairTable
@@ -24,6 +25,7 @@ from albertkit.datasets.report import ReadingReport
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.batches import UnitBatch
 from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.embedding_losses import contrastive_loss, embedding_loss, ranking_loss
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.labelled_pairs import LabelledPairs
 from albertkit.finetuning.run import FinetuningResult
@@ -33,7 +35,6 @@ from albertkit.metrics.classification import pearson, spearman
 from albertkit.metrics.retrieval import find, retrieval_scores
 from albertkit.modeling.model import AlbertModel
 from albertkit.pipelines import pipeline
-from albertkit.tasks.embedding_losses import contrastive_loss, embedding_loss, ranking_loss
 from albertkit.tasks.examples import PairExample
 from albertkit.tasks.sentence_embedding import Embedded, SentenceEmbedding
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -155,7 +156,7 @@ def test_parts_have_the_loss_and_gradients_of_the_whole(model: Path, kind: str, 
         given = [replace(one, negative=f"lost {number}") for number, one in enumerate(given)]
     batch = UnitBatch(task.units(task.features(given)))
     network = AlbertModel.from_pretrained(model, hidden_dropout_prob=0.0).train()
-    plain = task.loss(network, batch.rows[:: 2 if kind == "alone" else 1])
+    plain = embedding_loss_of(task, network, batch.rows[:: 2 if kind == "alone" else 1])
     results = {}
     for parts in (1, 3):
         objective = WholeBatchObjective(task, World(CPU), temperature=0.05)

@@ -28,6 +28,8 @@ GOOGLE_CONFIG_FILE = "albert_config.json"
 ACTIVATION_NAMES = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
 ATTENTION_NAMES = ("sdpa", "eager")
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+IGNORED_LABEL = -100
+"""The label of a token that no loss counts, as in torch's cross-entropy."""
 
 
 class AlbertConfig:

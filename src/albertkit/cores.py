@@ -27,6 +27,16 @@ def usable_cores() -> int:
     return there if quota is None else max(1, min(there, int(quota)))
 
 
+def compute_threads() -> int:
+    """Return how many threads compute: ALBERTKIT_THREADS, else OMP_NUM_THREADS, else the usable cores.
+
+    Raises:
+        ConfigError: the variable ALBERTKIT_THREADS holds no whole number of at least 1.
+    """
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return int(told) if told.isdecimal() and int(told) and not os.environ.get(VARIABLE) else usable_cores()
+
+
 def _quota(cgroups: Path) -> float | None:
     """Return the cores' worth of time that a container may use, None where it is not limited."""
     try:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from albertkit.bench.ceiling import largest_product
@@ -202,7 +203,7 @@ def _differences(sides: Sequence[Side], model: AlbertPreTrainedModel) -> dict[st
     rows = [_random_rows(1, length, model.config.vocab_size)[0] for length in (longest, longest // 2, 4)]
     first, *others = [side.first_scores(rows) for side in sides]
     return {
-        side.name: float((scores - first).abs().max()) for side, scores in zip(sides[1:], others, strict=True)
+        side.name: float(np.abs(scores - first).max()) for side, scores in zip(sides[1:], others, strict=True)
     }
 
 

@@ -13,17 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from albertkit.engines.choosing import ENGINES, make_engine
+from albertkit.engines.plain import Batch, evaluating, pad_batch
 from albertkit.errors import ConfigError, MissingExtraError, suggestion
 from albertkit.extras import optional
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering, AlbertForTokenClassification
 from albertkit.tasks.engine import Engine, Output, every_token, first_token
-from albertkit.tasks.rows import Batch, Row, evaluating, pad_batch
+from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.interface import TokenizerInterface
 
@@ -54,7 +56,7 @@ class Side(ABC):
         """Cut texts into tokens and compute them all."""
 
     @abstractmethod
-    def first_scores(self, rows: Sequence[Row]) -> Tensor:
+    def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
         """Return the scores of each row's first token or of the whole row, (B, K): to compare the sides.
 
         Of question answering those of the start, (B, 1).
@@ -83,9 +85,9 @@ class OwnEngine(Side):
         rows = text_rows(self.tokenizer, texts, max_length=self.max_length, truncation=True)
         return self.compute_rows(rows)
 
-    def first_scores(self, rows: Sequence[Row]) -> Tensor:
+    def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
         """As `Side.first_scores`."""
-        scores = torch.stack([one[0].float() for one in self.compute_rows(rows)])  # B of (R, K) -> (B, K)
+        scores = np.stack([one[0] for one in self.compute_rows(rows)])  # B of (R, K) -> (B, K)
         return scores[:, :1] if self.is_answering else scores
 
 
@@ -120,12 +122,12 @@ class OtherLibrary(Side):
             for start in range(0, len(texts), TEXTS_AT_ONCE)
         ]
 
-    def first_scores(self, rows: Sequence[Row]) -> Tensor:
+    def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
         """As `Side.first_scores`."""
-        scores = torch.as_tensor(self.compute_rows(rows)).float()
+        scores = torch.as_tensor(self.compute_rows(rows)).float().cpu().numpy()
         if self.is_answering:
             return scores[:, :1]  # (B, T) -> (B, 1)
-        return scores[:, 0] if scores.dim() == 3 else scores  # (B, T, K) -> (B, K)
+        return scores[:, 0] if scores.ndim == 3 else scores  # (B, T, K) -> (B, K)
 
 
 def own_sides(

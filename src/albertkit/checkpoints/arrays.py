@@ -109,3 +109,13 @@ def to_tensors(arrays: Arrays) -> dict[str, Any]:
         if id(array) not in made:
             made[id(array)] = to_torch(array)
     return {name: made[id(array)] for name, array in arrays.items()}
+
+
+def place_in_file(array: np.ndarray) -> tuple[Path, int] | None:
+    """Return the file and the offset in bytes at which a mapped array lies; None for any other array."""
+    owner: Any = array
+    while owner is not None and not isinstance(owner, np.memmap):
+        owner = getattr(owner, "base", None)
+    if owner is None or owner.filename is None or not array.flags.c_contiguous:
+        return None
+    return Path(owner.filename), owner.offset + array.ctypes.data - owner.ctypes.data

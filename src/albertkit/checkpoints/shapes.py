@@ -18,7 +18,7 @@ from albertkit.checkpoints.names import (
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import exit_count
-from albertkit.errors import ConfigError, did_you_mean
+from albertkit.errors import CheckpointError, ConfigError, did_you_mean
 
 ARCHITECTURES: dict[str, tuple[Part, ...]] = {
     "AlbertModel": (*REQUIRED, "pooler"),
@@ -145,3 +145,30 @@ def _repetitions(name: str, config: AlbertConfig) -> Iterator[dict[str, int]]:
         yield from ({"exit": number} for number in range(exit_count(config)))
     else:
         yield {}
+
+
+_TASKS = {
+    "AlbertForSequenceClassification": "text-classification",
+    "AlbertForTokenClassification": "token-classification",
+    "AlbertForMultipleChoice": "multiple-choice",
+}
+"""Classes whose heads have tensors of the same names: the weights of one would load as another's."""
+
+
+def check_head(config: AlbertConfig, architecture: str, *, name: str) -> None:
+    """Check that a model is not used for another task than its head was trained for.
+
+    Args:
+        config: as saved with the weights.
+        architecture: the name of the model class that the weights are to be loaded as.
+        name: of the model.
+
+    Raises:
+        CheckpointError: the head is that of another task; its scores would mean something else.
+    """
+    trained, wanted = (config.architectures or [""])[0], architecture
+    if trained != wanted and {trained, wanted} <= _TASKS.keys():
+        raise CheckpointError(
+            f"{name!r} was trained for {_TASKS[trained]} ({trained}), not for {_TASKS[wanted]}: its scores "
+            "mean something else. Give a checkpoint of that task"
+        )

@@ -1,66 +1,101 @@
 """Which engine computes, and with how many threads."""
 
-import os
-from importlib.util import find_spec
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 
-from albertkit.cores import VARIABLE, usable_cores
+from albertkit.engines.light_model import LightModel
 from albertkit.engines.onnx_engine import OnnxEngine
 from albertkit.engines.onnx_network import require_runtime
-from albertkit.engines.padding_free import PaddingFreeEngine
 from albertkit.errors import ConfigError, suggestion
 from albertkit.graphs.int8 import INT8, QUANTIZATION
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.engine import Engine, PlainEngine
+from albertkit.tasks.engine import Engine, Output, Read
+from albertkit.tasks.rows import Row
 
-ENGINES = ("auto", "torch", "plain", "onnx", "onnx-int8")
-"""`torch` computes without padding, `onnx` does so in ONNX Runtime, `onnx-int8` with the layers' matrices in
-int8, and `plain` calls the model. `auto` is `onnx-int8` for a model that was exported in int8, and otherwise
-`torch` on the CPU and on CUDA, and `plain` on other devices."""
+if TYPE_CHECKING:
+    from albertkit.modeling.pretrained import AlbertPreTrainedModel
+
+ENGINES = ("auto", "onnx", "onnx-int8", "torch", "plain")
+"""`onnx` computes without padding in ONNX Runtime, `onnx-int8` with the layers' matrices in int8; `torch`
+computes without padding, and `plain` calls the model, both in torch. `auto` is `onnx-int8` for a model that
+was exported in int8, `torch` for a PyTorch model, and `onnx` for any other."""
 
 _WELL_TESTED = ("cpu", "cuda")  # devices on which `auto` computes without padding
 
 
-def make_engine(model: AlbertPreTrainedModel, name: str = "auto") -> Engine:
+def make_engine(model: "LightModel | AlbertPreTrainedModel", name: str = "auto") -> Engine:
     """Return the engine of a name for a model.
 
     Args:
-        model: any; every engine calls a model with hooks, or with modules of its own, as it is.
+        model: a light model, or a PyTorch model; every engine calls one with hooks, or with modules of its
+            own, as it is.
         name: one of `ENGINES`.
 
     Raises:
         ConfigError: another name, or a model on a device that the engine does not compute on.
-        MissingExtraError: the engine needs the extra `onnx`, which is not installed.
+        MissingExtraError: the engine needs torch, which is not installed.
     """
     if name not in ENGINES:
         raise ConfigError(f"there is no engine {name!r}; {suggestion(name, ENGINES)}")
+    if isinstance(model, LightModel):
+        return _LightEngine(model, name)
+    return _module_engine(model, name)
+
+
+class _LightEngine(Engine):
+    """Computes a light model, and from then on the PyTorch model that it becomes."""
+
+    def __init__(self, model: LightModel, name: str) -> None:
+        self.model = model
+        self.name = name
+        if name in ("torch", "plain"):
+            model.to_module()
+        self._onnx = None if model.module else _onnx_engine(model, name)
+
+    def batches(
+        self,
+        rows: Sequence[Row],
+        *,
+        output: Output,
+        read: Read,
+        batch_tokens: int | None,
+        batch_size: int | None,
+    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+        """As `Engine.batches`."""
+        if self.model.module is not None and self._onnx is not None:
+            self._onnx = None  # with its memory
+        engine = self._onnx or _module_engine(self.model.module, self.name)
+        return engine.batches(
+            rows, output=output, read=read, batch_tokens=batch_tokens, batch_size=batch_size
+        )
+
+
+def _onnx_engine(model: LightModel, name: str) -> OnnxEngine:
+    return OnnxEngine(model, int8=name == "onnx-int8" or is_int8(model))
+
+
+def _module_engine(model: Any, name: str) -> Engine:
+    from albertkit.engines.onnx_module import OnnxModuleEngine
+    from albertkit.engines.padding_free import PaddingFreeEngine
+    from albertkit.engines.plain import PlainEngine
+    from albertkit.engines.torch_threads import settle_threads
+
     settle_threads()
-    if getattr(model.config, QUANTIZATION, None) == INT8 and (name == "onnx" or _is_ready(model, name)):
-        name = "onnx-int8"
-    if name == "plain" or (name == "auto" and model.device.type not in _WELL_TESTED):
+    device = model.device.type
+    if name == "plain" or (name == "auto" and device not in _WELL_TESTED):
         return PlainEngine(model)
-    if name in ("auto", "torch"):
+    if name == "torch" or (name == "auto" and not (is_int8(model) and device == "cpu")):
         return PaddingFreeEngine(model)
-    if model.device.type != "cpu":
+    if device != "cpu":
         raise ConfigError(
             f"the model is on {model.device}, and the engine {name!r} computes on the CPU: move the model "
             "there, or choose the engine 'torch'"
         )
     require_runtime()
-    return OnnxEngine(model, int8=name == "onnx-int8")
+    return OnnxModuleEngine(model, int8=name == "onnx-int8" or is_int8(model))
 
 
-def _is_ready(model: AlbertPreTrainedModel, name: str) -> bool:
-    return name == "auto" and model.device.type == "cpu" and find_spec("onnxruntime") is not None
-
-
-def settle_threads() -> None:
-    """Give torch as many threads as there are cores for this process, unless it has fewer, or was told.
-
-    It sees the affinity of a process, and not the limit of a container: two cores of 64 then have 64 threads.
-    """
-    cores = usable_cores()
-    told = os.environ.get("OMP_NUM_THREADS") or os.environ.get("MKL_NUM_THREADS")
-    if os.environ.get(VARIABLE) or (cores < torch.get_num_threads() and not told):
-        torch.set_num_threads(cores)
+def is_int8(model: "LightModel | AlbertPreTrainedModel") -> bool:
+    """Tell whether a model was exported in int8."""
+    return getattr(model.config, QUANTIZATION, None) == INT8

@@ -1,39 +1,37 @@
-"""A PyTorch model computed by ONNX Runtime on a CPU, as long as its weights alone say what it computes."""
+"""A light model computed by ONNX Runtime on a CPU."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from albertkit.checkpoints.arrays import to_numpy
-from albertkit.engines.fitting import as_configured, fits, head_as_configured, head_of
+from albertkit.config import AlbertConfig
+from albertkit.cores import compute_threads
+from albertkit.engines.light_model import LightModel
 from albertkit.engines.onnx_network import OnnxNetwork
-from albertkit.engines.packing import fingerprint, unchanged
 from albertkit.engines.plan import length_of, plan
-from albertkit.errors import ConfigError
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.engine import Engine, Output, PlainEngine, Read, default_batch_tokens
+from albertkit.errors import DataError
+from albertkit.tasks.engine import BATCH_TOKENS, Engine, Output, Read
 from albertkit.tasks.rows import Row
-
-_MADE: WeakKeyDictionary[AlbertPreTrainedModel, dict[tuple[Output, bool], tuple[Any, OnnxNetwork]]] = (
-    WeakKeyDictionary()
-)
-"""The networks of each model that is still there, with the fingerprint of the weights they were made from."""
 
 
 class OnnxEngine(Engine):
-    """Computes a model of this package in ONNX Runtime; any other model as `PlainEngine` does.
+    """Computes the outputs of a light model; the graph of each output is made when it is first asked for.
 
     Args:
-        model: computed without dropout and gradients, whatever its mode.
+        model: its weights must not change.
         int8: multiply the layers' matrices in whole numbers.
+        threads: how many compute; None for one for each core that this process may use.
     """
 
-    def __init__(self, model: AlbertPreTrainedModel, *, int8: bool = False) -> None:
+    def __init__(self, model: LightModel, *, int8: bool = False, threads: int | None = None) -> None:
         self.model = model
         self.int8 = int8
+        self.threads = threads or compute_threads()
+        self._networks: dict[Output, OnnxNetwork] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_networks": {}}  # sessions can be neither copied nor pickled
 
     def batches(
         self,
@@ -43,65 +41,46 @@ class OnnxEngine(Engine):
         read: Read,
         batch_tokens: int | None,
         batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[Tensor]]]:
-        """As `Engine.batches`, the longest rows first."""
-        model = self.model
-        if not (self._suits(output) and _are_valid(rows, model)):
-            yield from PlainEngine(model).batches(
-                rows, output=output, read=read, batch_tokens=batch_tokens, batch_size=batch_size
-            )
-            return
-        if output == "logits" and getattr(model, "patience", None) is not None:
-            raise ConfigError(
-                "this engine computes all depths in ONNX Runtime, and the model has a patience of "
-                f"{model.patience}: choose the engine 'torch', or set_patience(None)"
-            )
-        network = self._network(output)
-        for batch in plan(rows, read, batch_tokens or default_batch_tokens(model.device), batch_size):
-            scores = torch.from_numpy(network(batch)).to(model.dtype)
-            yield batch.numbers, scores.split([len(positions) for positions in batch.positions])
+    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+        """As `Engine.batches`, the longest rows first.
 
-    def _suits(self, output: Output) -> bool:
-        model = self.model
-        return (
-            fits(model)
-            and as_configured(model)
-            and head_of(model, output) is not None
-            and (output == "hidden_states" or head_as_configured(model))
-        )
+        Raises:
+            DataError: a row is empty or too long, or has an id that the model does not have.
+        """
+        check_rows(rows, self.model.config)
+        for batch in plan(rows, read, batch_tokens or BATCH_TOKENS, batch_size):
+            yield batch.numbers, batch.split(self._network(output)(batch))
 
     def _network(self, output: Output) -> OnnxNetwork:
-        """Return the network, made anew where the weights have changed since it was made."""
-        model = self.model
-        key: tuple[Output, bool] = (output, self.int8)
-        with torch.inference_mode():
-            current = fingerprint([model])
-        made = _MADE.setdefault(model, {})
-        if key not in made or not unchanged(made[key][0], current):
-            made.pop(key, None)  # its memory, before more is taken
-            weights = {name: to_numpy(tensor.float()) for name, tensor in model.state_dict().items()}
-            made[key] = (
-                current,
-                OnnxNetwork(
-                    type(model).__name__,
-                    model.config,
-                    weights,
-                    output=output,
-                    int8=self.int8,
-                    threads=torch.get_num_threads(),
-                ),
+        if output not in self._networks:
+            model = self.model
+            self._networks[output] = OnnxNetwork(
+                model.architecture,
+                model.config,
+                {name: array.astype(np.float32, copy=False) for name, array in model.weights.items()},
+                output=output,
+                int8=self.int8,
+                threads=self.threads,
             )
-        return made[key][1]
+        return self._networks[output]
 
 
-def _are_valid(rows: Sequence[Row], model: AlbertPreTrainedModel) -> bool:
-    """Tell whether the model has embeddings for all tokens; where not, it says itself what is wrong."""
-    config = model.config
-    return all(
-        0 < length_of(row) <= config.max_position_embeddings
-        and min(row.input_ids) >= 0
-        and max(row.input_ids) < config.vocab_size
-        and min(row.token_type_ids) >= 0
-        and max(row.token_type_ids) < config.type_vocab_size
-        for row in rows
-    )
+def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:
+    """Check that a model has embeddings for all tokens of all rows.
+
+    Raises:
+        DataError: a row is empty or too long, or has an id that the model does not have.
+    """
+    for number, row in enumerate(rows):
+        if not 0 < length_of(row) <= config.max_position_embeddings:
+            raise DataError(
+                f"row {number} has {length_of(row)} tokens; expected 1 to {config.max_position_embeddings}, "
+                "max_position_embeddings of the model: truncate it or split it into windows"
+            )
+        for name, ids, size in (
+            ("input_ids", row.input_ids, config.vocab_size),
+            ("token_type_ids", row.token_type_ids, config.type_vocab_size),
+        ):
+            if min(ids) < 0 or max(ids) >= size:
+                wrong = next(one for one in ids if not 0 <= one < size)
+                raise DataError(f"row {number} has {wrong} among its {name}; expected 0 to {size - 1}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from albertkit.checkpoints.arrays import place_in_file
 from albertkit.config import AlbertConfig
 from albertkit.engines.plan import Batch, Group
 from albertkit.extras import optional
@@ -60,10 +61,9 @@ class OnnxNetwork:
     ) -> None:
         graph, external = build_rows(architecture, config, weights, output=output, int8=int8)
         options = _options(threads)
-        self._external = external  # the session looks into this memory
-        options.add_external_initializers(
-            list(external), [onnxruntime.OrtValue.ortvalue_from_numpy(values) for values in external.values()]
-        )
+        self._external = _leave_in_file(graph, external, options)  # the session looks into this memory
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in self._external.values()]
+        options.add_external_initializers(list(self._external), values)
         self._session = onnxruntime.InferenceSession(
             graph.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
@@ -102,6 +102,32 @@ def _alike(groups: list[Group]) -> Iterator[list[Group]]:
         some.append(group)
     if some:
         yield some
+
+
+def _leave_in_file(graph: Any, external: dict[str, np.ndarray], options: Any) -> dict[str, np.ndarray]:
+    """Point the graph to the file that weights are mapped from; return those that are in memory only.
+
+    The runtime then maps the file itself, and frees what it has put into another order.
+    """
+    places = {name: place for name, values in external.items() if (place := place_in_file(values))}
+    folders = {path.resolve().parent for path, _ in places.values()}
+    if len(folders) != 1:
+        return external
+    for tensor in graph.graph.initializer:
+        if tensor.name in places:
+            path, offset = places[tensor.name]
+            entries = {
+                "location": path.resolve().name,
+                "offset": offset,
+                "length": external[tensor.name].nbytes,
+            }
+            del tensor.external_data[:]
+            for key, value in entries.items():
+                tensor.external_data.add(key=key, value=str(value))
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(folders.pop())
+    )
+    return {name: values for name, values in external.items() if name not in places}
 
 
 def _options(threads: int) -> Any:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -21,12 +22,13 @@ from torch import Tensor
 from albertkit.engines.early_exit import leaves_early, run_until_sure
 from albertkit.engines.fitting import Head, encoder_of, fits, head_of
 from albertkit.engines.packing import fingerprint, unchanged
+from albertkit.engines.plain import PlainEngine, default_batch_tokens, evaluating
 from albertkit.engines.plan import Batch, length_of, plan
 from albertkit.engines.torch_layers import TorchLayers, rounded
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
-from albertkit.tasks.engine import Engine, Output, PlainEngine, Read, default_batch_tokens
-from albertkit.tasks.rows import Row, evaluating
+from albertkit.tasks.engine import Engine, Output, Read
+from albertkit.tasks.rows import Row
 
 _MADE: WeakKeyDictionary[AlbertPreTrainedModel, tuple[Any, TorchLayers]] = WeakKeyDictionary()
 """The packed layers of each model that is still there, with the fingerprint of what they were made from."""
@@ -54,7 +56,7 @@ class PaddingFreeEngine(Engine):
         read: Read,
         batch_tokens: int | None,
         batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[Tensor]]]:
+    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
         """As `Engine.batches`, the longest rows first."""
         model = self.model
         head = head_of(model, output)
@@ -87,21 +89,21 @@ class PaddingFreeEngine(Engine):
             _MADE[model] = current, TorchLayers(model)
         return _MADE[model][1]
 
-    def _score(self, head: Head, layers: TorchLayers, batch: Batch) -> Sequence[Tensor]:
+    def _score(self, head: Head, layers: TorchLayers, batch: Batch) -> Sequence[np.ndarray]:
         """Return the scores of each row, (R, K)."""
         embedded = self._embed(batch)
         places = torch.tensor(batch.places(), dtype=torch.long, device=embedded.device)
         scores = head(_of_few_numbers(layers(embedded, batch.groups(), places)))[: len(places)]
-        return scores.cpu().split([len(own) for own in batch.positions])
+        return batch.split(scores.float().cpu().numpy())
 
-    def _score_early(self, layers: TorchLayers, batch: Batch) -> Sequence[Tensor]:
+    def _score_early(self, layers: TorchLayers, batch: Batch) -> Sequence[np.ndarray]:
         """Return the scores of each row, (1, K), and count the depths at which rows left."""
         model = self.model
         assert isinstance(model, AlbertForSequenceClassification)
         lengths = [length_of(row) for row in batch.rows]
         scores, depths = run_until_sure(model, layers.layers, self._embed(batch), lengths)
         self.exit_depths.update(depths.tolist())
-        return list(scores.cpu()[:, None])
+        return list(scores.float().cpu().numpy()[:, None])
 
     def _embed(self, batch: Batch) -> Tensor:
         """Return the mapped embeddings of a batch's tokens, (M, H); M is rounded up with any tokens."""

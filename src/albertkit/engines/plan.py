@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+import numpy as np
+
 from albertkit.tasks.engine import Read
 from albertkit.tasks.rows import Row
 
@@ -53,6 +55,10 @@ class Batch:
             found += [start + position for position in positions]
             start += length_of(row)
         return found
+
+    def split(self, scores: np.ndarray) -> list[np.ndarray]:
+        """Return scores (P, K) of the tokens that are read, by row, (R, K) each."""
+        return np.split(scores, np.cumsum([len(own) for own in self.positions])[:-1])
 
 
 def plan(rows: Sequence[Row], read: Read, budget: int, most_rows: int | None) -> Iterator[Batch]:

@@ -43,7 +43,7 @@ def note_exits(labelled: LabelledTask, config: AlbertConfig, settings: Finetunin
     config.extra.pop(KEY, None)  # of the model to begin with
     if not settings.early_exit:
         return
-    if labelled.model_class is not AlbertForSequenceClassification:
+    if labelled.architecture != "AlbertForSequenceClassification":
         raise ConfigError("early_exit is for text-classification; leave it out")
     if settings.class_weights != "none":
         raise ConfigError("early_exit and class_weights do not go together; leave one of them out")

@@ -12,7 +12,6 @@ from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_task import Judged, LabelledTask, task_room
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.metrics.multiple_choice import choice_scores
-from albertkit.modeling.task_heads import AlbertForMultipleChoice
 from albertkit.tasks.examples import ChoiceExample
 from albertkit.tasks.multiple_choice import Chosen, MultipleChoice
 from albertkit.tasks.rows import Row, runs_of_examples
@@ -22,7 +21,7 @@ from albertkit.tokenization.interface import TokenizerInterface
 class LabelledChoices(LabelledTask):
     """Texts with choices of which one is right."""
 
-    model_class = AlbertForMultipleChoice
+    architecture = "AlbertForMultipleChoice"
     metrics = ("accuracy", "middle", "high")
 
     def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[ChoiceExample]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.pairs import GluePairs, PairColumns, PairTable
@@ -18,7 +17,6 @@ from albertkit.finetuning.labelled_task import Judged, LabelledTask, task_room
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.metrics.classification import pearson, spearman
 from albertkit.metrics.retrieval import find, retrieval_scores, unit
-from albertkit.modeling.model import AlbertModel
 from albertkit.tasks.examples import PairExample
 from albertkit.tasks.feature_extraction import NORMALIZE_KEY, POOLING_KEY, saved_pooling
 from albertkit.tasks.sentence_embedding import Embedded, SentenceEmbedding
@@ -35,7 +33,7 @@ _KINDS = {
 class LabelledPairs(LabelledTask):
     """Pairs of texts that belong together, or with a number that says how alike they are."""
 
-    model_class = AlbertModel
+    architecture = "AlbertModel"
     metrics = ("mrr", "accuracy_at_1", "accuracy_at_10", "spearman", "pearson")
     unused = ("pooler.",)
     axes = ("score", "cosine")
@@ -126,10 +124,10 @@ class LabelledPairs(LabelledTask):
             ):  # an example may have no negative
                 if text is not None and text not in numbers:
                     numbers[text] = len(vectors)
-                    vectors.append(vector.numpy())
+                    vectors.append(vector)
             right.setdefault(example.text, set()).add(numbers[example.pair or ""])
         found = find(
-            np.stack([prediction.vectors[0].numpy() for prediction in predictions]),
+            np.stack([prediction.vectors[0] for prediction in predictions]),
             np.stack(vectors),
             [right[example.text] for example in examples],
             left_out=[
@@ -172,7 +170,7 @@ class LabelledPairs(LabelledTask):
         """Tell it by the spread of the vectors of different texts."""
         del config
         own = {example.text: one.vectors[0] for example, one in zip(examples, predictions, strict=True)}
-        mean = unit(torch.stack(list(own.values())).numpy()).mean(axis=0)
+        mean = unit(np.stack(list(own.values()))).mean(axis=0)
         if len(own) > 1 and 1 - float(mean @ mean) < CONSTANT**2:
             return "one vector"
         return None

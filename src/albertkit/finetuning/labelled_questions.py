@@ -13,7 +13,6 @@ from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_task import Judged, LabelledTask, entropy, task_room, without
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.metrics.question_answering import best_threshold, exact_match, score_questions
-from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.tasks.examples import QuestionExample
 from albertkit.tasks.question_answering import (
     NO_ANSWER,
@@ -32,7 +31,7 @@ _BELOW_ALL = 0.01  # logits by which a threshold lies below all differences: mor
 class LabelledQuestions(LabelledTask):
     """Questions with the places of the text that answer them, or none (SQuAD 2.0)."""
 
-    model_class = AlbertForQuestionAnswering
+    architecture = "AlbertForQuestionAnswering"
     metrics = (
         "exact",
         "f1",

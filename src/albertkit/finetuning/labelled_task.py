@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,10 +20,12 @@ from albertkit.datasets.table import Table
 from albertkit.errors import ConfigError, did_you_mean
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
 from albertkit.tokenization.interface import TokenizerInterface
+
+if TYPE_CHECKING:
+    from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,21 @@ class Judged:
 class LabelledTask(ABC):
     """A task with its data and its measures."""
 
-    model_class: ClassVar[type[AlbertPreTrainedModel]]
+    architecture: ClassVar[str]
+    """The name of the model class."""
     unused: ClassVar[tuple[str, ...]] = ()
     """How the names of parameters begin that the task has no use for: they are not trained, and may lack."""
     metrics: ClassVar[tuple[str, ...]]
     """All metrics that a model can be chosen by; each kind of data has some of them."""
     axes: ClassVar[tuple[str, str]] = ("true", "predicted")
     """What a picture of numbers calls the two."""
+
+    @property
+    def model_class(self) -> "type[AlbertPreTrainedModel]":
+        """The PyTorch class that is trained."""
+        from albertkit.modeling import auto
+
+        return getattr(auto, self.architecture)
 
     @abstractmethod
     def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[Any]:

@@ -19,7 +19,6 @@ from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_task import Judged, LabelledTask, majority, task_room
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.tasks.examples import TextExample
 from albertkit.tasks.rows import Row
 from albertkit.tasks.sequence_classification import (
@@ -36,7 +35,7 @@ CONSTANT = 0.01  # spread of predicted numbers, relative to that of the true one
 class LabelledTexts(LabelledTask):
     """Texts, or pairs, with a class, several, or a number."""
 
-    model_class = AlbertForSequenceClassification
+    architecture = "AlbertForSequenceClassification"
     metrics = (
         "accuracy",
         "f1",

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from albertkit.config import AlbertConfig
+from albertkit.config import IGNORED_LABEL, AlbertConfig
 from albertkit.datasets.labels import LabelSet
 from albertkit.datasets.reader import Reader
 from albertkit.datasets.words import ConllFile, WordsColumns, WordsTable
@@ -16,8 +16,6 @@ from albertkit.finetuning.labelled_task import Judged, LabelledTask, majority, t
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.metrics.classification import class_scores
 from albertkit.metrics.spans import OUTSIDE, of_scheme, span_scores
-from albertkit.modeling.losses import IGNORED_LABEL
-from albertkit.modeling.task_heads import AlbertForTokenClassification
 from albertkit.tasks.examples import WordsExample
 from albertkit.tasks.task import Task
 from albertkit.tasks.token_classification import Tagged, TokenClassification, WordsRow
@@ -28,7 +26,7 @@ from albertkit.tokenization.interface import TokenizerInterface
 class LabelledWords(LabelledTask):
     """Sentences with a label for each word."""
 
-    model_class = AlbertForTokenClassification
+    architecture = "AlbertForTokenClassification"
     metrics = ("f1", "precision", "recall", "accuracy", "f1_macro", "matthews")
 
     def reader(self, source: str, options: DataOptions, *, labelled: bool = True) -> Reader[WordsExample]:

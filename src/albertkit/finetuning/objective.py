@@ -8,10 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from albertkit.config import IGNORED_LABEL
 from albertkit.errors import ConfigError
 from albertkit.finetuning.batches import UnitBatch
 from albertkit.finetuning.labelled_task import LabelledTask
-from albertkit.modeling.losses import IGNORED_LABEL
+from albertkit.finetuning.training_batches import training_inputs
 from albertkit.tasks.task import Task
 from albertkit.training.objective import StepOutput
 
@@ -49,7 +50,7 @@ class TaskObjective:
         """Compute a part's share of the loss of the whole batch."""
         rows = batch.rows
         items = self.labelled.items(self.task, rows)
-        inputs = self.task.training_inputs(rows, self.device)
+        inputs = training_inputs(self.task, rows, self.device)
         # What the head returns is the mean over this part, or 0 if nothing in it has a label.
         total = items * (
             model(**inputs, return_dict=True).loss

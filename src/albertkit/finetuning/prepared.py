@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from albertkit.checkpoints.shapes import check_head
 from albertkit.config import AlbertConfig
 from albertkit.datasets.labels import NUMBER_FORM, is_number_with_comma
 from albertkit.datasets.splits import Splits, load_splits
@@ -23,7 +24,6 @@ from albertkit.finetuning.registry import labelled_task
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.finetuning.trained_settings import saved_columns
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.task_heads import check_head
 from albertkit.tasks.task import SETTINGS_KEY, Task
 from albertkit.tasks.unknown import UnknownTokens
 from albertkit.tokenization.auto import AutoTokenizer
@@ -199,7 +199,7 @@ def load_task(
         CheckpointError: its head is that of another task.
     """
     labelled = labelled_task(task)
-    check_head(AlbertConfig.from_pretrained(str(model)), labelled.model_class, name=str(model))
+    check_head(AlbertConfig.from_pretrained(str(model)), labelled.architecture, name=str(model))
     tokenizer = AutoTokenizer.from_pretrained(str(model))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a missing head is an error below

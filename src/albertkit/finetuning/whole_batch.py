@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from albertkit.finetuning.batches import UnitBatch
-from albertkit.tasks.embedding_losses import embedding_loss, text_numbers, text_scores
+from albertkit.finetuning.embedding_losses import embedding_loss, text_numbers, text_scores
+from albertkit.finetuning.training_batches import training_vectors
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.training.distributed import World
 from albertkit.training.objective import StepOutput
@@ -76,9 +77,8 @@ class WholeBatchObjective:
 
     def _vectors(self, model: Any, batch: UnitBatch) -> Tensor:
         """Return the vectors of a part, (B, W, H)."""
-        rows = batch.rows
-        padded = self.task.batch(rows, self.world.device)
-        return torch.stack(self.task.score(model, padded, rows)).float().unflatten(0, (len(batch.units), -1))
+        vectors = training_vectors(self.task, model, batch.rows, self.world.device)
+        return vectors.float().unflatten(0, (len(batch.units), -1))
 
     def _whole_loss(self, vectors: Tensor, batch: UnitBatch) -> Tensor:
         """Return the loss of all processes' examples, with gradients for this one's vectors."""

@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from albertkit.engines.plain import evaluating, pad_batch
 from albertkit.errors import DataError
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.engine import Engine, Output, Read
-from albertkit.tasks.rows import Row, evaluating, pad_batch
+from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.special_tokens import Parsing
@@ -133,9 +134,7 @@ def inspect_attention(
     length, depth = len(row.input_ids), len(executed)
     kept = [layer.attention.kept_heads for layer in executed]
     sizes = [len(heads) * length**2 for heads in kept]
-    *attentions, to_previous, to_last = (
-        part.numpy() for part in inside[0].split([*sizes, depth * length, (depth + 1) * length])
-    )
+    *attentions, to_previous, to_last = np.split(inside[0], np.cumsum([*sizes, depth * length]))
     return AttentionReport(
         text=text,
         text_pair=text_pair,
@@ -174,7 +173,7 @@ class InsideEngine(Engine):
         read: Read,
         batch_tokens: int | None,
         batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[Tensor]]]:
+    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
         """As `Engine.batches`."""
         del output, read, batch_tokens, batch_size
         encoder = self.encoder
@@ -185,7 +184,7 @@ class InsideEngine(Engine):
                 states = torch.cat(found.hidden_states).float()  # L + 1 times (1, T, H) -> (L + 1, T, H)
                 cosines = (_cosine(states[1:], states[:-1]), _cosine(states, states[-1:]))
                 parts = [one.float().flatten() for one in (*found.attentions, *cosines)]
-                scores = torch.cat(parts)[None].cpu()
+                scores = torch.cat(parts)[None].cpu().numpy()
             yield [number], [scores]
 
 

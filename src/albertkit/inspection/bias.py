@@ -7,18 +7,19 @@ mask are compared. One template shows one association of one model; it measures 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
+from albertkit.engines.choosing import make_engine
+from albertkit.engines.light_model import Model, class_names
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import optional
 from albertkit.files import check_picture, write_picture
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.tasks.masked_lm import MaskedLM, MaskedText
-from albertkit.tasks.rows import evaluating, pad_batch
+from albertkit.tasks.scores import log_sum_exp
 from albertkit.tokenization.interface import TokenizerInterface
 
 matplotlib_figure = optional("matplotlib.figure", extra="train")
@@ -73,7 +74,7 @@ class BiasReport:
 
 
 def compare_groups(
-    model: AlbertPreTrainedModel,
+    model: Model,
     tokenizer: TokenizerInterface,
     *,
     template: str,
@@ -95,7 +96,7 @@ def compare_groups(
             there are fewer than two different groups.
         ConfigError: a model of another class, or `top_k` out of range.
     """
-    if not isinstance(model, AlbertForMaskedLM):
+    if "AlbertForMaskedLM" not in class_names(model):
         raise ConfigError(f"expected a model of class AlbertForMaskedLM, got {type(model).__name__}")
     if SLOT not in template:
         raise DataError(
@@ -112,16 +113,13 @@ def compare_groups(
     for text, feature in zip(texts, features, strict=True):
         _check(text, feature, tokenizer, task.max_length)
     rows = [feature.rows[0] for feature in features]
-    with evaluating(model):
-        batch = pad_batch(rows, pad_token_id=tokenizer.pad_token_id, device=model.device)
-        length = batch["input_ids"].shape[1]
-        positions = [number * length + row.mask_positions[0] for number, row in enumerate(rows)]
-        masked = torch.tensor(positions, device=model.device)
-        logits = model(**batch, masked_positions=masked, return_dict=True).logits  # (groups, V)
+    scores = make_engine(model).run(rows, read=attrgetter("mask_positions"))  # of (1, V)
+    logits = np.concatenate(scores)  # (groups, V)
     best = task.candidates(logits, top_k=top_k)
     union = list(dict.fromkeys(token_id for one in best for token_id in one.ids))
     # In float64 and as logarithms: what is very improbable for a group must not become 0.
-    logarithms = logits.cpu().double().log_softmax(dim=-1)[:, union].T.tolist()  # a row for each word
+    exact = logits.astype(np.float64)
+    logarithms = (exact - log_sum_exp(exact)[:, None])[:, union].T.tolist()  # a row for each word
     words = [
         ComparedWord(
             token=token_id,

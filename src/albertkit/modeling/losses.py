@@ -7,10 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from albertkit.config import IGNORED_LABEL
 from albertkit.errors import DataError
 from albertkit.modeling.checks import CLASSES, check_tensors
-
-IGNORED_LABEL = -100
 
 
 def classification_loss(

@@ -153,11 +153,10 @@ class AlbertPreTrainedModel(TrainingSwitches):
         )
         wanted_dtype = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), arrays)
         final_config = loaded_config.replace(dtype=wanted_dtype)
-        # On the meta device nothing is allocated or drawn: there are shapes only, to be filled.
-        with torch.device("meta"):
-            model = cls(final_config, **constructor)
-        report = model._fill(arrays, ignore_mismatched_sizes=ignore_mismatched_sizes)
-        model.to(device=choose_device(device_map), dtype=wanted_dtype).eval()
+        model, report = cls.from_arrays(
+            final_config, arrays, ignore_mismatched_sizes=ignore_mismatched_sizes, **constructor
+        )
+        model.to(device=choose_device(device_map), dtype=wanted_dtype)
         model.name_or_path = model.config.name_or_path = str(pretrained_model_name_or_path or "")
         if not report.ok:
             source = pretrained_model_name_or_path or "the given tensors"
@@ -171,8 +170,33 @@ class AlbertPreTrainedModel(TrainingSwitches):
         """The model of that config with the weights of a TensorFlow checkpoint, as `from_pretrained`."""
         return cls.from_pretrained(tf_checkpoint_path, config=config)
 
+    @classmethod
+    def from_arrays(
+        cls,
+        config: AlbertConfig,
+        arrays: Arrays,
+        *,
+        ignore_mismatched_sizes: bool = False,
+        **constructor: Any,
+    ) -> tuple[Self, LoadReport]:
+        """Return a model in evaluation mode whose parameters are in the arrays' memory, and a report.
+
+        Args:
+            config: its shape.
+            arrays: tensors by their names; what is missing is drawn.
+            ignore_mismatched_sizes: draw a tensor of another shape too, instead of raising.
+            constructor: further arguments of the class.
+
+        Raises:
+            CheckpointError: a tensor of the encoder is missing, or one has another shape.
+        """
+        # On the meta device nothing is allocated or drawn: there are shapes only, to be filled.
+        with torch.device("meta"):
+            model = cls(config, **constructor)
+        report = model._fill(arrays, ignore_mismatched_sizes=ignore_mismatched_sizes)
+        return model.eval(), report
+
     def _fill(self, arrays: Arrays, *, ignore_mismatched_sizes: bool) -> LoadReport:
-        """Make the arrays' memory the parameters of this model on the meta device; draw the missing."""
         expected = {name: parameter.shape for name, parameter in self.state_dict().items()}
         tied = TIED if self.config.tie_word_embeddings else UNTIED
         matched, report = match(arrays, expected, tied=tied, ignore_mismatched_sizes=ignore_mismatched_sizes)

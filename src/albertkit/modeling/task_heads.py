@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import check_patience, exits_of
-from albertkit.errors import CheckpointError
 from albertkit.modeling.checks import check_tensors
 from albertkit.modeling.early_exit import exit_depths, new_classifiers, weighted_mean
 from albertkit.modeling.losses import classification_loss, loss_of_step, multi_label_loss, regression_loss
@@ -373,30 +372,3 @@ def _span_loss(logits: Tensor, positions: Tensor, *, name: str) -> Tensor:
 def _merge_choices(values: Tensor | None) -> Tensor | None:
     """(B, C, ...) -> (B*C, ...)."""
     return None if values is None else values.flatten(0, 1)
-
-
-_TASKS = {
-    "AlbertForSequenceClassification": "text-classification",
-    "AlbertForTokenClassification": "token-classification",
-    "AlbertForMultipleChoice": "multiple-choice",
-}
-"""Classes whose heads have tensors of the same names: the weights of one would load as another's."""
-
-
-def check_head(config: AlbertConfig, model_class: type[AlbertPreTrainedModel], *, name: str) -> None:
-    """Check that a model is not used for another task than its head was trained for.
-
-    Args:
-        config: as saved with the weights.
-        model_class: what the weights are to be loaded as.
-        name: of the model.
-
-    Raises:
-        CheckpointError: the head is that of another task; its scores would mean something else.
-    """
-    trained, wanted = (config.architectures or [""])[0], model_class.__name__
-    if trained != wanted and {trained, wanted} <= _TASKS.keys():
-        raise CheckpointError(
-            f"{name!r} was trained for {_TASKS[trained]} ({trained}), not for {_TASKS[wanted]}: its scores "
-            "mean something else. Give a checkpoint of that task"
-        )

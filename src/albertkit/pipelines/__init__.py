@@ -15,15 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, overload
 
-import torch
-
+from albertkit.checkpoints.shapes import check_head
 from albertkit.config import AlbertConfig, one_of
+from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import CheckpointError, ConfigError, suggestion
+from albertkit.extras import optional
 from albertkit.hub import BUNDLED
-from albertkit.modeling.loading import choose_device
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.task_heads import check_head
-from albertkit.pipelines.devices import Device, read_device
+from albertkit.pipelines.devices import CPU, Device, best_device, read_device
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
 from albertkit.pipelines.fill_mask import FillMaskPipeline
 from albertkit.pipelines.interface import Pipeline
@@ -34,6 +32,8 @@ from albertkit.pipelines.text_classification import TextClassificationPipeline
 from albertkit.pipelines.token_classification import TokenClassificationPipeline
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.interface import TokenizerInterface
+
+torch: Any = optional("torch", extra="torch")
 
 __all__ = [
     "FeatureExtractionPipeline",
@@ -58,9 +58,7 @@ _CLASSES: tuple[type[Pipeline], ...] = (
 )
 _PIPELINES: dict[str, type[Pipeline]] = {name: one for one in _CLASSES for name in (one.task, *one.aliases)}
 
-_TASKS_BY_CLASS = {one.model_class.__name__: one.task for one in _CLASSES} | {
-    "AlbertForPreTraining": "fill-mask"
-}
+_TASKS_BY_CLASS = {one.architecture: one.task for one in _CLASSES} | {"AlbertForPreTraining": "fill-mask"}
 """What a model is for, where nobody names a task."""
 
 
@@ -92,14 +90,14 @@ def pipeline(task: Literal["sentence-order"], model: Any = None, **options: Any)
 def pipeline(task: str | None = None, model: Any = None, **options: Any) -> Pipeline: ...
 def pipeline(
     task: str | None = None,
-    model: str | Path | AlbertPreTrainedModel | None = None,
+    model: str | Path | Model | None = None,
     tokenizer: str | Path | TokenizerInterface | None = None,
     *,
     config: AlbertConfig | str | Path | None = None,
     device: Device = None,
     device_map: Any = None,
-    dtype: torch.dtype | str | None = None,
-    torch_dtype: torch.dtype | str | None = None,
+    dtype: Any = None,
+    torch_dtype: Any = None,
     use_fast: bool | None = None,
     revision: str | None = None,
     cache_dir: str | Path | None = None,
@@ -168,8 +166,7 @@ def pipeline(
     if isinstance(model, str | Path | None):
         model = BUNDLED if model is None else model
         tokenizer = model if tokenizer is None else tokenizer
-        place = place or choose_device("auto")
-        model = _load(chosen, model, place, config, dtype, hub_options, model_kwargs)
+        model = _load(chosen, model, place or best_device(), config, dtype, hub_options, model_kwargs)
     else:
         if tokenizer is None:
             raise ConfigError("a model that is loaded already does not say its tokenizer; give tokenizer=...")
@@ -200,7 +197,7 @@ def _choose(task: str) -> type[Pipeline]:
 
 
 def _infer_task(
-    model: str | Path | AlbertPreTrainedModel | None,
+    model: str | Path | Model | None,
     config: AlbertConfig | str | Path | None,
     hub_options: dict[str, Any],
 ) -> str:
@@ -208,10 +205,11 @@ def _infer_task(
     known = ", ".join(_PIPELINES)
     if model is None:
         raise ConfigError(f"the task is None and so is the model; expected a task, one of {known}")
-    if isinstance(model, AlbertPreTrainedModel):
-        names = [one.__name__ for one in type(model).__mro__ if one.__name__.startswith("Albert")][:1]
+    if isinstance(model, LightModel):
+        names = [model.architecture]
     elif not isinstance(model, str | Path):
-        names = [type(model).__name__]
+        names = [one.__name__ for one in type(model).__mro__ if one.__name__ in _TASKS_BY_CLASS][:1]
+        names = names or [type(model).__name__]
     else:
         if not isinstance(config, AlbertConfig):
             config = AlbertConfig.from_pretrained(model if config is None else config, **hub_options)
@@ -228,34 +226,43 @@ def _infer_task(
 def _load(
     chosen: type[Pipeline],
     name: str | Path,
-    device: torch.device,
+    device: Any,
     config: AlbertConfig | str | Path | None,
-    dtype: torch.dtype | str | None,
+    dtype: Any,
     hub_options: dict[str, Any],
     model_kwargs: dict[str, Any],
-) -> AlbertPreTrainedModel:
+) -> Model:
     if not isinstance(config, AlbertConfig):
         config = AlbertConfig.from_pretrained(name if config is None else config, **hub_options)
-    check_head(config, chosen.model_class, name=str(name))
-    with warnings.catch_warnings():  # the report is judged below, by what the task needs
-        warnings.simplefilter("ignore", UserWarning)
-        loaded: Any = chosen.model_class.from_pretrained(
-            name,
-            config=config,
-            dtype=dtype,
-            device_map=device,
-            output_loading_info=True,
-            **hub_options,
-            **model_kwargs,
+    check_head(config, chosen.architecture, name=str(name))
+    model: Any
+    if device == CPU and not model_kwargs:
+        model = LightModel.from_pretrained(
+            name, chosen.architecture, config=config, dtype=dtype, **hub_options
         )
-    model, info = loaded
-    report = info["report"]
+        report = model.report
+    else:
+        _ = torch.nn  # before anything of ours imports it
+        from albertkit.modeling import auto
+
+        with warnings.catch_warnings():  # the report is judged below, by what the task needs
+            warnings.simplefilter("ignore", UserWarning)
+            model, info = getattr(auto, chosen.architecture).from_pretrained(
+                name,
+                config=config,
+                dtype=dtype,
+                device_map=device,
+                output_loading_info=True,
+                **hub_options,
+                **model_kwargs,
+            )
+        report = info["report"]
     # Features come from the encoder alone, and a checkpoint without a pooler has all of that.
     missing = [tensor for tensor in report.missing if not tensor.startswith("pooler.")]
     if missing:
         raise CheckpointError(
             f"{str(name)!r} was not trained for {chosen.task}: its weights lack {', '.join(missing)}. "
-            f"Fine-tune it for that first ({chosen.model_class.__name__}), or give a checkpoint that has them"
+            f"Fine-tune it for that first ({chosen.architecture}), or give a checkpoint that has them"
         )
     if report.unexpected or report.conflicting:
         warnings.warn(f"{name}: {report}", UserWarning, stacklevel=3)

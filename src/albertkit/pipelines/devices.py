@@ -1,27 +1,47 @@
-"""Devices as callers of `transformers` name them."""
+"""Devices as callers of `transformers` name them, and the best one of this machine."""
 
-import re
-
-import torch
+import ctypes
+import platform
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 from albertkit.errors import ConfigError, warn_caller
-from albertkit.modeling.loading import choose_device
+from albertkit.extras import optional
 
-Device = int | str | torch.device | None
+torch: Any = optional("torch", extra="torch")
+
+Device = Any
+"""None, a name, a number, or a `torch.device`."""
+
+CPU = "cpu"
 
 
-def read_device(device: Device) -> torch.device | None:
-    """Return the device meant, as `transformers` reads numbers; None where none was given."""
+def read_device(device: Device) -> Any:
+    """Return the device meant, as `transformers` reads numbers; None where none was given.
+
+    Returns:
+        A `torch.device`; "cpu" for the CPU, which needs no torch.
+
+    Raises:
+        ConfigError: a device that this machine does not have.
+        MissingExtraError: another device than the CPU, and torch is not installed.
+    """
     if device is None:
         return None
-    if isinstance(device, str) and re.fullmatch(r"-?\d+", device):
+    if isinstance(device, str) and device.removeprefix("-").isdecimal():
         device = int(device)
+    if str(device) == CPU or (isinstance(device, int) and device < 0):
+        return CPU
+    _ = torch.device  # before anything of ours imports it
+    from albertkit.modeling.loading import choose_device
+
     if isinstance(device, int):
-        best = choose_device("auto" if device >= 0 else "cpu")
-        if device >= 0 and best.type == "cpu":
+        best = choose_device("auto")
+        if best.type == CPU:
             warn_caller(f"device={device}, but this machine has no GPU: using the CPU")
-        if best.type == "cpu":
-            return best
+            return CPU
         device = f"{best.type}:{device}"
     try:
         chosen = choose_device(device)
@@ -31,4 +51,30 @@ def read_device(device: Device) -> torch.device | None:
             f"device {str(device)!r} cannot be used ({str(error).splitlines()[0]}); expected such as 'cpu', "
             "'cuda', 'cuda:1', 'mps', or a number, of a device that this machine has"
         ) from error
-    return chosen
+    return CPU if chosen.type == CPU else chosen
+
+
+def best_device() -> Any:
+    """Return the best single device: CUDA, then MPS, then the CPU.
+
+    Torch is asked only where it is installed and the machine has a driver of such a device: importing it
+    takes longer than answering a sentence.
+    """
+    if find_spec("torch") is None or not _has_accelerator():
+        return CPU
+    from albertkit.modeling.loading import choose_device
+
+    best = choose_device("auto")
+    return CPU if best.type == CPU else best
+
+
+def _has_accelerator() -> bool:
+    if sys.platform == "darwin":
+        return platform.machine() == "arm64"
+    if Path("/dev/kfd").exists():  # AMD
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True

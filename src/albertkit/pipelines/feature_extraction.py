@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
 
+from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError
-from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.extras import optional
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import merge_arguments, read_limits
+from albertkit.tasks import scores
 from albertkit.tasks.engine import every_token, first_token
 from albertkit.tasks.feature_extraction import (
     FeatureExtraction,
@@ -27,17 +27,19 @@ from albertkit.tasks.feature_extraction import (
 from albertkit.tasks.rows import Row
 from albertkit.tokenization.interface import TokenizerInterface
 
+torch: Any = optional("torch", extra="torch")
+
 
 class FeatureExtractionPipeline(Pipeline):
     """The encoder's vectors for a text; `pipeline("feature-extraction")` makes one."""
 
     task = "feature-extraction"
-    model_class = AlbertModel
-    accepts = (AlbertPreTrainedModel,)
+    architecture = "AlbertModel"
+    accepts = ("AlbertPreTrainedModel",)
 
     def __init__(
         self,
-        model: AlbertPreTrainedModel,
+        model: Model,
         tokenizer: TokenizerInterface,
         *,
         pooling: Pooling | Literal["none"] | None = None,
@@ -140,10 +142,10 @@ class FeatureExtractionPipeline(Pipeline):
             if row.cut and on_cut is not None:
                 on_cut(row.cut)
 
-        def shape(states: Tensor) -> Tensor:
+        def shape(states: np.ndarray) -> np.ndarray:
             """Return (R, H) as (H,), or for all tokens as (1, T, H)."""
             vectors = states[None] if pooling is None else pool_tokens(states, pooling)
-            return F.normalize(vectors, dim=-1) if normalize else vectors
+            return scores.normalize(vectors) if normalize else vectors
 
         features = self.engine.run(
             rows,
@@ -153,9 +155,9 @@ class FeatureExtractionPipeline(Pipeline):
             batch_tokens=self.batch_tokens,
             batch_size=batch_size,
         )
-        if kind == "pt":
+        if kind == "np":
             return features
-        return [one.float().numpy() if kind == "np" else one.tolist() for one in features]
+        return [torch.from_numpy(one) if kind == "pt" else one.tolist() for one in features]
 
 
 def _read_pooling(pooling: Pooling | Literal["none"]) -> Pooling | None:

@@ -7,8 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Unpack
 
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
+from albertkit.engines.light_model import Model
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import merge_arguments, read_limits
 from albertkit.tasks.masked_lm import MaskedLM, MaskedRow, MaskedText
@@ -19,12 +18,12 @@ class FillMaskPipeline(Pipeline):
     """The words that fit a mask; `pipeline("fill-mask")` makes one."""
 
     task = "fill-mask"
-    model_class = AlbertForMaskedLM
-    accepts = (AlbertForMaskedLM, AlbertForPreTraining)
+    architecture = "AlbertForMaskedLM"
+    accepts = ("AlbertForMaskedLM", "AlbertForPreTraining")
 
     def __init__(
         self,
-        model: AlbertPreTrainedModel,
+        model: Model,
         tokenizer: TokenizerInterface,
         *,
         top_k: int = 5,

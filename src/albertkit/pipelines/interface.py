@@ -7,11 +7,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
-import torch
-
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.light_model import LightModel, Model, class_names
 from albertkit.errors import AlbertKitError, ConfigError, DataError, UnknownTokensWarning, warn_caller
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.pipelines.devices import Device, read_device
 from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import Source, check_table
@@ -42,7 +40,7 @@ class Pipeline(ABC):
     """A task, a tokenizer and a model behind one call.
 
     Args:
-        model: as `model_class` or another class that `accepts` holds; its mode (training or not) is kept.
+        model: a light model or a PyTorch model of a class in `accepts`; its mode (training or not) is kept.
         tokenizer: the one the model was trained with.
         task: the name of the task, for callers of `transformers`; another name than the pipeline's is an
             error.
@@ -52,7 +50,7 @@ class Pipeline(ABC):
         batch_tokens: maximum number of tokens of a batch; None for what suits the device.
         num_workers: taken for callers of `transformers`, and without effect: inputs are read and tokenized
             in the thread of the caller, which takes a small part of the time.
-        engine: "auto", "torch" (without padding), "plain" (the model is called), or an engine of the model.
+        engine: one of `engines.choosing.ENGINES`, or an engine of the model.
 
     Raises:
         ConfigError: model and tokenizer do not fit the task or each other, or a batch would be empty.
@@ -61,8 +59,10 @@ class Pipeline(ABC):
     task: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
     """Other names of the task."""
-    model_class: ClassVar[type[AlbertPreTrainedModel]]
-    accepts: ClassVar[tuple[type[AlbertPreTrainedModel], ...]]
+    architecture: ClassVar[str]
+    """The name of the model class that is loaded."""
+    accepts: ClassVar[tuple[str, ...]]
+    """The names of the model classes that may be given."""
     fields: ClassVar[tuple[str, ...]] = ("text",)
     """What an input consists of: the keys of a mapping, the columns of a TSV file."""
     rest: ClassVar[str | None] = None
@@ -72,7 +72,7 @@ class Pipeline(ABC):
 
     def __init__(
         self,
-        model: AlbertPreTrainedModel,
+        model: Model,
         tokenizer: TokenizerInterface,
         *,
         task: str | None = None,
@@ -84,10 +84,9 @@ class Pipeline(ABC):
     ) -> None:
         if task not in (None, "", self.task, *self.aliases):
             raise ConfigError(f"the task is {task!r}; expected {self.task!r}, or pipeline({task!r}, ...)")
-        if not isinstance(model, self.accepts):
-            names = " or ".join(accepted.__name__ for accepted in self.accepts)
+        if not class_names(model) & {*self.accepts}:
             raise ConfigError(
-                f"{self.task} needs a model of class {names}, got {_class_name(model)}. "
+                f"{self.task} needs a model of class {' or '.join(self.accepts)}, got {_class_name(model)}. "
                 f'pipeline("{self.task}", model=...) loads a model by its folder or name'
             )
         if not isinstance(tokenizer, TokenizerInterface):
@@ -101,24 +100,30 @@ class Pipeline(ABC):
         check_size("num_workers", num_workers, least=0)
         if (place := read_device(device)) is not None:
             model.to(place)
-        self.model = model
+        self._model = model
         self.tokenizer = tokenizer
         self.batch_size = check_size("batch_size", batch_size)
         self.batch_tokens = check_size("batch_tokens", batch_tokens)
         self.engine = engine if isinstance(engine, Engine) else make_engine(model, engine)
 
     @property
-    def device(self) -> torch.device:
-        """Where the model is."""
+    def model(self) -> Any:
+        """The model: a light one, until it has become a PyTorch model."""
+        is_light = isinstance(self._model, LightModel)
+        return self._model.module if is_light and self._model.module is not None else self._model
+
+    @property
+    def device(self) -> Any:
+        """Where the model is: a `torch.device`, or "cpu" where torch is not installed."""
         return self.model.device
 
     @property
-    def dtype(self) -> torch.dtype:
-        """The type of the model's weights; `torch_dtype` is its older name."""
+    def dtype(self) -> Any:
+        """The type of the model's weights, torch's or else NumPy's; `torch_dtype` is its older name."""
         return self.model.dtype
 
     @property
-    def torch_dtype(self) -> torch.dtype:
+    def torch_dtype(self) -> Any:
         """As `dtype`."""
         return self.dtype
 
@@ -263,7 +268,10 @@ class Pipeline(ABC):
         self.tokenizer.save_pretrained(save_directory)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({type(self.model).__name__}, {self.tokenizer!r}, device={self.device})"
+        model = self.model
+        if isinstance(model, LightModel):
+            return f"{type(self).__name__}({model.architecture}, {self.tokenizer!r}, device=cpu)"
+        return f"{type(self).__name__}({type(model).__name__}, {self.tokenizer!r}, device={self.device})"
 
     @abstractmethod
     def __call__(self, *inputs: Any, **options: Any) -> Any:

@@ -5,9 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.task_heads import AlbertForMultipleChoice
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.tasks.examples import ChoiceExample
 from albertkit.tasks.multiple_choice import MultipleChoice
@@ -19,15 +18,15 @@ class MultipleChoicePipeline(Pipeline):
     """The choice that fits a context and a question best; `pipeline("multiple-choice")` makes one."""
 
     task = "multiple-choice"
-    model_class = AlbertForMultipleChoice
-    accepts = (AlbertForMultipleChoice,)
+    architecture = "AlbertForMultipleChoice"
+    accepts = ("AlbertForMultipleChoice",)
     fields = ("context", "question")
     rest = "choices"
     by_name = 'Give context="...", question="..." and choices=["...", "..."] by name'
 
     def __init__(
         self,
-        model: AlbertPreTrainedModel,
+        model: Model,
         tokenizer: TokenizerInterface,
         *,
         truncation: bool = False,

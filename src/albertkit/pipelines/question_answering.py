@@ -5,9 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import check_size
 from albertkit.tasks.examples import QuestionExample
@@ -24,14 +23,14 @@ class QuestionAnsweringPipeline(Pipeline):
     """
 
     task = "question-answering"
-    model_class = AlbertForQuestionAnswering
-    accepts = (AlbertForQuestionAnswering,)
+    architecture = "AlbertForQuestionAnswering"
+    accepts = ("AlbertForQuestionAnswering",)
     fields = ("question", "context")
     by_name = 'Give question="..." and context="..." by name'
 
     def __init__(
         self,
-        model: AlbertPreTrainedModel,
+        model: Model,
         tokenizer: TokenizerInterface,
         *,
         top_k: int = 1,

@@ -5,9 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
 from albertkit.tasks.examples import TextExample
@@ -20,14 +19,14 @@ class SentenceOrderPipeline(Pipeline):
     """Whether two texts follow each other or were swapped; `pipeline("sentence-order")` makes one."""
 
     task = "sentence-order"
-    model_class = AlbertForPreTraining
-    accepts = (AlbertForPreTraining,)
+    architecture = "AlbertForPreTraining"
+    accepts = ("AlbertForPreTraining",)
     fields = ("text", "text_pair")
     by_name = "Give the two texts of a pair as a tuple, (text, text_pair)"
 
     def __init__(
         self,
-        model: AlbertPreTrainedModel,
+        model: Model,
         tokenizer: TokenizerInterface,
         *,
         truncation: bool = False,

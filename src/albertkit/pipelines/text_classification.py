@@ -6,9 +6,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Unpack
 
+from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import ConfigError, DataError, warn_caller
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import read_limits
 from albertkit.tasks.examples import TextExample
@@ -29,14 +28,14 @@ class TextClassificationPipeline(Pipeline):
 
     task = "text-classification"
     aliases = ("sentiment-analysis",)
-    model_class = AlbertForSequenceClassification
-    accepts = (AlbertForSequenceClassification,)
+    architecture = "AlbertForSequenceClassification"
+    accepts = ("AlbertForSequenceClassification",)
     fields = ("text", "text_pair")
     by_name = 'Give several texts as a list, and the second text of a pair as text_pair="..."'
 
     def __init__(
         self,
-        model: AlbertPreTrainedModel,
+        model: Model,
         tokenizer: TokenizerInterface,
         *,
         top_k: int | None = _UNSET,
@@ -132,8 +131,8 @@ class TextClassificationPipeline(Pipeline):
         Raises:
             ConfigError: the model was not trained with early exit, or has not so many depths.
         """
-        assert isinstance(self.model, AlbertForSequenceClassification)  # as the constructor has checked
-        self.model.set_patience(patience)
+        if patience is not None or not isinstance(self.model, LightModel):  # which computes all depths
+            self.model.set_patience(patience)
 
     def _is_single(self, inputs: Any) -> bool:
         return isinstance(inputs, str | Mapping) or is_pair(inputs)

@@ -6,9 +6,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
+from albertkit.engines.light_model import Model
 from albertkit.errors import DataError
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.task_heads import AlbertForTokenClassification
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import check_size
 from albertkit.tasks.entities import Aggregation, Entities
@@ -28,12 +27,12 @@ class TokenClassificationPipeline(Pipeline):
 
     task = "token-classification"
     aliases = ("ner",)
-    model_class = AlbertForTokenClassification
-    accepts = (AlbertForTokenClassification,)
+    architecture = "AlbertForTokenClassification"
+    accepts = ("AlbertForTokenClassification",)
 
     def __init__(
         self,
-        model: AlbertPreTrainedModel,
+        model: Model,
         tokenizer: TokenizerInterface,
         *,
         aggregation_strategy: Aggregation = "none",

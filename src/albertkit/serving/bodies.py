@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, cast
 
-import torch
+import numpy as np
 
 from albertkit.errors import DataError
 from albertkit.inspection.attention import InsideEngine, inspect_attention
@@ -249,12 +249,12 @@ class EmbeddingsBody(Body):
                 f"dimensions is {self.dimensions}; expected {size}, the size of this model's vectors",
                 param="dimensions",
             )
-        vectors: Sequence[torch.Tensor] = pipeline(
+        vectors: Sequence[np.ndarray] = pipeline(
             self.items(),
             pooling=self.pooling or pipeline.pooling or "mean",
             normalize=self.normalize,
             truncation=self.truncate,
-            return_tensors=True,
+            return_tensors="np",
         )
         return [
             {
@@ -332,6 +332,6 @@ def _plain(items: list[Any]) -> list[Any]:
     return [one if isinstance(one, str) else one.model_dump() for one in items]
 
 
-def _base64(vector: torch.Tensor) -> str:
+def _base64(vector: np.ndarray) -> str:
     """Return a vector as OpenAI's clients read it: float32, little-endian."""
-    return base64.b64encode(vector.float().numpy().astype("<f4").tobytes()).decode("ascii")
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")

@@ -5,22 +5,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from albertkit.config import AlbertConfig
+from albertkit.engines.choosing import is_int8, make_engine
+from albertkit.engines.plain import default_batch_tokens
 from albertkit.errors import CheckpointError
-from albertkit.graphs.int8 import INT8, QUANTIZATION
 from albertkit.pipelines import pipeline
 from albertkit.pipelines.interface import Pipeline
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.serving.refusals import Refusal
 from albertkit.serving.work import Ticket
-from albertkit.tasks.engine import Engine, Output, PlainEngine, default_batch_tokens
+from albertkit.tasks.engine import Engine, Output
 from albertkit.tasks.rows import Row
 
 _PROBE = "She opened the door and went into the room."
-_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest score
+_TOLERANCE = 1e-3  # of the largest score
 _ROUGH = 0.2  # of scores in half precision or int8: it is the same model, and no other
 _OUTPUTS: Mapping[str, Output] = {"sentence-order": "order", "feature-extraction": "hidden_states"}
 
@@ -34,7 +36,7 @@ class ServedModel:
     pipelines: dict[str, Pipeline]
     budget: int
     """Most tokens computed at once."""
-    expected: dict[Output, torch.Tensor]
+    expected: dict[Output, np.ndarray]
     """What its engine said of the probe when it was loaded."""
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -108,9 +110,9 @@ def load_model(
     for other in ("fill-mask", "feature-extraction") if pretrained else ("feature-extraction",):
         pipelines.setdefault(other, pipeline(other, **shared))
     row = _probe_row(first)
-    exact = engine != "onnx-int8" and getattr(first.model.config, QUANTIZATION, None) != INT8
-    plain = PlainEngine(first.model)
-    expected: dict[Output, torch.Tensor] = {}
+    exact = engine != "onnx-int8" and not is_int8(first.model) and str(first.dtype).endswith("float32")
+    plain = make_engine(first.model, "plain")
+    expected: dict[Output, np.ndarray] = {}
     for one in pipelines:
         output = _OUTPUTS.get(one, "logits")
         expected[output] = first.engine.run([row], output=output)[0]
@@ -167,7 +169,6 @@ def _probe_row(one: Pipeline) -> Row:
     return Row(input_ids=encoded["input_ids"], token_type_ids=encoded["token_type_ids"], example=0)
 
 
-def _alike(found: torch.Tensor, expected: torch.Tensor, *, exact: bool = True) -> bool:
-    share = _TOLERANCE.get(expected.dtype, _ROUGH) if exact else _ROUGH
-    tolerance = share * max(1.0, float(expected.abs().max()))
-    return bool(torch.isfinite(expected).all()) and torch.allclose(found, expected, rtol=0, atol=tolerance)
+def _alike(found: np.ndarray, expected: np.ndarray, *, exact: bool = True) -> bool:
+    tolerance = (_TOLERANCE if exact else _ROUGH) * max(1.0, float(np.abs(expected).max()))
+    return bool(np.isfinite(expected).all()) and np.allclose(found, expected, rtol=0, atol=tolerance)

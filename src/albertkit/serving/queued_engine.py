@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torch import Tensor
+import numpy as np
 
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.work import Ticket, Work
@@ -37,7 +37,7 @@ class QueuedEngine(Engine):
         *,
         output: Output = "logits",
         read: Read = first_token,
-        then: Callable[[Tensor], Any] = lambda scores: scores,
+        then: Callable[[np.ndarray], Any] = lambda scores: scores,
         batch_tokens: int | None = None,
         batch_size: int | None = None,
     ) -> list[Any]:
@@ -55,7 +55,7 @@ class QueuedEngine(Engine):
         read: Read,
         batch_tokens: int | None,
         batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[Tensor]]]:
+    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
         """As `Engine.batches`, all rows at once."""
         del batch_tokens, batch_size
         yield range(len(rows)), self.run(rows, output=output, read=read)

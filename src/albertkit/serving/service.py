@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from albertkit.engines.choosing import settle_threads
+from albertkit.engines.torch_threads import settle_threads
 from albertkit.errors import ConfigError, DataError, TokenizerError
 from albertkit.serving.admission import Gate
 from albertkit.serving.batching import RowQueue

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from albertkit.serving.refusals import Refusal, too_much
 from albertkit.tasks.engine import Engine, Output, Read
@@ -110,7 +109,7 @@ class Work:
         *,
         output: Output,
         read: Read,
-        then: Callable[[Tensor], Any],
+        then: Callable[[np.ndarray], Any],
         budget: int,
     ) -> None:
         self.ticket = ticket
@@ -128,7 +127,7 @@ class Work:
         """Whether anybody waits for the rows that are not computed."""
         return self.error is None and self.ticket.refusal is None
 
-    def take(self, number: int, scores: Tensor) -> None:
+    def take(self, number: int, scores: np.ndarray) -> None:
         """Keep what is to be kept of the scores (R, K) of a row."""
         if not self.is_wanted():
             return
@@ -148,9 +147,9 @@ class Work:
         self.ticket.done()
 
 
-def _check(scores: Tensor, output: Output) -> None:
+def _check(scores: np.ndarray, output: Output) -> None:
     """Raise Refusal for scores that no sound model gives; normed states are never all zero."""
-    if not torch.isfinite(scores).all() or (output == "hidden_states" and not scores.any()):
+    if not np.isfinite(scores).all() or (output == "hidden_states" and not scores.any()):
         raise Refusal(
             500,
             "not_finite",

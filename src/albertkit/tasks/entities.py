@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, get_args
 
-from torch import Tensor
+import numpy as np
 
 from albertkit.errors import ConfigError
 from albertkit.metrics.spans import OUTSIDE, of_scheme
@@ -140,13 +140,13 @@ class Entities:
             units.append(Unit(label, float(scores[label]), pieces, tagged.words[pieces.start]))
         return units
 
-    def _combine(self, scores: Tensor) -> Tensor:
+    def _combine(self, scores: np.ndarray) -> np.ndarray:
         """(pieces, K) -> (K,)"""
         match self.aggregation:
             case "max":
-                return scores[int(scores.max(dim=-1).values.argmax())]
+                return scores[int(scores.max(axis=-1).argmax())]
             case "average":
-                return scores.mean(dim=0)
+                return scores.mean(axis=0)
         return scores[0]  # the first piece, or the only one
 
     def _groups(self, units: Sequence[Unit]) -> list[list[Unit]]:

@@ -1,12 +1,12 @@
 """Features: a text -> one vector per token, or one for the whole text.
 
-Shapes: B batch, T tokens, H hidden.
+Shapes: T tokens, H hidden.
 """
 
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from torch import Tensor
+import numpy as np
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
@@ -76,14 +76,6 @@ def check_pooling(pooling: str | None) -> None:
         raise ConfigError(f"pooling is {pooling!r}; expected one of {', '.join(get_args(Pooling))}")
 
 
-def pool_tokens(hidden_states: Tensor, pooling: Pooling) -> Tensor:
+def pool_tokens(hidden_states: np.ndarray, pooling: Pooling) -> np.ndarray:
     """(T, H) of one text -> (H,); for "cls" the first token is enough."""
-    return hidden_states[0] if pooling == "cls" else hidden_states.mean(dim=0)
-
-
-def pool(hidden_states: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:
-    """(B, T, H) -> (B, H), over the real tokens: `attention_mask` (B, T) is 0 for padding."""
-    if pooling == "cls":
-        return hidden_states[:, 0]
-    mask = attention_mask[:, :, None].to(hidden_states.dtype)  # (B, T) -> (B, T, 1)
-    return (hidden_states * mask).sum(dim=1) / mask.sum(dim=1)
+    return hidden_states[0] if pooling == "cls" else hidden_states.mean(axis=0)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.tasks.rows import Row
+from albertkit.tasks.scores import largest, softmax
 from albertkit.tokenization.encoding import BatchEncoding, Encoding
 from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import WORD_START
@@ -135,7 +135,7 @@ class MaskedLM:
         )
 
     def candidates(
-        self, logits: Tensor, *, top_k: int = 5, target_ids: Sequence[int] | None = None
+        self, logits: np.ndarray, *, top_k: int = 5, target_ids: Sequence[int] | None = None
     ) -> list[Candidates]:
         """Return the best words for each masked position.
 
@@ -150,14 +150,11 @@ class MaskedLM:
         # A model may have rows for more pieces than the tokenizer spells: these are no words.
         size = min(len(self.tokenizer), logits.shape[-1])
         check_top_k(top_k, size=size)
-        scores = logits.float().softmax(dim=-1)[:, :size]  # (P, V)
-        if target_ids is not None:
-            chosen = torch.tensor(target_ids, device=scores.device)
-            scores, order = scores[:, chosen].topk(min(top_k, len(chosen)))
-            ids = chosen[order]
-        else:
-            scores, ids = scores.topk(top_k)  # (P, K)
-        return list(map(Candidates, scores.tolist(), ids.tolist()))
+        scores = softmax(logits)[:, :size]  # (P, V)
+        ids = np.arange(size) if target_ids is None else np.array(target_ids)
+        order = largest(scores[:, ids], top_k)  # (P, K)
+        ids = ids[order]
+        return list(map(Candidates, np.take_along_axis(scores, ids, axis=1).tolist(), ids.tolist()))
 
     def predictions(self, text: MaskedText, candidates: Sequence[Candidates]) -> list[Any]:
         """Return the answer for one text in the shape of `transformers`.

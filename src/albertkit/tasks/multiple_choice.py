@@ -9,13 +9,12 @@ Shapes: B examples, C choices, T tokens.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from albertkit.errors import DataError
-from albertkit.modeling.task_heads import AlbertForMultipleChoice
 from albertkit.tasks.examples import ChoiceExample
 from albertkit.tasks.rows import Row, by_example, runs_of_examples
+from albertkit.tasks.scores import softmax
 from albertkit.tasks.task import Task
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.interface import TokenizerInterface
@@ -43,7 +42,7 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
     """
 
     name = "multiple-choice"
-    model_class = AlbertForMultipleChoice
+    architecture = "AlbertForMultipleChoice"
 
     def __init__(self, tokenizer: TokenizerInterface, *, max_length: int, truncation: bool = False) -> None:
         super().__init__(tokenizer, max_length=max_length)
@@ -74,39 +73,22 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         """Return the choices of each example together: they share one softmax."""
         return runs_of_examples(rows)
 
-    def training_inputs(self, rows: Sequence[Row], device: torch.device) -> dict[str, Tensor]:
-        """Return a batch (B, C, T) and its labels (B,).
-
-        Raises:
-            DataError: a row without labels, or examples of different numbers of choices.
-        """
-        choices = {len(unit) for unit in self.units(rows)}
-        if len(choices) != 1:
-            raise DataError(
-                f"a batch has examples of {', '.join(map(str, sorted(choices)))} choices; expected as many "
-                "in each"
-            )
-        inputs = super().training_inputs(rows, device)
-        labels = inputs.pop("labels")
-        shaped = {name: value.unflatten(0, (-1, *choices)) for name, value in inputs.items()}
-        return {**shaped, "labels": labels}  # (B * C, T) -> (B, C, T)
-
-    def label_inputs(self, rows: Sequence[Row], device: torch.device) -> dict[str, Tensor]:
+    def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
         """Return `labels` (B,)."""
-        return {"labels": torch.tensor([unit[0].labels for unit in self.units(rows)], device=device)}
+        return {"labels": np.array([unit[0].labels for unit in self.units(rows)], np.int64)}
 
-    def keep(self, scores: Tensor) -> Tensor:
+    def keep(self, scores: np.ndarray) -> np.ndarray:
         """Return the score of a choice, a number; they are compared later, so any rows share a batch."""
         return scores[0, 0]
 
     def predictions(
-        self, examples: Sequence[ChoiceExample], rows: Sequence[Row], outputs: Sequence[Tensor]
+        self, examples: Sequence[ChoiceExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
     ) -> list[Chosen]:
         """Return the choice of each example, and the probability of all."""
         predictions = []
         for choices in by_example(rows, outputs, count=len(examples)):
-            logits = torch.stack([logit for _, logit in choices])  # (C,)
-            predictions.append(Chosen(int(logits.argmax()), logits.softmax(dim=0).tolist()))
+            logits = np.array([logit for _, logit in choices])  # (C,)
+            predictions.append(Chosen(int(logits.argmax()), softmax(logits).tolist()))
         return predictions
 
 

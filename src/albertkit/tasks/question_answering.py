@@ -12,14 +12,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from albertkit.errors import ConfigError, DataError
-from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.tasks.engine import every_token
 from albertkit.tasks.examples import QuestionExample
 from albertkit.tasks.rows import Row, by_example
+from albertkit.tasks.scores import largest, log_sum_exp
 from albertkit.tasks.task import Task
 from albertkit.tasks.windows import overlap, owned
 from albertkit.tasks.words import joined
@@ -94,7 +93,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     """
 
     name = "question-answering"
-    model_class = AlbertForQuestionAnswering
+    architecture = "AlbertForQuestionAnswering"
     lengths = ("max_length", "doc_stride", "max_question_length", "max_answer_length")
     training_multiple = 1  # the loss of this head counts padding as a place to answer
 
@@ -205,21 +204,21 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             )
         return first, last
 
-    def label_inputs(self, rows: Sequence[QuestionRow], device: torch.device) -> dict[str, Tensor]:
+    def labels_of(self, rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
         """Return `start_positions` and `end_positions`, (B,) each."""
-        starts, ends = torch.tensor([row.labels for row in rows], device=device).unbind(dim=1)
+        starts, ends = np.array([row.labels for row in rows], np.int64).T
         return {"start_positions": starts, "end_positions": ends}
 
     def read(self, row: QuestionRow) -> Sequence[int]:
         """Return all tokens."""
         return every_token(row)
 
-    def keep(self, scores: Tensor) -> Tensor:
+    def keep(self, scores: np.ndarray) -> np.ndarray:
         """Return the start and end logits (2, T) of a row."""
         return scores.T
 
     def predictions(
-        self, examples: Sequence[QuestionExample], rows: Sequence[QuestionRow], outputs: Sequence[Tensor]
+        self, examples: Sequence[QuestionExample], rows: Sequence[QuestionRow], outputs: Sequence[np.ndarray]
     ) -> list[Answered]:
         """Return the best answers to each question, and what speaks for there being none."""
         return [
@@ -227,12 +226,12 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             for example, own in zip(examples, by_example(rows, outputs, count=len(examples)), strict=True)
         ]
 
-    def _prediction(self, context: str, windows: list[tuple[QuestionRow, Tensor]]) -> Answered:
+    def _prediction(self, context: str, windows: list[tuple[QuestionRow, np.ndarray]]) -> Answered:
         # What a start, or an end, may be: any token of the text in any window, or [CLS].
-        possible = torch.cat(
-            [logits[:, [0, *row.context]] for row, logits in windows], dim=1
+        possible = np.concatenate(
+            [logits[:, [0, *row.context]] for row, logits in windows], axis=1
         )  # (2, S + 1 of every window)
-        norm = float(possible.logsumexp(dim=1).sum())
+        norm = float(log_sum_exp(possible).sum())
         null = min(float(logits[:, 0].sum()) for _, logits in windows)
         # Best first; of equally good spans those of the first window.
         spans = heapq.merge(*(self._spans(*window) for window in windows), key=lambda one: -one[0])
@@ -246,25 +245,24 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
                     break
         return Answered(answers, Answer("", 0, 0, _probability(null - norm), null))
 
-    def _spans(self, row: QuestionRow, logits: Tensor) -> Iterator[tuple[float, int, int]]:
+    def _spans(self, row: QuestionRow, logits: np.ndarray) -> Iterator[tuple[float, int, int]]:
         """Yield (logit, start, end) of the spans of a row, in characters of the text, best first.
 
         The best ones come twice: they are mostly enough, and need no sorting.
         """
         starts, ends = logits[:, row.context.start : row.context.stop]  # (S,) each
         sums = starts[:, None] + ends[None, :]  # (S, S)
-        allowed = torch.ones_like(sums, dtype=torch.bool).triu().tril(self.max_answer_length - 1)
+        place = np.arange(len(row.context))
+        further = place - place[:, None]  # from the start to the end
+        allowed = (further >= 0) & (further < self.max_answer_length)
         first = row.owned.start - row.context.start
         allowed[:first] = False
         allowed[first + len(row.owned) :] = False
-        places = allowed.flatten().nonzero().flatten()  # of the spans, in S * S
-        values, width = sums.flatten()[places], len(row.context)
-        for sort in (
-            lambda: values.topk(min(_USUALLY_ENOUGH, len(values))),
-            lambda: values.sort(descending=True),
-        ):
-            found, order = sort()
-            for value, place in zip(found.tolist(), places[order].tolist(), strict=True):
+        places = np.flatnonzero(allowed)  # of the spans, in S * S
+        values, width = sums.ravel()[places], len(row.context)
+        for count in (_USUALLY_ENOUGH, len(values)):
+            order = largest(values, count)
+            for value, place in zip(values[order].tolist(), places[order].tolist(), strict=True):
                 yield value, row.offsets[place // width][0], row.offsets[place % width][1]
 
 
@@ -285,4 +283,4 @@ def _shown(row: Encoding) -> range:
 
 
 def _probability(logarithm: float) -> float:
-    return float(torch.tensor(logarithm).exp())
+    return float(np.exp(np.float32(logarithm)))

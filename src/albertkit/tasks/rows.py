@@ -1,20 +1,16 @@
-"""Rows of ids through a model in batches: short ones together, padded on the right, answers in order.
+"""Rows of ids: what a model reads at once. Rows of about one length share a batch; answers keep the order.
 
-Every task and every pipeline batches here. A row always carries its segments, and a batch always hands them
-to the model: without them a pair is read as one text, and nothing tells.
+Every task and every pipeline batches here. A row always has its segments: without them a model reads a pair
+as one text, and no error says so.
 
 Shapes: B batch, T tokens of the longest row.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, TypedDict, TypeVar
-
-import torch
-from torch import Tensor, nn
+from typing import Any, TypeVar
 
 _Answer = TypeVar("_Answer")
 _Row = TypeVar("_Row", bound="Row")
@@ -32,14 +28,6 @@ class Row:
     """What the task's loss needs; None for an example without labels."""
     cut: int = 0
     """Tokens of the example that no row shows, because its text was too long and was to be cut."""
-
-
-class Batch(TypedDict):
-    """What every model takes, (B, T) each."""
-
-    input_ids: Tensor
-    attention_mask: Tensor
-    token_type_ids: Tensor
 
 
 def batches_by_length(
@@ -65,24 +53,6 @@ def batches_by_length(
         start = stop
 
 
-def pad_batch(
-    rows: Sequence[Row], *, pad_token_id: int, device: torch.device, length: int | None = None
-) -> Batch:
-    """Return rows of any lengths as one batch: T is `length`, or without it the longest row's."""
-    length = length or max(len(row.input_ids) for row in rows)
-    lengths = torch.tensor([[len(row.input_ids)] for row in rows])
-    return {
-        "input_ids": pad([row.input_ids for row in rows], pad_token_id, length).to(device),
-        "attention_mask": (torch.arange(length) < lengths).long().to(device),  # (T,) < (B, 1) -> (B, T)
-        "token_type_ids": pad([row.token_type_ids for row in rows], 0, length).to(device),
-    }
-
-
-def pad(lists: Sequence[list[int]], value: int, length: int) -> Tensor:
-    """Return lists of up to `length` numbers as (B, T), filled up on the right to T = `length`."""
-    return torch.tensor([[*one, *[value] * (length - len(one))] for one in lists])
-
-
 def by_example(
     rows: Sequence[_Row], outputs: Sequence[_Answer], *, count: int
 ) -> list[list[tuple[_Row, _Answer]]]:
@@ -96,17 +66,3 @@ def by_example(
 def runs_of_examples(rows: Iterable[_Row]) -> list[list[_Row]]:
     """Return neighbouring rows of one example together."""
     return [list(run) for _, run in groupby(rows, key=attrgetter("example"))]
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout and gradients; a model in training goes on with training afterwards."""
-    training = model.training
-    if training:
-        model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        if training:
-            model.train()

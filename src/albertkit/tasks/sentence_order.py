@@ -7,11 +7,9 @@ Shapes: B batch.
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from albertkit.errors import DataError
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.tasks.examples import TextExample
 from albertkit.tasks.rows import Row
 from albertkit.tasks.sequence_classification import SequenceClassification
@@ -30,7 +28,7 @@ class SentenceOrder(SequenceClassification):
     """
 
     name = "sentence-order"
-    model_class = AlbertForPreTraining
+    architecture = "AlbertForPreTraining"
     output = "order"
 
     def __init__(self, tokenizer: TokenizerInterface, *, max_length: int, truncation: bool = False) -> None:
@@ -46,12 +44,7 @@ class SentenceOrder(SequenceClassification):
                 )
         return super().features(examples)
 
-    def label_inputs(self, rows: Sequence[Row], device: torch.device) -> dict[str, Tensor]:
-        """Return `sentence_order_label` (B,), and that no word is to be scored."""
-        labels = torch.tensor([row.labels for row in rows], device=device)
-        return {"sentence_order_label": labels, "masked_positions": _no_positions(device)}
-
-
-def _no_positions(device: torch.device) -> Tensor:
-    """Return the positions (0,) at which words are scored: that takes the most time and is not asked for."""
-    return torch.empty(0, dtype=torch.long, device=device)
+    def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
+        """Return `sentence_order_label` (B,), and that no word is to be scored: that takes the most time."""
+        labels = np.array([row.labels for row in rows], np.int64)
+        return {"sentence_order_label": labels, "masked_positions": np.empty(0, np.int64)}

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.tasks.examples import TextExample
 from albertkit.tasks.rows import Row
+from albertkit.tasks.scores import sigmoid, softmax
 from albertkit.tasks.task import Task, label_ids, unknown_label
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.interface import TokenizerInterface
@@ -56,7 +55,7 @@ class SequenceClassification(Task[TextExample, Row, Classified]):
     """
 
     name = "text-classification"
-    model_class = AlbertForSequenceClassification
+    architecture = "AlbertForSequenceClassification"
 
     def __init__(
         self,
@@ -115,15 +114,16 @@ class SequenceClassification(Task[TextExample, Row, Classified]):
             )
         return self._ids[str(given[0])]
 
-    def label_inputs(self, rows: Sequence[Row], device: torch.device) -> dict[str, Tensor]:
+    def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
         """Return `labels`: (B,) or, for multi-label, (B, K)."""
-        return {"labels": torch.tensor([row.labels for row in rows], device=device)}
+        dtype = np.int64 if self.problem_type == "single_label_classification" else np.float32
+        return {"labels": np.array([row.labels for row in rows], dtype)}
 
     def predictions(
         self,
         examples: Sequence[TextExample],
         rows: Sequence[Row],
-        outputs: Sequence[Tensor],
+        outputs: Sequence[np.ndarray],
         *,
         function_to_apply: Function | None = None,
     ) -> list[Classified]:
@@ -137,7 +137,7 @@ class SequenceClassification(Task[TextExample, Row, Classified]):
         function = function_to_apply or _FUNCTIONS[self.problem_type]
         return [self._prediction(logits, function) for logits in outputs]
 
-    def _prediction(self, logits: Tensor, function: Function) -> Classified:
+    def _prediction(self, logits: np.ndarray, function: Function) -> Classified:
         scores: list[float] = apply(function, logits).tolist()
         if self.problem_type == "regression":
             return Classified(scores[0], scores)
@@ -149,7 +149,7 @@ class SequenceClassification(Task[TextExample, Row, Classified]):
         return Classified(self.labels[int(logits.argmax())], scores)
 
 
-def apply(function: Function, logits: Tensor) -> Tensor:
+def apply(function: Function, logits: np.ndarray) -> np.ndarray:
     """Return the scores (K,) that this function makes of logits (K,).
 
     Raises:
@@ -157,9 +157,9 @@ def apply(function: Function, logits: Tensor) -> Tensor:
     """
     match function:
         case "softmax":
-            return logits.softmax(dim=-1)
+            return softmax(logits)
         case "sigmoid":
-            return logits.sigmoid()
+            return sigmoid(logits)
         case "none":
             return logits
     raise ConfigError(

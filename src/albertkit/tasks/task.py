@@ -1,8 +1,7 @@
 """What every task is: labelled examples -> rows -> what the model says -> predictions.
 
     rows = task.features(examples)             # ids, segments, labels; which example each comes from
-    loss = task.loss(model, rows[:32])         # fine-tuning
-    outputs = task.run(engine, rows)           # one tensor for each row, whatever the batches
+    outputs = task.run(engine, rows)           # one array for each row, whatever the batches
     predictions = task.predictions(examples, rows, outputs)
 
 Pipelines and the evaluation of fine-tuning both end in `predictions`, so what is measured is what is used.
@@ -10,16 +9,14 @@ Pipelines and the evaluation of fine-tuning both end in `predictions`, so what i
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.engine import Engine, Output, PlainEngine, first_token
-from albertkit.tasks.rows import Batch, Row, pad_batch
+from albertkit.tasks.engine import Engine, Output, first_token
+from albertkit.tasks.rows import Row
 from albertkit.tokenization.interface import TokenizerInterface
 
 SETTINGS_KEY = "task_settings"
@@ -57,7 +54,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     """
 
     name: ClassVar[str]
-    model_class: ClassVar[type[AlbertPreTrainedModel]]
+    architecture: ClassVar[str]
+    """The name of the model class."""
     training_multiple: ClassVar[int] = 8
     """A training batch is padded to a multiple of so many tokens: a CPU that computes in bfloat16 keeps
     memory for every shape it has seen."""
@@ -82,7 +80,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
 
     @abstractmethod
     def predictions(
-        self, examples: Sequence[ExampleT], rows: Sequence[RowT], outputs: Sequence[Tensor]
+        self, examples: Sequence[ExampleT], rows: Sequence[RowT], outputs: Sequence[np.ndarray]
     ) -> list[PredictionT]:
         """Return what is predicted for each example.
 
@@ -96,30 +94,17 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """Return at which tokens of a row the task reads the output: here at [CLS]."""
         return first_token(row)
 
-    def keep(self, scores: Tensor) -> Tensor:
+    def keep(self, scores: np.ndarray) -> np.ndarray:
         """Return what `run` keeps of a row's scores (R, K) at the tokens read: here those of [CLS], (K,)."""
         return scores[0]
 
     @abstractmethod
-    def label_inputs(self, rows: Sequence[RowT], device: torch.device) -> dict[str, Tensor]:
-        """Return the labels of rows under the names that the model's forward pass has for them."""
+    def labels_of(self, rows: Sequence[RowT]) -> dict[str, np.ndarray]:
+        """Return the labels of rows that share a training batch, by their names in the model's forward pass.
 
-    def training_inputs(self, rows: Sequence[RowT], device: torch.device) -> dict[str, Any]:
-        """Return what the model takes to give a loss: a padded batch and its labels.
-
-        Raises:
-            DataError: a row without labels.
+        Args:
+            rows: with labels, in whole units.
         """
-        unlabelled = next((row for row in rows if row.labels is None), None)
-        if unlabelled is not None:
-            raise DataError(
-                f"example {unlabelled.example} has no labels; expected labelled examples to learn from"
-            )
-        return {**self.batch(rows, device), **self.label_inputs(rows, device)}
-
-    def loss(self, model: AlbertPreTrainedModel, rows: Sequence[RowT]) -> Tensor:
-        """Return the mean loss over labelled rows; rows of one `unit` must come together."""
-        return model(**self.training_inputs(rows, model.device), return_dict=True).loss
 
     def units(self, rows: Sequence[RowT]) -> list[list[RowT]]:
         """Return the rows that a training batch must keep together: here each alone."""
@@ -127,36 +112,26 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
 
     def run(
         self,
-        engine: Engine | AlbertPreTrainedModel,
+        engine: Engine,
         rows: Sequence[RowT],
         *,
         batch_tokens: int | None = None,
         batch_size: int | None = None,
-    ) -> list[Tensor]:
-        """Return the scores of each row, on the CPU, computed without dropout and gradients.
+    ) -> list[np.ndarray]:
+        """Return the scores of each row, computed without dropout and gradients.
 
         Args:
-            engine: computes a model of `model_class`; a model is computed by `PlainEngine`.
+            engine: computes a model of the task's architecture.
             rows: of any lengths.
             batch_tokens, batch_size: as in `Engine.run`.
         """
-        engine = engine if isinstance(engine, Engine) else PlainEngine(engine)
         return engine.run(
             rows,
             output=self.output,
             read=self.read,
-            then=lambda scores: self.keep(scores.float()),
+            then=self.keep,
             batch_tokens=batch_tokens,
             batch_size=batch_size,
-        )
-
-    def batch(self, rows: Sequence[RowT], device: torch.device) -> Batch:
-        """Return rows as one batch to learn from, `padded_length` tokens wide."""
-        return pad_batch(
-            rows,
-            pad_token_id=self.tokenizer.pad_token_id,
-            device=device,
-            length=self.padded_length(rows),
         )
 
     def padded_length(self, rows: Sequence[RowT]) -> int:

@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from albertkit.config import IGNORED_LABEL
 from albertkit.errors import ConfigError, DataError
 from albertkit.metrics.spans import OUTSIDE
-from albertkit.modeling.losses import IGNORED_LABEL
-from albertkit.modeling.task_heads import AlbertForTokenClassification
 from albertkit.tasks.examples import WordsExample
-from albertkit.tasks.rows import Row, by_example, pad
+from albertkit.tasks.rows import Row, by_example
+from albertkit.tasks.scores import softmax
 from albertkit.tasks.task import Task, label_ids, unknown_label
 from albertkit.tasks.windows import overlap, owned
 from albertkit.tokenization.encoding import Encoding
@@ -52,7 +51,7 @@ class Tagged:
     """(P,), the number of each piece's word."""
     offsets: list[tuple[int, int]]
     """(P,), the characters of each piece in its word."""
-    scores: Tensor
+    scores: np.ndarray
     """(P, K), the probabilities."""
 
 
@@ -72,7 +71,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
     """
 
     name = "token-classification"
-    model_class = AlbertForTokenClassification
+    architecture = "AlbertForTokenClassification"
 
     def __init__(
         self,
@@ -163,32 +162,34 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         inside = f"I-{label[2:]}" if label[:2] in ("B-", "S-", "U-") else label
         return self._ids.get(inside, self._ids[label])
 
-    def label_inputs(self, rows: Sequence[WordsRow], device: torch.device) -> dict[str, Tensor]:
+    def labels_of(self, rows: Sequence[WordsRow]) -> dict[str, np.ndarray]:
         """Return `labels` (B, T)."""
-        labels = pad([row.labels for row in rows], IGNORED_LABEL, self.padded_length(rows))
-        return {"labels": labels.to(device)}
+        labels = np.full((len(rows), self.padded_length(rows)), IGNORED_LABEL, np.int64)
+        for number, row in enumerate(rows):
+            labels[number, : len(row.labels)] = row.labels
+        return {"labels": labels}
 
     def read(self, row: WordsRow) -> Sequence[int]:
         """Return the pieces that a row answers for."""
         return row.positions
 
-    def keep(self, scores: Tensor) -> Tensor:
+    def keep(self, scores: np.ndarray) -> np.ndarray:
         """Return the logits (P, K) of these pieces."""
         return scores
 
     def predictions(
-        self, examples: Sequence[WordsExample], rows: Sequence[WordsRow], outputs: Sequence[Tensor]
+        self, examples: Sequence[WordsExample], rows: Sequence[WordsRow], outputs: Sequence[np.ndarray]
     ) -> list[Tagged]:
         """Return the labels of each example's words, and the scores of their pieces."""
         return [
-            self._prediction(example, [row for row, _ in own], torch.cat([logits for _, logits in own]))
+            self._prediction(example, [row for row, _ in own], np.concatenate([logits for _, logits in own]))
             for example, own in zip(examples, by_example(rows, outputs, count=len(examples)), strict=True)
         ]
 
-    def _prediction(self, example: WordsExample, rows: list[WordsRow], logits: Tensor) -> Tagged:
+    def _prediction(self, example: WordsExample, rows: list[WordsRow], logits: np.ndarray) -> Tagged:
         words = [word for row in rows for word in row.words]
         labels = [OUTSIDE if OUTSIDE in self._ids else self.labels[0]] * len(example.words)
-        best = logits.argmax(dim=-1).tolist()
+        best = logits.argmax(axis=-1).tolist()
         for word, label in zip(reversed(words), reversed(best), strict=True):  # the first piece comes last
             labels[word] = self.labels[label]
         return Tagged(
@@ -196,5 +197,5 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             pieces=[row.input_ids[position] for row in rows for position in row.positions],
             words=words,
             offsets=[place for row in rows for place in row.offsets],
-            scores=logits.softmax(dim=-1),
+            scores=softmax(logits),
         )

@@ -1,0 +1,175 @@
+"""A model as its config and its weights, which needs no torch until somebody asks for a PyTorch module."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Union
+
+import numpy as np
+
+from albertkit.checkpoints import loading
+from albertkit.checkpoints.arrays import DTYPES, is_floating
+from albertkit.checkpoints.folder import write_folder
+from albertkit.checkpoints.report import LoadReport
+from albertkit.checkpoints.shapes import fit
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError, suggestion
+from albertkit.extras import optional
+
+if TYPE_CHECKING:
+    from albertkit.modeling.pretrained import AlbertPreTrainedModel
+
+torch: Any = optional("torch", extra="torch")
+
+Model = Union["LightModel", "AlbertPreTrainedModel"]
+"""A model that engines compute."""
+
+
+class LightModel:
+    """A model of one class, computed by the engine `onnx` from its weights.
+
+    It becomes a PyTorch model, `module`, as soon as it is asked for something that only such a model has: a
+    call, `to`, `parameters`, hooks. Then the engines of its pipelines compute the module.
+
+    Args:
+        architecture: the name of the model class.
+        config: its shape.
+        weights: tensors by the names of its state dict.
+        report: what became of each tensor of the file.
+    """
+
+    def __init__(
+        self,
+        architecture: str,
+        config: AlbertConfig,
+        weights: Mapping[str, np.ndarray],
+        report: LoadReport | None = None,
+    ) -> None:
+        self.architecture = architecture
+        self.config = config
+        self.weights = weights
+        self.report = report
+        self.module: Any = None
+        """The PyTorch model that it has become, or None."""
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        architecture: str,
+        *,
+        config: AlbertConfig | str | Path | None = None,
+        dtype: str | None = None,
+        **hub: Any,
+    ) -> Self:
+        """Return a model whose weights are mapped from the file where they are stored in `dtype`.
+
+        Args:
+            name: a folder, a checkpoint of another writer, or a hub name.
+            architecture: the name of the model class.
+            config: replaces the checkpoint's own.
+            dtype: type of the weights; "auto" for that of the file, None for float32.
+            hub: as in huggingface_hub: `revision`, `cache_dir`, `token`, `local_files_only`.
+
+        Raises:
+            ModelNotFoundError: no model has that name.
+            CheckpointError: a file is damaged, or lacks tensors of the encoder.
+            ConfigError: the config describes no possible model, or an unknown type.
+        """
+        config, arrays = loading.find(name, config=config, state_dict=None, overrides={}, **hub)
+        weights, report = fit(architecture, config, arrays)
+        wanted = _read_dtype(dtype, weights)
+        made = {id(array): _cast(array, wanted) for array in weights.values()}  # tied ones stay one
+        weights = {key: made[id(array)] for key, array in weights.items()}
+        config = config.replace(dtype=wanted.name)
+        config.name_or_path = str(name)
+        return cls(architecture, config, weights, report)
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the weights: torch's where that is installed, else NumPy's."""
+        stored = next(iter(self.weights.values())).dtype
+        return getattr(torch, stored.name) if find_spec("torch") else stored
+
+    @property
+    def device(self) -> Any:
+        """The CPU: a `torch.device` where torch is installed, else "cpu"."""
+        return torch.device("cpu") if find_spec("torch") else "cpu"
+
+    @property
+    def name_or_path(self) -> str:
+        """Where it was loaded from."""
+        return self.config.name_or_path
+
+    def num_parameters(self) -> int:
+        """Return the number of parameters; shared ones are counted once."""
+        return sum(array.size for array in self._distinct())
+
+    def get_memory_footprint(self) -> int:
+        """Return the bytes of the weights; shared ones are counted once."""
+        return sum(array.nbytes for array in self._distinct())
+
+    def _distinct(self) -> list[np.ndarray]:
+        return list({id(array): array for array in self.weights.values()}.values())
+
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> None:
+        """Write `config.json` and `model.safetensors`.
+
+        Args:
+            save_directory: created where missing; a model in it is replaced, whole or not at all.
+            options: those that the PyTorch class has.
+        """
+        if options or self.module is not None:
+            return self.to_module().save_pretrained(save_directory, **options)
+        stored = next(iter(self.weights.values())).dtype.name
+        config = self.config.replace(architectures=[self.architecture], dtype=stored)
+        return write_folder(save_directory, config.to_dict(), self.weights)
+
+    def to_module(self) -> Any:
+        """Return the PyTorch model with these weights, the same one each time.
+
+        Raises:
+            MissingExtraError: the extra `torch` is not installed.
+        """
+        if self.module is None:
+            _ = torch.nn  # before anything of ours imports it
+            from albertkit.modeling import auto
+
+            self.module, _ = getattr(auto, self.architecture).from_arrays(self.config, self.weights)
+            self.module.name_or_path = self.name_or_path
+        return self.module
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """Call the PyTorch model."""
+        return self.to_module()(*inputs, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.to_module(), name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.architecture}, {self.num_parameters():,} parameters)"
+
+
+def class_names(model: Model) -> set[str]:
+    """Return the names of the classes of albertkit that a model is of."""
+    if isinstance(model, LightModel):
+        return {model.architecture, "AlbertPreTrainedModel"}
+    return {one.__name__ for one in type(model).__mro__ if one.__module__.startswith("albertkit.")}
+
+
+def _read_dtype(dtype: Any, weights: Mapping[str, np.ndarray]) -> np.dtype:
+    if dtype is None:
+        return DTYPES["float32"]
+    if dtype == "auto":
+        stored = next((array.dtype for array in weights.values() if is_floating(array)), None)
+        return DTYPES.get(stored.name, DTYPES["float32"]) if stored is not None else DTYPES["float32"]
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise ConfigError(f"dtype is {dtype!r}; {suggestion(name, ['auto', *DTYPES])}")
+    return DTYPES[name]
+
+
+def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return array.astype(dtype) if is_floating(array) and array.dtype != dtype else array

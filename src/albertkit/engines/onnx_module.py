@@ -1,0 +1,82 @@
+"""A PyTorch model computed by ONNX Runtime on a CPU, as long as its weights alone say what it computes."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from albertkit.checkpoints.arrays import to_arrays
+from albertkit.engines.fitting import as_configured, fits, head_as_configured, head_of
+from albertkit.engines.light_model import LightModel
+from albertkit.engines.onnx_engine import OnnxEngine, check_rows
+from albertkit.engines.packing import fingerprint, unchanged
+from albertkit.engines.plain import PlainEngine
+from albertkit.errors import ConfigError, DataError
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.tasks.engine import Engine, Output, Read
+from albertkit.tasks.rows import Row
+
+_MADE: WeakKeyDictionary[AlbertPreTrainedModel, dict[bool, tuple[Any, OnnxEngine]]] = WeakKeyDictionary()
+"""The engines of each model that is still there, with the fingerprint of the weights they were made from."""
+
+
+class OnnxModuleEngine(Engine):
+    """Computes a PyTorch model of this package in ONNX Runtime; any other one as `PlainEngine` does.
+
+    Args:
+        model: computed without dropout and gradients, whatever its mode.
+        int8: multiply the layers' matrices in whole numbers.
+    """
+
+    def __init__(self, model: AlbertPreTrainedModel, *, int8: bool = False) -> None:
+        self.model = model
+        self.int8 = int8
+
+    def batches(
+        self,
+        rows: Sequence[Row],
+        *,
+        output: Output,
+        read: Read,
+        batch_tokens: int | None,
+        batch_size: int | None,
+    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+        """As `Engine.batches`, the longest rows first."""
+        model = self.model
+        engine = self._engine() if self._suits(output, rows) else PlainEngine(model)
+        if output == "logits" and getattr(model, "patience", None) is not None:
+            raise ConfigError(
+                "this engine computes all depths in ONNX Runtime, and the model has a patience of "
+                f"{model.patience}: choose the engine 'torch', or set_patience(None)"
+            )
+        return engine.batches(
+            rows, output=output, read=read, batch_tokens=batch_tokens, batch_size=batch_size
+        )
+
+    def _suits(self, output: Output, rows: Sequence[Row]) -> bool:
+        model = self.model
+        try:
+            check_rows(rows, model.config)
+        except DataError:
+            return False  # the model says itself what is wrong
+        return (
+            fits(model)
+            and as_configured(model)
+            and head_of(model, output) is not None
+            and (output == "hidden_states" or head_as_configured(model))
+        )
+
+    def _engine(self) -> OnnxEngine:
+        """Return the engine, made anew where the weights have changed since it was made."""
+        model = self.model
+        with torch.inference_mode():
+            current = fingerprint([model])
+        made = _MADE.setdefault(model, {})
+        if self.int8 not in made or not unchanged(made[self.int8][0], current):
+            made.pop(self.int8, None)  # its memory, before more is taken
+            weights = to_arrays({name: tensor.float() for name, tensor in model.state_dict().items()})
+            light = LightModel(type(model).__name__, model.config, weights)
+            made[self.int8] = current, OnnxEngine(light, int8=self.int8, threads=torch.get_num_threads())
+        return made[self.int8][1]

@@ -1,0 +1,129 @@
+"""The plain engine: it pads the rows of a batch and calls the model. The others are tested against it.
+
+Shapes: B batch, T tokens of the longest row, R tokens read of a row, P of all rows, V vocabulary, K scores of
+a token.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypedDict, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
+from albertkit.modeling.task_heads import (
+    AlbertForMultipleChoice,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+)
+from albertkit.tasks.engine import BATCH_TOKENS, Engine, Output, Read
+from albertkit.tasks.rows import Row, batches_by_length
+
+_ACCELERATOR_BATCH_TOKENS = 16 * BATCH_TOKENS
+
+
+class Batch(TypedDict):
+    """What every model takes, (B, T) each."""
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    token_type_ids: Tensor
+
+
+class PlainEngine(Engine):
+    """Pads the rows of a batch and calls the model: any model, with hooks, on any device."""
+
+    def __init__(self, model: AlbertPreTrainedModel) -> None:
+        self.model = model
+
+    def batches(
+        self,
+        rows: Sequence[Row],
+        *,
+        output: Output,
+        read: Read,
+        batch_tokens: int | None,
+        batch_size: int | None,
+    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+        """As `Engine.batches`; padding counts as tokens."""
+        model = self.model
+        budget = batch_tokens or default_batch_tokens(model.device)
+        for numbers in batches_by_length(rows, batch_tokens=budget, batch_size=batch_size):
+            own = [rows[number] for number in numbers]
+            with evaluating(model):
+                batch = pad_batch(own, pad_token_id=model.config.pad_token_id, device=model.device)
+                scores = _scores(model, batch, output, [read(row) for row in own])
+                found = [one.float().cpu().numpy() for one in scores]
+            yield numbers, found
+
+
+def _scores(
+    model: AlbertPreTrainedModel, batch: Batch, output: Output, positions: list[Sequence[int]]
+) -> Sequence[Tensor]:
+    """Return the scores (R, K) of each row."""
+    if output == "hidden_states":
+        states = model.base_model(**batch, return_dict=True).last_hidden_state  # (B, T, H)
+        return _select(states, positions)
+    if output == "order":
+        nothing = torch.empty(0, dtype=torch.long, device=model.device)  # no word is scored
+        found = cast(Any, model)(**batch, masked_positions=nothing, return_dict=True)
+        return list(found.sop_logits[:, None])  # (B, 2) -> B of (1, 2)
+    if isinstance(model, AlbertForMaskedLM | AlbertForPreTraining):
+        length = batch["input_ids"].shape[1]
+        flat = [row * length + position for row, own in enumerate(positions) for position in own]
+        found = model(**batch, masked_positions=torch.tensor(flat, dtype=torch.long), return_dict=True)
+        logits = found.logits if isinstance(model, AlbertForMaskedLM) else found.prediction_logits  # (P, V)
+        return logits.split([len(own) for own in positions])
+    if isinstance(model, AlbertForMultipleChoice):
+        choices = {name: cast(Tensor, value)[:, None] for name, value in batch.items()}  # (B, T) -> (B, 1, T)
+        return list(model(**choices, return_dict=True).logits[:, None])  # (B, 1) -> B of (1, 1)
+    found = cast(Any, model)(**batch, return_dict=True)
+    if isinstance(model, AlbertForSequenceClassification):
+        return list(found.logits[:, None])  # (B, K) -> B of (1, K)
+    if isinstance(model, AlbertForQuestionAnswering):
+        return _select(torch.stack([found.start_logits, found.end_logits], dim=-1), positions)  # (B, T, 2)
+    return _select(found.logits, positions)  # (B, T, K)
+
+
+def _select(values: Tensor, positions: list[Sequence[int]]) -> list[Tensor]:
+    return [one[list(own)] for one, own in zip(values, positions, strict=True)]
+
+
+def default_batch_tokens(device: torch.device) -> int:
+    """Return how many tokens are computed at once on a device where nobody says how many."""
+    return BATCH_TOKENS if device.type == "cpu" else _ACCELERATOR_BATCH_TOKENS
+
+
+def pad_batch(
+    rows: Sequence[Row], *, pad_token_id: int, device: torch.device, length: int | None = None
+) -> Batch:
+    """Return rows of any lengths as one batch: T is `length`, or without it the longest row's."""
+    length = length or max(len(row.input_ids) for row in rows)
+    lengths = torch.tensor([[len(row.input_ids)] for row in rows])
+    return {
+        "input_ids": pad([row.input_ids for row in rows], pad_token_id, length).to(device),
+        "attention_mask": (torch.arange(length) < lengths).long().to(device),  # (T,) < (B, 1) -> (B, T)
+        "token_type_ids": pad([row.token_type_ids for row in rows], 0, length).to(device),
+    }
+
+
+def pad(lists: Sequence[list[int]], value: int, length: int) -> Tensor:
+    """Return lists of up to `length` numbers as (B, T), filled up on the right to T = `length`."""
+    return torch.tensor([[*one, *[value] * (length - len(one))] for one in lists])
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout and gradients; a model in training goes on with training afterwards."""
+    training = model.training
+    if training:
+        model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        if training:
+            model.train()

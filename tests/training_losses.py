@@ -1,0 +1,36 @@
+"""The losses of training batches, computed at once: the plain twins of the objectives of `finetuning/`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albertkit.finetuning.embedding_losses import TEMPERATURE, embedding_loss, text_numbers, text_scores
+from albertkit.finetuning.training_batches import training_inputs, training_vectors
+from albertkit.tasks.rows import Row
+from albertkit.tasks.sentence_embedding import SentenceEmbedding
+from albertkit.tasks.task import Task
+
+CPU = torch.device("cpu")
+
+
+def loss_of(task: Task, model: Any, rows: Sequence[Row]) -> Tensor:
+    """Return the mean loss over labelled rows, those of one unit together."""
+    if isinstance(task, SentenceEmbedding):
+        return embedding_loss_of(task, model, rows)
+    return model(**training_inputs(task, rows, CPU), return_dict=True).loss
+
+
+def embedding_loss_of(
+    task: SentenceEmbedding, model: Any, rows: Sequence[Row], *, temperature: float = TEMPERATURE
+) -> Tensor:
+    """Return the loss of a batch of two or more examples, each of as many texts."""
+    units = task.units(rows)
+    vectors = training_vectors(task, model, [row for unit in units for row in unit], CPU)  # (B W, H)
+    return embedding_loss(
+        vectors.unflatten(0, (len(units), -1)),
+        text_numbers(units, CPU),
+        text_scores(units, CPU),
+        temperature=temperature,
+    )
