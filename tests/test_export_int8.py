@@ -1,6 +1,7 @@
 """ONNX files in int8: what they compute, their size, what is measured and refused; models read from files."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from command_line import assert_one_line_error
 from modeling_twins import HEADS, make
 from test_engines import CLASSIFIER
+from torchless import run_without_torch
 
 from albertkit import pipeline
 from albertkit.checkpoints.arrays import to_arrays
@@ -124,6 +126,31 @@ def test_a_metric_on_labelled_examples(labelled: Path, tmp_path: Path, run) -> N
     assert loss["metric"] == "accuracy"
     assert loss["exact"] == 100
     assert loss["examples"] == len(TEXTS)
+
+
+LABELLED = """
+import json
+from albertkit.export.onnx_export import export_onnx
+
+report = export_onnx("source", "out", int8=True, calibrate="dev.csv", max_drop=100)
+print(json.dumps(report.to_json()))
+"""
+
+
+def test_without_torch_the_metric_is_the_same(
+    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    light, full = tmp_path / "light", tmp_path / "full"
+    for folder in (light, full):
+        shutil.copytree(labelled, folder / "source")
+        rows = [f'"{text}",LABEL_{number % 2}\n' for number, text in enumerate(TEXTS)]
+        (folder / "dev.csv").write_text("text,label\n" + "".join(rows))
+    found = json.loads(run_without_torch(LABELLED, cwd=light))
+    monkeypatch.chdir(full)
+    report = export_onnx("source", "out", int8=True, calibrate="dev.csv", max_drop=100)
+    assert found == json.loads(json.dumps(report.to_json()))
+    assert report.loss is not None
+    assert (report.loss.metric, report.loss.examples) == ("accuracy", len(TEXTS))
 
 
 def test_too_large_a_loss_leaves_no_file(labelled: Path, tmp_path: Path, monkeypatch, run) -> None:

@@ -6,13 +6,22 @@ from pathlib import Path
 
 import numpy as np
 
+from albertkit.checkpoints.arrays import DTYPES
 from albertkit.checkpoints.onnx_file import read_onnx
+from albertkit.checkpoints.shapes import check_head, fit
 from albertkit.config import AlbertConfig
+from albertkit.conversion import cast
+from albertkit.datasets.splits import load_splits
+from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, DataError
 from albertkit.export.onnx_check import Batch, Model, batches, expected_outputs, open_session
 from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.evaluation import EvaluationSet
+from albertkit.finetuning.registry import labelled_task
+from albertkit.finetuning.settings import TaskSettings
 from albertkit.graphs.network import MULTIPLE_CHOICE
 from albertkit.inputs import format_of, read_inputs
+from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.interface import TokenizerInterface
 
 TASKS = {
@@ -84,27 +93,22 @@ def measure_on_labels(
         data: labelled examples.
         options: where the examples are in it.
     """
-    import torch
-
-    from albertkit.checkpoints.arrays import to_tensors
-    from albertkit.datasets.splits import load_splits
-    from albertkit.finetuning.evaluation import EvaluationSet
-    from albertkit.finetuning.prepared import load_task
-    from albertkit.finetuning.settings import TaskSettings
-
-    labelled, task, model = load_task(TASKS[architecture], source, TaskSettings(), device=torch.device("cpu"))
-    reader = labelled.reader(str(data), options)
-    splits = load_splits({"data": reader}, labels=labelled.labels(model.config))
+    labelled, settings = labelled_task(TASKS[architecture]), TaskSettings()
+    exact = LightModel.from_pretrained(source, architecture)
+    check_head(exact.config, architecture, name=str(source))
+    weights, _ = fit(architecture, exact.config, cast(read_onnx(rounded), DTYPES["float32"]))
+    task = labelled.task(AutoTokenizer.from_pretrained(str(source)), exact.config, settings)
+    splits = load_splits({"data": labelled.reader(str(data), options)}, labels=labelled.labels(exact.config))
     examples = EvaluationSet(labelled, task, splits.examples["data"])
-    exact = examples.evaluate(model, model.config, backend="torch")
-    tensors = to_tensors(read_onnx(rounded))
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name in tensors:  # of shared ones there is one
-                parameter.copy_(tensors[name])
-    found = examples.evaluate(model, model.config, backend="onnx-int8")
-    name = exact.main_metric
-    return Loss(name, 100 * exact.metrics[name], 100 * found.metrics[name], len(examples.examples))
+    before, after = (
+        examples.evaluate(model, exact.config, backend=engine)
+        for model, engine in (
+            (exact, "onnx"),
+            (LightModel(architecture, exact.config, weights), "onnx-int8"),
+        )
+    )
+    name = before.main_metric
+    return Loss(name, 100 * before.metrics[name], 100 * after.metrics[name], len(examples.examples))
 
 
 def measure_agreement(

@@ -9,9 +9,9 @@ from typing import Any
 
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.light_model import Model
 from albertkit.finetuning.features import features_of_all
 from albertkit.finetuning.labelled_task import Judged, LabelledTask
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.engine import Engine
 from albertkit.tasks.task import Task
 from albertkit.tasks.unknown import UnknownTokens
@@ -89,7 +89,7 @@ class EvaluationSet:
 
     def evaluate(
         self,
-        model: AlbertPreTrainedModel,
+        model: Model,
         config: AlbertConfig,
         *,
         main_metric: str | None = None,
