@@ -5,15 +5,16 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-REFUSE_TORCH = """
+WITHOUT_TORCH = """
 import sys
+from importlib.machinery import PathFinder
 
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+class Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] == "torch" else super().find_spec(name, path, target)
 
-sys.meta_path.insert(0, Refuse())
+sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
 """
 
 
@@ -23,7 +24,7 @@ def run_without_torch(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Run code in which `import torch` fails; return what it prints.
+    """Run code as where torch is not installed; return what it prints.
 
     Args:
         code: Python, which finds the arguments in `sys.argv[1:]`.
@@ -31,7 +32,7 @@ def run_without_torch(
         cwd: the folder to run in.
         environment: variables in place of those of this process.
     """
-    command = [sys.executable, "-c", REFUSE_TORCH + code, *map(str, arguments)]
+    command = [sys.executable, "-c", WITHOUT_TORCH + code, *map(str, arguments)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, cwd=cwd, env=environment, check=False
     )

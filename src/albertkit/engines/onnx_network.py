@@ -43,6 +43,8 @@ class OnnxNetwork:
         output: which output.
         int8: multiply the layers' matrices in whole numbers.
         threads: how many compute.
+        inside: `run` returns the hidden states and attentions of all layers too. Such a network is made for
+            one text, so ONNX Runtime keeps no copies of the matrices.
 
     Raises:
         CheckpointError: a tensor is missing.
@@ -58,9 +60,10 @@ class OnnxNetwork:
         output: Output,
         int8: bool,
         threads: int,
+        inside: bool = False,
     ) -> None:
-        graph, external = build_rows(architecture, config, weights, output=output, int8=int8)
-        options = _options(threads)
+        graph, external = build_rows(architecture, config, weights, output=output, int8=int8, inside=inside)
+        options = _options(threads, packed=not inside)
         self._external = _leave_in_file(graph, external, options)  # the session looks into this memory
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in self._external.values()]
         options.add_external_initializers(list(self._external), values)
@@ -72,9 +75,13 @@ class OnnxNetwork:
 
     def __call__(self, batch: Batch) -> np.ndarray:
         """Return the scores (Q, K) of the tokens of a batch that are read, in the order of the rows."""
+        found = [outputs[0] for outputs in self.run(batch)]
+        return np.concatenate(found) if found else np.empty((0, self.width), np.float32)
+
+    def run(self, batch: Batch) -> Iterator[list[np.ndarray]]:
+        """Yield all outputs of the graph (`build_rows`), for rows of about one length at a time."""
         ids, segments, positions = np.array(batch.inputs(), np.int64)
         reads = np.array(batch.places(), np.int64)
-        found = []
         token = read = 0
         for some in _alike(batch.groups()):
             tokens = sum(group.rows * group.length for group in some)
@@ -85,9 +92,8 @@ class OnnxNetwork:
                 inputs["input_ids"], inputs["token_type_ids"] = ids[token:stop], segments[token:stop]
                 inputs["position_ids"] = positions[token:stop]
                 inputs["read_tokens"] = reads[read : read + count] - token
-                found += self._session.run(None, inputs)
+                yield self._session.run(None, inputs)
             token, read = stop, read + count
-        return np.concatenate(found) if found else np.empty((0, self.width), np.float32)
 
 
 def _alike(groups: list[Group]) -> Iterator[list[Group]]:
@@ -130,8 +136,10 @@ def _leave_in_file(graph: Any, external: dict[str, np.ndarray], options: Any) ->
     return {name: values for name, values in external.items() if name not in places}
 
 
-def _options(threads: int) -> Any:
+def _options(threads: int, *, packed: bool) -> Any:
     """Return options for inputs of any shape: nothing is kept for shapes that were seen.
+
+    Packing ALBERT-base's matrices, which is done once, takes three times as long as all the rest of a start.
 
     The runtime's own pool of memory stays: it grows to what the largest batch needs, and with memory from
     the system, which comes as new pages each time, int8 takes 1.7 times as long.
@@ -142,6 +150,8 @@ def _options(threads: int) -> Any:
     # Threads that wait for the next run would take cores from the tokenizer.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.enable_mem_pattern = False
+    if not packed:
+        options.add_session_config_entry("session.disable_prepacking", "1")
     return options
 
 

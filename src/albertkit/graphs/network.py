@@ -37,6 +37,8 @@ class Network:
         self.architecture = architecture
         self.config = config
         self.prefix = "" if architecture == ENCODER else BASE_PREFIX
+        self.attentions: list[str] = []
+        """The attention probabilities (B, N, R, T) of each layer that has been written."""
 
     @property
     def head_width(self) -> int:
@@ -88,6 +90,7 @@ class Network:
         scaled = graph.node("Mul", split(query, [0, 2, 1, 3]), graph.number(1 / math.sqrt(width)))
         scores = graph.node("MatMul", scaled, split(key, [0, 2, 3, 1]))  # (B, N, R, T)
         weights = graph.node("Softmax", graph.node("Add", scores, bias), axis=-1)
+        self.attentions.append(weights)
         context = graph.node("MatMul", weights, split(value, [0, 2, 1, 3]))  # (B, N, R, D)
         merged = graph.node("Transpose", context, perm=[0, 2, 1, 3])
         return graph.node("Reshape", merged, graph.whole(0, 0, -1))

@@ -33,8 +33,9 @@ def build_rows(
     *,
     output: Output = "logits",
     int8: bool = False,
+    inside: bool = False,
 ) -> tuple[Any, dict[str, np.ndarray]]:
-    """Write the network with one output.
+    """Write the network with one output, or with those of all layers too.
 
     The graph's inputs are int64 but for `bias`: `input_ids`, `token_type_ids` and `position_ids` (M,);
     `row_tokens` (B, T), the token at each place of the rows; `bias` (B, 1, 1, T), float32, 0 or
@@ -48,6 +49,9 @@ def build_rows(
         weights: its tensors by the names of its state dict.
         output: which output; `Network.scores` says of what width.
         int8: multiply in whole numbers.
+        inside: after `scores`, also return the inputs of each layer, `hidden_states_0` and so on (M, H), and
+            then the attention probabilities of each layer, `attentions_0` and so on (B, N, T, T); of the
+            last layer (B, N, R, T).
 
     Returns:
         The `ModelProto` without the large weights, and these by name: a session is given them as they lie in
@@ -78,9 +82,11 @@ def build_rows(
 
     graph.scope = "embeddings/"
     states = network.embed(input_ids, token_type_ids, lambda table: graph.rows(table, position_ids))
+    layer_inputs = []
     layers = executed_layers(config, network.prefix)
     for index, layer in enumerate(layers):
         graph.scope = f"layer_{index}/"
+        layer_inputs.append(states)
         last = index == len(layers) - 1
         queried = graph.node("Gather", states, read_tokens) if last else states
         queries, places = (row_reads, read_places) if last else (row_tokens, token_places)
@@ -89,4 +95,10 @@ def build_rows(
         states = network.layer(layer, queried, states, attention)
     graph.scope = "head/"
     graph.output("scores", network.scores(states, output), ["read", network.width(output)])
+    if inside:
+        for index, values in enumerate(layer_inputs):
+            graph.output(f"hidden_states_{index}", values, ["tokens", config.hidden_size])
+        for index, values in enumerate(network.attentions):
+            heads = len(weights[f"{layers[index]}.attention.query.bias"]) // network.head_width
+            graph.output(f"attentions_{index}", values, ["rows", heads, "queries", "longest"])
     return graph.model(architecture, producer=PRODUCER, version=__version__), graph.external

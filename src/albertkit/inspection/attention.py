@@ -9,17 +9,19 @@ Shapes: T tokens, N heads of a layer, L executed layers, H hidden.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isqrt
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from albertkit.engines.plain import evaluating, pad_batch
+from albertkit.checkpoints.names import executed_layers
+from albertkit.config import AlbertConfig
+from albertkit.cores import compute_threads
+from albertkit.engines.light_model import LightModel, Model
+from albertkit.engines.onnx_engine import check_rows
+from albertkit.engines.onnx_network import OnnxNetwork
+from albertkit.engines.plan import plan
 from albertkit.errors import DataError
-from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.engine import Engine, Output, Read
+from albertkit.tasks.engine import Engine, Output, Read, every_token
 from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.interface import TokenizerInterface
@@ -27,6 +29,8 @@ from albertkit.tokenization.special_tokens import Parsing
 
 MOST_PROBABILITIES = 6_000_000
 """L * N * T * T that a report may hold: a page of 16 MB, 204 tokens of ALBERT-base."""
+
+_TINY = 1e-8  # in place of a length of 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +88,7 @@ class AttentionReport:
 
 
 def inspect_attention(
-    model: AlbertPreTrainedModel,
+    model: Model,
     tokenizer: TokenizerInterface,
     text: str,
     text_pair: str | None = None,
@@ -103,7 +107,7 @@ def inspect_attention(
         truncation: cut what is too long (the longer text of a pair) instead of raising.
         parse_special_tokens: whether `[SEP]` and the like, written in a text, are special tokens, "mask" for
             `[MASK]` alone; None for the tokenizer's setting.
-        engine: what computes as an `InsideEngine` of the encoder does; None for one of these.
+        engine: what computes as an `InsideEngine` of the model does; None for one of these.
 
     Raises:
         DataError: a text is empty, or has more tokens than the model reads or a report holds.
@@ -111,9 +115,9 @@ def inspect_attention(
     for one in (text, text_pair):
         if one is not None and not one.strip():
             raise DataError(f"the text is {one!r}; expected at least one word")
-    encoder = cast(AlbertModel, model.base_model)
-    readable = encoder.config.max_position_embeddings
-    shown = most_tokens(encoder)
+    config = model.config
+    readable = config.max_position_embeddings
+    shown = most_tokens(config)
     (row,) = text_rows(
         tokenizer,
         [text if text_pair is None else (text, text_pair)],
@@ -124,15 +128,16 @@ def inspect_attention(
     if len(row.input_ids) > shown:
         raise DataError(
             f"the text {text!r:.60} has {len(row.input_ids)} tokens, and of the attention of this model "
-            f"({encoder.config.depth} layers of {encoder.config.num_attention_heads} heads) at most "
+            f"({config.depth} layers of {config.num_attention_heads} heads) at most "
             f"{shown} can be shown: give a shorter text, or let it be cut (truncation=True in Python, "
             "--truncate on the command line)"
         )
-    (inside,) = (engine or InsideEngine(encoder)).run([row])
-    executed = encoder.encoder.executed_layers()
-    stored = list(dict.fromkeys(executed))
+    (inside,) = (engine or InsideEngine(model)).run([row])
+    executed = executed_layers(config, "")
+    distinct = list(dict.fromkeys(executed))
+    stored = [distinct.index(layer) for layer in executed]
+    kept = [_kept_heads(config, number) for number in stored]
     length, depth = len(row.input_ids), len(executed)
-    kept = [layer.attention.kept_heads for layer in executed]
     sizes = [len(heads) * length**2 for heads in kept]
     *attentions, to_previous, to_last = np.split(inside[0], np.cumsum([*sizes, depth * length]))
     return AttentionReport(
@@ -144,11 +149,11 @@ def inspect_attention(
         cut=row.cut,
         layers=[
             AttentionLayer(
-                stored=stored.index(layer) + 1,
+                stored=number + 1,
                 heads=[head + 1 for head in heads],
                 probabilities=probabilities.reshape(len(heads), length, length),
             )
-            for layer, heads, probabilities in zip(executed, kept, attentions, strict=True)
+            for number, heads, probabilities in zip(stored, kept, attentions, strict=True)
         ],
         cosine_to_previous=to_previous.reshape(depth, length),
         cosine_to_last=to_last.reshape(depth + 1, length),
@@ -156,14 +161,17 @@ def inspect_attention(
 
 
 class InsideEngine(Engine):
-    """What happens inside an encoder: of each row all that a report shows, one after the other, (1, K).
+    """What happens inside a model: of each row all that a report shows, one after the other, (1, K).
 
     That is the attention of each layer, N * T * T, the cosines with the layer before, L * T, and with the
     last one, (L + 1) * T; float32. Every row is a batch of its own, and all its tokens are read.
+
+    Args:
+        model: a light model is computed by ONNX Runtime; a PyTorch model is called, on its device.
     """
 
-    def __init__(self, encoder: AlbertModel) -> None:
-        self.encoder = encoder
+    def __init__(self, model: Model) -> None:
+        self.model = model
 
     def batches(
         self,
@@ -176,26 +184,59 @@ class InsideEngine(Engine):
     ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
         """As `Engine.batches`."""
         del output, read, batch_tokens, batch_size
-        encoder = self.encoder
+        model = self.model
         for number, row in enumerate(rows):
-            with evaluating(encoder):
-                batch = pad_batch([row], pad_token_id=encoder.config.pad_token_id, device=encoder.device)
-                found = encoder(**batch, output_attentions=True, output_hidden_states=True, return_dict=True)
-                states = torch.cat(found.hidden_states).float()  # L + 1 times (1, T, H) -> (L + 1, T, H)
-                cosines = (_cosine(states[1:], states[:-1]), _cosine(states, states[-1:]))
-                parts = [one.float().flatten() for one in (*found.attentions, *cosines)]
-                scores = torch.cat(parts)[None].cpu().numpy()
-            yield [number], [scores]
+            if isinstance(model, LightModel) and model.module is None:
+                attentions, states = _run(model, row)
+            else:
+                attentions, states = _call(model, row)
+            unit = states / np.maximum(np.linalg.norm(states, axis=-1, keepdims=True), _TINY)
+            to_previous, to_last = (unit[1:] * unit[:-1]).sum(-1), (unit * unit[-1]).sum(-1)
+            parts = [part.ravel() for part in (*attentions, to_previous, to_last)]
+            yield [number], [np.concatenate(parts)[None]]
 
 
-def most_tokens(encoder: AlbertModel) -> int:
+def _run(model: LightModel, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the attentions (N, T, T) of each layer and the states (L + 1, T, H), by ONNX Runtime."""
+    check_rows([row], model.config)
+    network = OnnxNetwork(
+        model.architecture,
+        model.config,
+        {name: array.astype(np.float32, copy=False) for name, array in model.weights.items()},
+        output="hidden_states",
+        int8=False,
+        threads=compute_threads(),
+        inside=True,
+    )
+    (batch,) = plan([row], every_token, len(row.input_ids), None)
+    ((last, *inside),) = network.run(batch)
+    depth = model.config.depth
+    return [layer[0] for layer in inside[depth:]], np.stack([*inside[:depth], last])
+
+
+def _call(model: Model, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the same, by calling the encoder of a PyTorch model."""
+    from albertkit.engines.plain import evaluating, pad_batch
+
+    encoder: Any = model.base_model
+    with evaluating(encoder):
+        batch = pad_batch([row], pad_token_id=encoder.config.pad_token_id, device=encoder.device)
+        found = encoder(**batch, output_attentions=True, output_hidden_states=True, return_dict=True)
+        attentions, states = (
+            [layer[0].float().cpu().numpy() for layer in layers]
+            for layers in (found.attentions, found.hidden_states)
+        )
+    return attentions, np.stack(states)
+
+
+def most_tokens(config: AlbertConfig) -> int:
     """Return the length of the longest text whose attention a report may hold."""
-    return isqrt(MOST_PROBABILITIES // (encoder.config.depth * encoder.config.num_attention_heads))
+    return isqrt(MOST_PROBABILITIES // (config.depth * config.num_attention_heads))
 
 
-def _cosine(some: Tensor, others: Tensor) -> Tensor:
-    """(L, T, H) and the same, or (1, T, H) -> (L, T)."""
-    return torch.nn.functional.cosine_similarity(some, others, dim=-1)
+def _kept_heads(config: AlbertConfig, layer: int) -> list[int]:
+    pruned = config.pruned_heads.get(layer, [])
+    return [head for head in range(config.num_attention_heads) if head not in pruned]
 
 
 def _rounded(values: np.ndarray) -> Any:

@@ -15,7 +15,6 @@ import numpy as np
 from albertkit.errors import DataError
 from albertkit.inspection.attention import InsideEngine, inspect_attention
 from albertkit.inspection.page import page_figures
-from albertkit.modeling.model import AlbertModel
 from albertkit.pipelines.fill_mask import FillMaskPipeline
 from albertkit.pipelines.interface import Pipeline
 from albertkit.serving.libraries import pydantic
@@ -298,16 +297,15 @@ class InspectBody(Body):
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return what happens to the text, in a list."""
-        encoder = cast(AlbertModel, pipeline.model.base_model)
         text, text_pair = _pair(self.input)
         report = inspect_attention(
-            encoder,
+            pipeline.model,
             pipeline.tokenizer,
             text,
             text_pair,
             truncation=self.truncate,
             parse_special_tokens=_parsing(self.masks),
-            engine=cast(QueuedEngine, pipeline.engine).computing_with(InsideEngine(encoder)),
+            engine=cast(QueuedEngine, pipeline.engine).computing_with(InsideEngine(pipeline.model)),
         )
         return [page_figures(report)]
 
