@@ -1,12 +1,14 @@
 """albertkit: the complete, modern home of ALBERT (A Lite BERT).
 
-Names are imported when first used: `import albertkit` is quick and does not load torch.
+Names are imported when first used: `import albertkit` is quick and does not load torch. You can import a
+class whose extra is not installed and name it in annotations; to use it raises MissingExtraError.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from albertkit.auto_config import AutoConfig
     from albertkit.config import AlbertConfig
     from albertkit.errors import (
         AlbertKitError,
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     )
     from albertkit.keras.model import TFAlbertModel  # noqa: F401
     from albertkit.modeling.auto import (
-        AutoConfig,
         AutoModel,
         AutoModelForMaskedLM,
         AutoModelForMultipleChoice,
@@ -80,7 +81,7 @@ _MODULES = {
     "AlbertTokenizer": "tokenization.tokenizer",
     "AlbertTokenizerFast": "tokenization.fast",
     "AlbertWordPieceTokenizer": "tokenization.wordpiece",
-    "AutoConfig": "modeling.auto",
+    "AutoConfig": "auto_config",
     "AutoModel": "modeling.auto",
     "AutoModelForMaskedLM": "modeling.auto",
     "AutoModelForMultipleChoice": "modeling.auto",
@@ -118,7 +119,7 @@ _KERAS_MODULES = {
     "TFAlbertForTokenClassification": "keras.heads",
     "TFAlbertModel": "keras.model",
 }
-"""Not among the names of `import *`, which would then need Keras."""
+"""Not among the names of `import *`, which would then import Keras."""
 
 __all__ = [
     "AlbertConfig",
@@ -169,7 +170,13 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name) or _KERAS_MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'albertkit' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"albertkit.{module}"), name)
+    from albertkit.errors import MissingExtraError
+    from albertkit.extras import MissingName
+
+    try:
+        value = getattr(importlib.import_module(f"albertkit.{module}"), name)
+    except MissingExtraError as error:
+        return MissingName(name, (), {"message": f"albertkit.{name}: {error}"})
     globals()[name] = value
     return value
 

@@ -2,13 +2,14 @@
 
     pa = optional("pyarrow", extra="train")
 
-A module that names one imports with the base dependencies alone; only using it needs the extra.
+A module that names one imports with the base dependencies alone; only using it needs the extra. Without an
+extra, it is a library of the base install that takes long to import.
 """
 
 import importlib
 import importlib.metadata
 import importlib.util
-from typing import Any
+from typing import Any, NoReturn
 
 from albertkit.errors import MissingExtraError
 
@@ -27,19 +28,56 @@ def version_of(library: str) -> str | None:
         return "unknown"
 
 
+def require(module: str, *, extra: str | None) -> Any:
+    """Import a library and return it.
+
+    Args:
+        module: its name, such as "torch".
+        extra: the extra of albertkit that installs it, None for the base install.
+
+    Raises:
+        MissingExtraError: it is not installed; the message has the command that installs it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        library = (error.name or module).partition(".")[0]  # what it needs may be what is missing
+        requirement = "albertkit" if extra is None else f"'albertkit[{extra}]'"
+        raise MissingExtraError(
+            f"{library} is not installed, and this needs it: pip install {requirement}"
+        ) from error
+
+
 class optional:  # noqa: N801 - reads as the function it stands for
     """Stands for a module until an attribute is asked for."""
 
-    def __init__(self, module: str, *, extra: str) -> None:
+    def __init__(self, module: str, *, extra: str | None = None) -> None:
         self._module = module
         self._extra = extra
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            module = importlib.import_module(self._module)
-        except ImportError as error:
-            library = (error.name or self._module).partition(".")[0]  # what it needs may be what is missing
-            raise MissingExtraError(
-                f"{library} is not installed, and this needs it: pip install 'albertkit[{self._extra}]'"
-            ) from error
-        return getattr(module, name)
+        return getattr(require(self._module, extra=self._extra), name)
+
+
+class MissingName(type):
+    """A class that stands for a public name whose extra is not installed.
+
+    You can import it, ask for it with `hasattr`, and write it in annotations and `isinstance`; no object is
+    an instance of it. To call it, derive from it or read its attributes raises MissingExtraError.
+    """
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "MissingName":
+        """Return the class; `namespace` holds the `message` of the error. A subclass raises the error."""
+        for base in bases:
+            if isinstance(base, MissingName):
+                raise MissingExtraError(base.message)
+        return super().__new__(cls, name, bases, namespace)
+
+    def __call__(cls, *_: Any, **__: Any) -> NoReturn:
+        """Raise MissingExtraError in place of making an instance."""
+        raise MissingExtraError(cls.message)
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        if name.startswith("__"):  # attributes that tools such as copy and doctest look for in every object
+            raise AttributeError(name)
+        raise MissingExtraError(cls.message)

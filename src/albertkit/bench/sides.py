@@ -30,7 +30,7 @@ from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.interface import TokenizerInterface
 
 transformers = optional("transformers", extra="test")
-onnxruntime = optional("onnxruntime", extra="onnx")
+onnxruntime = optional("onnxruntime")
 
 _Call = Callable[[Mapping[str, Any]], Any]
 

@@ -9,7 +9,7 @@ from albertkit.checkpoints.arrays import BFLOAT16
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.extras import optional
 
-onnx = optional("onnx", extra="onnx")
+onnx = optional("onnx")
 
 ONNX_FILE = "model.onnx"
 SCALE = "/scale"
@@ -22,7 +22,6 @@ def read_onnx(path: Path) -> dict[str, np.ndarray]:
 
     Raises:
         CheckpointError: the file is damaged, or of another writer.
-        MissingExtraError: the extra `onnx` is not installed.
     """
     try:
         # Data in other files is not ours, and could be any file of the machine.

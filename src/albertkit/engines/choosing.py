@@ -7,7 +7,6 @@ import numpy as np
 
 from albertkit.engines.light_model import LightModel
 from albertkit.engines.onnx_engine import OnnxEngine
-from albertkit.engines.onnx_network import require_runtime
 from albertkit.errors import ConfigError, suggestion
 from albertkit.graphs.int8 import INT8, QUANTIZATION
 from albertkit.tasks.engine import Engine, Output, Read
@@ -92,7 +91,6 @@ def _module_engine(model: Any, name: str) -> Engine:
             f"the model is on {model.device}, and the engine {name!r} computes on the CPU: move the model "
             "there, or choose the engine 'torch'"
         )
-    require_runtime()
     return OnnxModuleEngine(model, int8=name == "onnx-int8" or is_int8(model))
 
 

@@ -13,23 +13,13 @@ from albertkit.checkpoints.arrays import place_in_file
 from albertkit.config import AlbertConfig
 from albertkit.engines.plan import Batch, Group
 from albertkit.extras import optional
-from albertkit.graphs.graph import onnx
 from albertkit.graphs.network import UNSEEN, Output
 from albertkit.graphs.rows import build_rows
 
-onnxruntime = optional("onnxruntime", extra="onnx")
+onnxruntime = optional("onnxruntime")
 
 _ERRORS_ONLY = 3  # they are raised as well
 _MOST_PADDING = 2  # places of attention for each token
-
-
-def require_runtime() -> None:
-    """Import what the network needs.
-
-    Raises:
-        MissingExtraError: the extra `onnx` is not installed.
-    """
-    _ = onnx.ModelProto, onnxruntime.InferenceSession
 
 
 class OnnxNetwork:
@@ -48,7 +38,6 @@ class OnnxNetwork:
 
     Raises:
         CheckpointError: a tensor is missing.
-        MissingExtraError: the extra `onnx` is not installed.
     """
 
     def __init__(

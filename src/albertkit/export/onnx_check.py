@@ -17,7 +17,7 @@ from albertkit.extras import optional
 from albertkit.graphs.network import MULTIPLE_CHOICE
 from albertkit.tokenization.interface import TokenizerInterface
 
-onnxruntime = optional("onnxruntime", extra="onnx")
+onnxruntime = optional("onnxruntime")
 
 TEXTS = (
     "It rains.",

@@ -97,7 +97,6 @@ def export_onnx(
             too much.
         ConfigError: an unknown architecture, type or opset, or what does not go together.
         DataError: no texts, or the target exists.
-        MissingExtraError: the extra `onnx` is not installed.
     """
     target = Path(target).expanduser()
     _check_arguments(architecture, dtype, compute, opset, texts)

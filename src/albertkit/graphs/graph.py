@@ -22,7 +22,7 @@ from albertkit.graphs.int8 import (
     quantize,
 )
 
-onnx = optional("onnx", extra="onnx")
+onnx = optional("onnx")
 
 OLDEST_OPSET = 17
 """The first with LayerNormalization."""

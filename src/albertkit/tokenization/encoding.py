@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from albertkit.errors import MissingExtraError, TokenizerError
+from albertkit.extras import require
 from albertkit.tokenization.layout import Layout, Run
 from albertkit.tokenization.options import Text
 
@@ -296,7 +297,8 @@ class BatchEncoding(UserDict[str, Any]):
     ) -> "BatchEncoding":
         """Turn every list into a tensor: "pt" (PyTorch), "np" (NumPy), "tf" (TensorFlow); None leaves lists.
 
-        Raises TokenizerError where rows differ in length, MissingExtraError where there is no TensorFlow.
+        Raises TokenizerError where rows differ in length, MissingExtraError where the library is not
+        installed.
         """
         if tensor_type is None:
             return self
@@ -336,9 +338,7 @@ class BatchEncoding(UserDict[str, Any]):
 def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
     """Return what makes a tensor of a list; the library is loaded here and not before."""
     if tensor_type == "pt":
-        import torch
-
-        return torch.tensor
+        return require("torch", extra="torch").tensor
     if tensor_type == "np":
         import numpy
 

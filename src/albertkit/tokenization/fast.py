@@ -1,18 +1,23 @@
 """ALBERT's tokenizer on the Rust library `tokenizers`, with the same answers as `AlbertTokenizer`."""
 
 from pathlib import Path
-from typing import Any, Self, Unpack, cast
-
-import tokenizers
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from albertkit.errors import TokenizerError
+from albertkit.extras import optional
 from albertkit.tokenization import folder
 from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import load_processor, read_model_file, read_piece_table
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.options import take_settings
-from albertkit.tokenization.rust import RustPieceEncoder, build_tokenizer, read_tokenizer_file
+from albertkit.tokenization.rust import RustPieceEncoder
+from albertkit.tokenization.rust_file import read_tokenizer_file, tokenizer_file
 from albertkit.tokenization.tokens import TokenizerSettings
+
+if TYPE_CHECKING:
+    import tokenizers
+else:
+    tokenizers = optional("tokenizers", extra="tokenizers")
 
 
 class AlbertTokenizerFast(TokenizerInterface):
@@ -30,6 +35,7 @@ class AlbertTokenizerFast(TokenizerInterface):
         settings: see `TokenizerSettings`.
 
     Raises:
+        MissingExtraError: the extra `tokenizers` is not installed.
         ModelNotFoundError: there is no such file.
         TokenizerError: neither file was named, it is damaged, or its vocabulary is not ALBERT's.
     """
@@ -77,9 +83,9 @@ class AlbertTokenizerFast(TokenizerInterface):
         )
 
     @property
-    def backend_tokenizer(self) -> tokenizers.Tokenizer:
+    def backend_tokenizer(self) -> "tokenizers.Tokenizer":
         """The Rust library's tokenizer as it is saved; it lacks the digit-comma rule."""
-        return build_tokenizer(self._cutter.table(), self._cutter.normalization, self._special)
+        return tokenizers.Tokenizer.from_str(self._rust_file())
 
     @property
     def remove_space(self) -> bool:
@@ -101,5 +107,8 @@ class AlbertTokenizerFast(TokenizerInterface):
         return cls(**settings)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
-        files = {folder.RUST_FILE: self.backend_tokenizer.to_str(pretty=True).encode()}
+        files = {folder.RUST_FILE: self._rust_file().encode()}
         return files if self._model is None else {folder.MODEL_FILE: self._model, **files}
+
+    def _rust_file(self) -> str:
+        return tokenizer_file(self._cutter.table(), self._cutter.normalization, self._special)

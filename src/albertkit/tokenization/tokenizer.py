@@ -11,6 +11,7 @@ from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import UNIGRAM
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.pieces import PieceEncoder
+from albertkit.tokenization.rust_file import tokenizer_file
 from albertkit.tokenization.tokens import TokenizerSettings
 
 
@@ -109,10 +110,7 @@ class AlbertTokenizer(TokenizerInterface):
         files = {folder.MODEL_FILE: self._cutter.model}
         table = self._cutter.table()
         if table.algorithm == UNIGRAM and table.usual_spaces:
-            # Loading the Rust library takes time that only saving should pay.
-            from albertkit.tokenization.rust import build_tokenizer
-
             with folder.named_damage(self.vocab_file):
-                rust = build_tokenizer(table, self._cutter.normalization, self._special)
-            files[folder.RUST_FILE] = rust.to_str(pretty=True).encode()
+                rust = tokenizer_file(table, self._cutter.normalization, self._special)
+            files[folder.RUST_FILE] = rust.encode()
         return files

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypedDict, Unpack
 
 from albertkit.errors import TokenizerError
+from albertkit.extras import optional
 from albertkit.tokenization.cutter import PieceCutter
 from albertkit.tokenization.decoding import clean_up
 from albertkit.tokenization.layout import Side
@@ -17,6 +18,8 @@ from albertkit.tokenization.special_tokens import (
     token_text,
     token_texts,
 )
+
+tokenizers: Any = optional("tokenizers", extra="tokenizers")
 
 _MOST_IDS = 1 << 31  # ids are int32 in other readers
 
@@ -235,9 +238,9 @@ class TokenInterface:
     @property
     def added_tokens_decoder(self) -> dict[int, Any]:
         """Every token that stands for itself by its id, as the Rust library's AddedToken."""
-        from tokenizers import AddedToken  # a library that ids alone do not need
-
-        return {token_id: AddedToken(**token) for token_id, token in self._special.describe().items()}
+        return {
+            token_id: tokenizers.AddedToken(**token) for token_id, token in self._special.describe().items()
+        }
 
     def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         """Have tokens stand for themselves wherever they occur; return how many got a new id.

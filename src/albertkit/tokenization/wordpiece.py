@@ -6,22 +6,26 @@ again and again (Devlin et al. 2018, arXiv:1810.04805; Wu et al. 2016, arXiv:160
 Rust library `tokenizers` does all that.
 """
 
+import json
 from collections.abc import Container
 from pathlib import Path
-from typing import Any, Self, Unpack, cast
-
-import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
+from albertkit.extras import optional
 from albertkit.tokenization import folder
 from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.normalization import BertNormalization
 from albertkit.tokenization.options import take_settings
 from albertkit.tokenization.pieces import not_unicode
-from albertkit.tokenization.rust import add_special_tokens
+from albertkit.tokenization.rust_file import text_of
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text
 from albertkit.tokenization.tokens import TokenizerSettings
+
+if TYPE_CHECKING:
+    import tokenizers
+else:
+    tokenizers = optional("tokenizers", extra="tokenizers")
 
 ROLES = {**DEFAULT_ROLES, "unk_token": "[UNK]", "pad_token": "[PAD]"}
 """The token of each role in a WordPiece vocabulary."""
@@ -44,7 +48,7 @@ class MarkedContinuations:
 
         Every token that does not go on with a word is one, so nothing else need stand apart.
         """
-        return decoders.WordPiece(prefix=_CONTINUATION).decode(tokens)
+        return tokenizers.decoders.WordPiece(prefix=_CONTINUATION).decode(tokens)
 
 
 class WordPieceEncoder:
@@ -59,16 +63,18 @@ class WordPieceEncoder:
         # Of a piece that is listed twice the last place counts, as in the original.
         self._ids = {piece: piece_id for piece_id, piece in enumerate(pieces)}
         self._tokenizer = tokenizers.Tokenizer(
-            models.WordPiece(self._ids, unk_token=unk_token, continuing_subword_prefix=_CONTINUATION)
+            tokenizers.models.WordPiece(
+                self._ids, unk_token=unk_token, continuing_subword_prefix=_CONTINUATION
+            )
         )
-        self._tokenizer.normalizer = normalizers.BertNormalizer(
+        self._tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
             clean_text=True,
             handle_chinese_chars=normalization.tokenize_chinese_chars,
             strip_accents=normalization.strip_accents,
             lowercase=normalization.do_lower_case,
         )
-        self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        self._tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUATION)
+        self._tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+        self._tokenizer.decoder = tokenizers.decoders.WordPiece(prefix=_CONTINUATION)
 
     def pieces(self, text: str) -> list[str]:
         """Return the pieces of one text; `[UNK]` stands for an unknown word."""
@@ -103,11 +109,11 @@ class WordPieceEncoder:
         """Return the vocabulary as its file has it: a piece to a line, ids from 0."""
         return "".join([f"{piece}\n" for piece in self._pieces])
 
-    def rust_tokenizer(self) -> tokenizers.Tokenizer:
-        """Return a copy of the library's tokenizer, to which special tokens can be added."""
-        return tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
+    def rust_content(self) -> dict[str, Any]:
+        """Return the content of the `tokenizer.json`, without special tokens."""
+        return json.loads(self._tokenizer.to_str())
 
-    def _cut(self, text: str) -> tokenizers.Encoding:
+    def _cut(self, text: str) -> "tokenizers.Encoding":
         try:
             return self._tokenizer.encode(text, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError) as error:
@@ -130,6 +136,7 @@ class AlbertWordPieceTokenizer(TokenizerInterface):
         settings: see `TokenizerSettings`.
 
     Raises:
+        MissingExtraError: the extra `tokenizers` is not installed.
         ModelNotFoundError: there is no such file.
         TokenizerError: no file was named, it is damaged or of another kind, or lacks the special tokens.
     """
@@ -183,11 +190,9 @@ class AlbertWordPieceTokenizer(TokenizerInterface):
             )
 
     @property
-    def backend_tokenizer(self) -> tokenizers.Tokenizer:
+    def backend_tokenizer(self) -> "tokenizers.Tokenizer":
         """The Rust library's tokenizer as it is saved, which cuts exactly alike."""
-        tokenizer = self._cutter.rust_tokenizer()
-        add_special_tokens(tokenizer, self._special)
-        return tokenizer
+        return tokenizers.Tokenizer.from_str(self._rust_file())
 
     @classmethod
     def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
@@ -201,8 +206,11 @@ class AlbertWordPieceTokenizer(TokenizerInterface):
     def _vocabulary_files(self) -> dict[str, bytes]:
         return {
             folder.WORD_LIST_FILE: self._cutter.word_list().encode(),
-            folder.RUST_FILE: self.backend_tokenizer.to_str(pretty=True).encode(),
+            folder.RUST_FILE: self._rust_file().encode(),
         }
+
+    def _rust_file(self) -> str:
+        return text_of(self._cutter.rust_content(), self._special)
 
 
 def is_tokenizer_file(path: Path) -> bool:
