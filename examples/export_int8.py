@@ -2,7 +2,7 @@
 
     python examples/export_int8.py
 
-Needs pip install 'albertkit[onnx]'. On the command line: albertkit export onnx bundled model-int8 --int8
+On the command line: albertkit export onnx bundled model-int8 --int8
 """
 
 from pathlib import Path

@@ -17,6 +17,7 @@ PACKAGE = Path(albertkit.__file__).parent
 
 # A module imports only lower levels or its own room. The first matching prefix counts.
 LEVELS = {
+    "auto_config": 0,
     "errors": 0,
     "extras": 0,
     "files": 0,
@@ -55,6 +56,7 @@ LEVELS = {
 }
 # Rooms of one level that may see each other, along these edges only.
 EDGES_WITHIN_A_LEVEL = {
+    ("auto_config", "config"),
     ("config", "errors"),
     ("config", "files"),
     ("config", "hub"),
@@ -147,8 +149,58 @@ def test_no_cycle() -> None:
         visit(module, ())
 
 
+# Rooms and modules that may import torch, and so need it to be imported. Every other works without it.
+NEED_TORCH = {
+    "bench",
+    "cli.inspecting",
+    "engines.attention",
+    "engines.early_exit",
+    "engines.fitting",
+    "engines.onnx_module",
+    "engines.packing",
+    "engines.padding_free",
+    "engines.plain",
+    "engines.torch_layers",
+    "engines.torch_threads",
+    "finetuning.collapse",
+    "finetuning.embedding_losses",
+    "finetuning.exits",
+    "finetuning.finetune",
+    "finetuning.measure",
+    "finetuning.objective",
+    "finetuning.prediction",
+    "finetuning.prediction_engines",
+    "finetuning.predictor",
+    "finetuning.prepared",
+    "finetuning.results_page",
+    "finetuning.run",
+    "finetuning.seeds",
+    "finetuning.suites",
+    "finetuning.training_batches",
+    "finetuning.whole_batch",
+    "inspection",
+    "modeling",
+    "pretraining.objective",
+    "pretraining.run",
+    "pretraining.starting_weights",
+    "serving",
+    "training.distributed",
+    "training.loop",
+    "training.objective",
+    "training.optimizers",
+    "training.state",
+    "training.throughput",
+}
+
+
+def needs_torch(module: str) -> bool:
+    return bool({module, room(module)} & NEED_TORCH)
+
+
 # None of these is a base dependency.
 EXTRAS = {
+    "torch",
+    "tokenizers",
     "pyarrow",
     "ray",
     "sentencex",
@@ -161,8 +213,6 @@ EXTRAS = {
     "jax",
     "keras",
     "tensorflow",
-    "onnx",
-    "onnxruntime",
     "fastapi",
     "starlette",
     "uvicorn",
@@ -188,8 +238,18 @@ for module in {modules}:
 """
 
 
+def test_only_modules_that_are_listed_import_torch() -> None:
+    """Not even inside a function: `extras.optional` and `extras.require` say there what to install."""
+    asking = {
+        module
+        for module, path in modules().items()
+        if re.search(r"^ *(import|from) (torch|safetensors\.torch)\b", path.read_text(), re.MULTILINE)
+    }
+    assert [module for module in sorted(asking) if not needs_torch(module)] == []
+
+
 def test_every_module_imports_alone_with_base_dependencies() -> None:
-    names = [name for name in modules() if room(name) not in ("keras", "serving")]
+    names = [name for name in modules() if room(name) not in ("keras", "serving") and not needs_torch(name)]
     code = IMPORT_ALL.format(extras=EXTRAS, modules=names)
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 

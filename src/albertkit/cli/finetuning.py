@@ -13,6 +13,7 @@ from albertkit.cli.flags import settings_flags
 from albertkit.cli.printing import PredictionProgress, print_json
 from albertkit.cli.reading import Backend, Model, Patience
 from albertkit.errors import ConfigError
+from albertkit.extras import require
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.hub import BUNDLED
@@ -64,6 +65,7 @@ def finetune(
 
     Example: albertkit finetune text-classification --train train.csv --validation dev.csv --output run
     """
+    require("torch", extra="train")
     from albertkit.files import full_disk_named
     from albertkit.finetuning.finetune import finetune as run
     from albertkit.training.distributed import join_world

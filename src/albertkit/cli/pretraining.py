@@ -12,6 +12,7 @@ from rich.console import Console
 from albertkit.cli.completing import models, one_of
 from albertkit.cli.flags import settings_flags
 from albertkit.cli.printing import print_json
+from albertkit.extras import require
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, merge, read_recipe
 
@@ -184,6 +185,7 @@ def pretrain(
 
     Example: albertkit pretrain --recipe recipes/bundled.toml --data shards --tokenizer tokenizer --output run
     """
+    require("torch", extra="train")
     from albertkit.files import full_disk_named
     from albertkit.pretraining.run import pretrain as run
     from albertkit.training.distributed import join_world

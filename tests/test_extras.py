@@ -1,0 +1,112 @@
+"""Public names whose extra is not installed: they can be named, and using them says what to install."""
+
+import subprocess
+import sys
+
+import pytest
+from torchless import run_without_torch
+
+pytestmark = pytest.mark.light
+
+NAMES = """
+import copy, inspect
+import albertkit
+from albertkit import *
+from albertkit import AlbertModel, MissingExtraError, TFAlbertModel
+
+assert all(hasattr(albertkit, name) and name in dir(albertkit) for name in albertkit.__all__)
+assert not hasattr(albertkit, "AlbertModle")
+assert AutoConfig.from_pretrained("bundled") == AlbertConfig.from_pretrained("bundled")
+
+def answer(model: AlbertModel | None) -> albertkit.AlbertForMaskedLM: ...
+
+assert not isinstance(albertkit.pipeline("fill-mask").model, AlbertModel)
+assert not issubclass(AlbertConfig, AlbertModel)
+assert inspect.isclass(AlbertModel) and copy.copy(AlbertModel) is AlbertModel
+assert not hasattr(AlbertModel, "__wrapped__")
+"""
+
+USES = """
+uses = [
+    lambda: AlbertModel(AlbertConfig()),
+    lambda: AlbertModel.from_pretrained("bundled"),
+    lambda: AutoModel.from_config(AlbertConfig()),
+    lambda: type("Mine", (AlbertPreTrainedModel,), {}),
+    lambda: AutoTokenizer.from_pretrained("bundled")("A text.", return_tensors="pt"),
+    lambda: pipeline("fill-mask", engine="torch"),
+    lambda: pipeline("fill-mask").model.parameters(),
+]
+for use in uses:
+    try:
+        use()
+    except MissingExtraError as error:
+        print(error)
+"""
+
+
+def test_names_without_torch_can_be_named() -> None:
+    assert run_without_torch(NAMES) == ""
+
+
+def test_using_a_name_without_torch_says_what_to_install() -> None:
+    lines = run_without_torch(NAMES + USES).splitlines()
+    command = "torch is not installed, and this needs it: pip install 'albertkit[torch]'"
+    named = ["AlbertModel", "AlbertModel", "AutoModel", "AlbertPreTrainedModel"]
+    assert lines == [*(f"albertkit.{name}: {command}" for name in named), command, command, command]
+
+
+@pytest.mark.parametrize("verb", ["finetune", "pretrain"])
+def test_verbs_that_train_say_what_to_install(verb: str) -> None:
+    arguments = {
+        "finetune": ["text-classification", "--train", "a.csv", "--validation", "b.csv"],
+        "pretrain": ["--data", "shards", "--tokenizer", "bundled"],
+    }
+    code = "from albertkit.cli.main import run; sys.argv[0] = 'albertkit'; run()"
+    with pytest.raises(AssertionError, match=r"error: torch is not .* pip install 'albertkit\[train\]'"):
+        run_without_torch(code, verb, *arguments[verb], "--output", "run")
+
+
+def test_names_of_keras_can_be_named_without_it() -> None:
+    code = """
+import sys
+sys.modules["keras"] = None
+import albertkit
+assert hasattr(albertkit, "TFAlbertModel")
+try:
+    albertkit.TFAlbertModel.from_pretrained("bundled")
+except albertkit.MissingExtraError as error:
+    print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout.startswith("albertkit.TFAlbertModel: albertkit.keras needs Keras 3")
+    assert "pip install 'albertkit[keras]'" in result.stdout
+
+
+def test_tokenizers_of_the_rust_library_say_what_to_install() -> None:
+    code = """
+import sys, tempfile
+from pathlib import Path
+sys.modules["tokenizers"] = None
+from albertkit import AlbertTokenizerFast, AlbertWordPieceTokenizer, AutoTokenizer, MissingExtraError
+
+folder = Path(tempfile.mkdtemp())
+tokenizer = AutoTokenizer.from_pretrained("bundled")
+assert tokenizer.decode(tokenizer("the captain").input_ids, skip_special_tokens=True) == "the captain"
+tokenizer.save_pretrained(folder)  # its tokenizer.json too
+(folder / "spiece.model").unlink()
+(folder / "vocab.txt").write_text("[PAD]\\n[UNK]\\n[CLS]\\n[SEP]\\n[MASK]\\na\\n")
+uses = [
+    lambda: AutoTokenizer.from_pretrained(folder),
+    lambda: AlbertTokenizerFast.from_pretrained("bundled"),
+    lambda: AlbertWordPieceTokenizer(folder / "vocab.txt"),
+    lambda: tokenizer.added_tokens_decoder,
+]
+for use in uses:
+    try:
+        use()
+    except MissingExtraError as error:
+        print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    command = "tokenizers is not installed, and this needs it: pip install 'albertkit[tokenizers]'"
+    assert result.stdout.splitlines() == [command] * 4
