@@ -28,7 +28,7 @@ from report import alternate, compare, show, state, write_page
 from albertkit import AlbertConfig, AlbertForSequenceClassification, AlbertTokenizer, pipeline
 from albertkit.bench.ceiling import largest_product
 from albertkit.bench.sides import other_sides
-from albertkit.modeling.footprint import measure as measure_footprint
+from albertkit.footprint import measure as measure_footprint
 
 BATCH_SIZES = (1, 8, 32)  # of which transformers gets the best for pairs
 LONG = (8, 512)  # rows and tokens
@@ -105,7 +105,7 @@ def main() -> None:
         int8 = pipeline("text-classification", name, device="cpu", engine="onnx-int8")
         theirs = transformers.pipeline("text-classification", model=name, device="cpu")
         (traced,) = other_sides(["onnxruntime"], ours.model, tokenizer, Path(name))
-    footprint = measure_footprint(ours.model)
+    footprint = measure_footprint("AlbertForSequenceClassification", ours.model.config)
     cpu = torch.device("cpu")
 
     best_size = min(

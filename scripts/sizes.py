@@ -34,14 +34,14 @@ def write_models(shape: str, folder: Path) -> str:
 
     from albertkit import AlbertConfig, AlbertModel
     from albertkit.export.onnx_file import write_file
-    from albertkit.modeling.footprint import measure
+    from albertkit.footprint import measure
 
     torch.manual_seed(0)
     if shape == "bundled":
         model = AlbertModel.from_pretrained("bundled")
     else:
         model = AlbertModel(AlbertConfig.preset(shape))
-    footprint = measure(model)
+    footprint = measure("AlbertModel", model.config)
     model.save_pretrained(folder / "fp32")
     network = ("AlbertModel", model.config, model.state_dict())
     opset = {"opset": 20, "compute": torch.float32, "int8": True, "optional_inputs": True}

@@ -1,5 +1,6 @@
 """The verbs fill-mask, embed and inspect: output for people and programs, inputs, errors of one line."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 from command_line import assert_one_line_error
+from modeling_twins import HEADS
+from torchless import run_without_torch
 
 from albertkit.config import AlbertConfig
-from albertkit.modeling.footprint import measure
+from albertkit.footprint import measure
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
 from albertkit.pipelines import pipeline
@@ -211,6 +214,12 @@ class TestInspect:
         assert "85,054,464" in output
         assert "500 pieces, lower case, accents removed" in run("inspect", model).output
 
+    def test_without_torch(self, run, model):
+        verb = "from albertkit.cli.main import run; run()"
+        for one in ("xxlarge-v1", model):
+            printed = run_without_torch(verb, "inspect", one, "--json")
+            assert [json.loads(printed)] == run("inspect", one, "--json").json
+
     def test_errors(self, run, model):
         assert_one_line_error(run("inspect", model.parent), "tiny")
         assert_one_line_error(run("inspect", "base-v3"), "base-v3")
@@ -247,7 +256,9 @@ class TestFootprint:
             model.encoder(embedded)
         outside = tokens * (8 + 32)  # what went into the mapping, and what came out of the last layer
         found = sum(count for count, _ in kept.values())
-        assert found == pytest.approx(measure(model).training_floats * tokens, abs=outside)
+        assert found == pytest.approx(
+            measure("AlbertModel", model.config).training_floats * tokens, abs=outside
+        )
 
     def test_flops_count_every_matrix_as_often_as_it_is_applied(self):
         from torch.utils.flop_counter import FlopCounterMode
@@ -256,13 +267,22 @@ class TestFootprint:
         model = AlbertForMaskedLM(
             self.config(num_hidden_groups=2, inner_group_num=2, attn_implementation="eager")
         )
-        footprint = measure(model)
+        footprint = measure("AlbertForMaskedLM", model.config)
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             model(torch.full((1, tokens), 7), masked_positions=torch.tensor([3, 5]))
         assert counter.get_total_flops() == footprint.flops(tokens) * tokens + 2 * footprint.head_flops
 
+    @pytest.mark.parametrize("head", HEADS)
+    @pytest.mark.parametrize(
+        "changes", [{"tie_word_embeddings": False}, {"num_hidden_groups": 2, "pruned_heads": {1: [0]}}]
+    )
+    def test_stored_parameters_are_those_of_the_module(self, head, changes):
+        config = self.config(**changes)
+        sizes = [one.numel() for one in HEADS[head](config).parameters()]
+        assert measure(head, config).total.distinct == sum(sizes)
+
     def test_shared_parameters_count_once(self):
-        footprint = measure(AlbertForPreTraining(self.config()))
+        footprint = measure("AlbertForPreTraining", self.config())
         decoder = 60 * 8
         head = footprint.parameters["masked-word head"]
         assert head.executed - head.distinct == decoder

@@ -4,11 +4,10 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
 
-import torch
-import torch.nn.functional as F
-
-from albertkit.engines.packing import PackedLinear, can_pack
+import numpy as np
 
 Product = tuple[int, int, int]
 """M rows of K numbers times a matrix K x N: (M, K, N), 2 * M * K * N operations."""
@@ -17,10 +16,18 @@ PRODUCTS: tuple[Product, ...] = ((256, 768, 3072), (1024, 768, 3072), (1024, 307
 GPU_PRODUCTS: tuple[Product, ...] = ((4096, 768, 3072), (8192, 4096, 4096), (8192, 8192, 8192))
 _RUNS = 5
 
+_Way = Callable[[Product], Callable[[], Any]]
+"""Given a product, returns the call that computes it."""
+
+
+def library() -> str:
+    """Return the name of the library that computes the products: torch where it is installed, else NumPy."""
+    return "torch" if find_spec("torch") else "numpy"
+
 
 def largest_product(
-    device: torch.device,
-    dtype: torch.dtype = torch.float32,
+    device: Any,
+    dtype: Any = "float32",
     *,
     products: Sequence[Product] | None = None,
     seconds: float = math.inf,
@@ -28,32 +35,62 @@ def largest_product(
 ) -> float:
     """Return the operations per second of the fastest product, by either way that torch has on a CPU.
 
+    NumPy computes on the CPU and in float32.
+
     Args:
-        device, dtype: where and in what to compute, with as many threads as torch has.
+        device, dtype: where and in what torch computes, with as many threads as it has.
         products: those to try, small ones first; None for what suits the device.
         seconds: no more products are begun after this time; one is always computed.
         clock: seconds; on a GPU one that waits until it is done (`timing.clock_of`).
     """
     best, end = 0.0, clock() + seconds
-    ways = (False, True) if device.type == "cpu" and can_pack(dtype) else (False,)
-    for (rows, inputs, outputs), packed in itertools.product(products or _products_for(device), ways):
+    ways = _torch_ways(device, dtype) if library() == "torch" else [_in_numpy]
+    for product, way in itertools.product(products or _products_for(device), ways):
         if best and clock() >= end:
             break
-        states = torch.ones(rows, inputs, device=device, dtype=dtype)
-        weight = torch.ones(outputs, inputs, device=device, dtype=dtype)
-        bias = torch.ones(outputs, device=device, dtype=dtype)
-        with torch.inference_mode():
-            linear = PackedLinear(weight, bias, packed=True) if packed else None
-            for run in range(_RUNS + 1):
-                begin = clock()
-                F.linear(states, weight, bias) if linear is None else linear(states)
-                now = clock()
-                if run:  # the first one is to warm up
-                    best = max(best, 2 * rows * inputs * outputs / (now - begin))
-                if best and now >= end:
-                    break
+        compute = way(product)
+        for run in range(_RUNS + 1):
+            begin = clock()
+            compute()
+            now = clock()
+            if run:  # the first one is to warm up
+                best = max(best, 2 * math.prod(product) / (now - begin))
+            if best and now >= end:
+                break
     return best
 
 
-def _products_for(device: torch.device) -> Sequence[Product]:
-    return PRODUCTS if device.type == "cpu" else GPU_PRODUCTS
+def _in_numpy(product: Product) -> Callable[[], Any]:
+    rows, inputs, outputs = product
+    states, weight = np.ones((rows, inputs), np.float32), np.ones((outputs, inputs), np.float32)
+    return lambda: states @ weight.T
+
+
+def _torch_ways(device: Any, dtype: Any) -> list[_Way]:
+    """Return the ways that torch has: as it comes and, where that can be done, with a packed matrix."""
+    import torch
+
+    from albertkit.engines.packing import PackedLinear, can_pack
+
+    kind = getattr(torch, str(dtype).removeprefix("torch."))
+
+    def way(product: Product, packed: bool) -> Callable[[], Any]:
+        rows, inputs, outputs = product
+        states = torch.ones(rows, inputs, device=device, dtype=kind)
+        weight = torch.ones(outputs, inputs, device=device, dtype=kind)
+        bias = torch.ones(outputs, device=device, dtype=kind)
+        with torch.inference_mode():
+            linear = PackedLinear(weight, bias, packed=True) if packed else None
+
+        @torch.inference_mode()
+        def compute() -> Any:
+            return torch.nn.functional.linear(states, weight, bias) if linear is None else linear(states)
+
+        return compute
+
+    packs = (False, True) if str(device) == "cpu" and can_pack(kind) else (False,)
+    return [lambda product, packed=packed: way(product, packed) for packed in packs]
+
+
+def _products_for(device: Any) -> Sequence[Product]:
+    return PRODUCTS if str(device) == "cpu" else GPU_PRODUCTS

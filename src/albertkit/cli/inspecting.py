@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from albertkit.config import AlbertConfig
-    from albertkit.modeling.footprint import Footprint
+    from albertkit.footprint import Footprint
 
 _SHAPE = (
     "hidden_size",
@@ -92,18 +92,15 @@ def _of_checkpoint(name: str) -> dict[str, Any]:
 
 def _of_config(config: "AlbertConfig", tensors: "dict[str, np.ndarray] | None" = None) -> dict[str, Any]:
     """Return the figures of a model of that shape; of the weights too, where there are any."""
-    import torch
+    from albertkit.checkpoints.shapes import ARCHITECTURES
+    from albertkit.footprint import measure
 
-    from albertkit.modeling import auto
-    from albertkit.modeling.footprint import measure
-
-    (architecture,) = (config.architectures or ["AlbertForPreTraining"])[:1]
-    model_class = getattr(auto, architecture, auto.AlbertForPreTraining)
-    with torch.device("meta"):
-        footprint = measure(model_class(config))
+    named = (config.architectures or [""])[0]
+    architecture = named if named in ARCHITECTURES else "AlbertForPreTraining"
+    footprint = measure(architecture, config)
     act = config.hidden_act
     report = {
-        "class": model_class.__name__,
+        "class": architecture,
         "shape": {name: getattr(config, name) for name in _SHAPE} | {"hidden_act": str(act)},
         "parameters": {part: vars(one) for part, one in footprint.parameters.items()}
         | {"total": vars(footprint.total)},

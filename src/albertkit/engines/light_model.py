@@ -11,7 +11,7 @@ from albertkit.checkpoints import loading
 from albertkit.checkpoints.arrays import DTYPES, is_floating
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.report import LoadReport
-from albertkit.checkpoints.shapes import fit
+from albertkit.checkpoints.shapes import ARCHITECTURES, fit
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, suggestion
 from albertkit.extras import optional
@@ -157,6 +157,11 @@ def class_names(model: Model) -> set[str]:
     if isinstance(model, LightModel):
         return {model.architecture, "AlbertPreTrainedModel"}
     return {one.__name__ for one in type(model).__mro__ if one.__module__.startswith("albertkit.")}
+
+
+def class_name(model: Model) -> str:
+    """Return the name of the model class that a model is of, or is derived from."""
+    return next(iter(class_names(model) & ARCHITECTURES.keys()), type(model).__name__)
 
 
 def _read_dtype(dtype: Any, weights: Mapping[str, np.ndarray]) -> np.dtype:

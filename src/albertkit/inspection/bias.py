@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from albertkit.engines.choosing import make_engine
-from albertkit.engines.light_model import Model, class_names
+from albertkit.engines.light_model import Model, class_name
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import optional
 from albertkit.files import check_picture, write_picture
@@ -96,8 +96,8 @@ def compare_groups(
             there are fewer than two different groups.
         ConfigError: a model of another class, or `top_k` out of range.
     """
-    if "AlbertForMaskedLM" not in class_names(model):
-        raise ConfigError(f"expected a model of class AlbertForMaskedLM, got {type(model).__name__}")
+    if class_name(model) != "AlbertForMaskedLM":
+        raise ConfigError(f"expected a model of class AlbertForMaskedLM, got {class_name(model)}")
     if SLOT not in template:
         raise DataError(
             f"there is no {SLOT} in the template {template!r:.80}: write {SLOT} where the word of the group "

@@ -10,8 +10,8 @@ from rich.console import Console
 from torch.utils.data import DataLoader, IterableDataset
 
 from albertkit.errors import TrainingError
+from albertkit.footprint import measure
 from albertkit.hub import resolve
-from albertkit.modeling.footprint import measure
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import Position, PretrainingBatch
 from albertkit.pretraining.examples import ExampleStream, fixed_batches
@@ -163,7 +163,7 @@ def _in_background(stream: ExampleStream) -> Iterator[PretrainingBatch]:
 
 def _training_flops(model: AlbertForPreTraining, settings: PretrainingSettings) -> float:
     """Return the operations of a training step for each token, with the masked words' share of the head."""
-    footprint = measure(model)
+    footprint = measure("AlbertForPreTraining", model.config)
     share = settings.examples.masked_lm_probability if settings.examples.masked_lm else 0.0
     forward = footprint.flops(settings.examples.max_seq_length) + share * footprint.head_flops
     return TRAINING_PASSES * forward

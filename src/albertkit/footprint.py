@@ -6,13 +6,14 @@ operations are those of a model that shares nothing.
 Shapes: T tokens, E embedding, H hidden, I intermediate, N heads, V vocabulary.
 """
 
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from torch import nn
-
-from albertkit.modeling.layers import AlbertLayer
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.checkpoints.names import BASE_PREFIX, TIED, UNTIED, executed_layers
+from albertkit.checkpoints.shapes import expected_shapes
+from albertkit.config import AlbertConfig
 
 _PARTS = {
     "embeddings.": "embeddings",
@@ -24,7 +25,12 @@ _PARTS = {
 }
 _OTHER = "task head"
 
+_HEAD = "predictions."
+
 BYTES_FP32 = 4
+
+_Shapes = Mapping[str, tuple[int, ...]]
+"""Name of a tensor in the state dict -> its shape."""
 
 
 @dataclass(frozen=True)
@@ -75,34 +81,48 @@ class Footprint:
         return {**asdict(self), "total": asdict(self.total)}
 
 
-def measure(model: AlbertPreTrainedModel) -> Footprint:
-    """Return the costs of a model, which may be on the meta device; pruned heads count as gone."""
-    encoder = model.base_model.encoder
-    executed: list[AlbertLayer] = encoder.executed_layers()  # type: ignore[union-attr, operator]
-    predictions = getattr(model, "predictions", None)
-    mapping: nn.Linear = encoder.embedding_hidden_mapping_in  # type: ignore[union-attr, assignment]
+def measure(architecture: str, config: AlbertConfig) -> Footprint:
+    """Return the costs of a model; pruned heads count as gone.
+
+    Args:
+        architecture: the name of a model class, such as "AlbertForMaskedLM".
+        config: its shape.
+
+    Raises:
+        ConfigError: there is no such class, or the config prunes heads that it does not have.
+    """
+    shapes = expected_shapes(architecture, config)
+    prefix = "" if architecture == "AlbertModel" else BASE_PREFIX
+    executed = executed_layers(config, prefix)
+    mapping = shapes[f"{prefix}encoder.embedding_hidden_mapping_in.weight"]
+    tied = TIED if config.tie_word_embeddings else UNTIED
+    matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
+    kept = [shapes[f"{layer}.attention.query.bias"][0] for layer in executed]
     return Footprint(
-        parameters=_parameters_by_part(model, executed),
-        flops_per_token=2 * (mapping.weight.numel() + sum(map(_matrix_weights, executed))),
+        parameters=_parameters_by_part(shapes, executed, prefix, tied),
+        flops_per_token=2 * (math.prod(mapping) + sum(_size(matrices, f"{layer}.") for layer in executed)),
         # Query times key and weights times values, each N*D multiplications and additions.
-        attention_flops=sum(4 * layer.attention.query.out_features for layer in executed),
-        head_flops=0 if predictions is None else 2 * _matrix_weights(predictions),
-        inference_floats=max(map(_peak_floats, executed)),
-        training_floats=sum(map(_saved_floats, executed)),
+        attention_flops=4 * sum(kept),
+        head_flops=2 * _size(matrices, _HEAD),
+        inference_floats=max(_peak_floats(config, width) for width in kept),
+        training_floats=sum(_saved_floats(config, width) for width in kept),
     )
 
 
-def _parameters_by_part(model: AlbertPreTrainedModel, executed: list[AlbertLayer]) -> dict[str, Parameters]:
+def _parameters_by_part(
+    shapes: _Shapes, executed: Iterable[str], prefix: str, tied: Mapping[str, str]
+) -> dict[str, Parameters]:
     distinct: dict[str, int] = {}
-    within: dict[str, dict[int, int]] = {}  # part -> parameter -> size, each parameter once
-    seen: set[int] = set()
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        part = _part_of(name.removeprefix(f"{model.base_model_prefix}."))
-        within.setdefault(part, {})[id(parameter)] = parameter.numel()
-        distinct[part] = distinct.get(part, 0) + (0 if id(parameter) in seen else parameter.numel())
-        seen.add(id(parameter))
-    sizes = {part: sum(parameters.values()) for part, parameters in within.items()}
-    sizes["layers"] = sum(parameter.numel() for layer in executed for parameter in layer.parameters())
+    within: dict[str, dict[str, int]] = {}  # part -> tensor -> size, each tensor once
+    seen: set[str] = set()
+    for name, shape in shapes.items():
+        part = _part_of(name.removeprefix(prefix))
+        stored, size = tied.get(name, name), math.prod(shape)
+        within.setdefault(part, {})[stored] = size
+        distinct[part] = distinct.get(part, 0) + (0 if stored in seen else size)
+        seen.add(stored)
+    sizes = {part: sum(tensors.values()) for part, tensors in within.items()}
+    sizes["layers"] = sum(_size(shapes, f"{layer}.") for layer in executed)
     return {part: Parameters(distinct[part], sizes[part]) for part in distinct}
 
 
@@ -110,23 +130,22 @@ def _part_of(name: str) -> str:
     return next((part for prefix, part in _PARTS.items() if name.startswith(prefix)), _OTHER)
 
 
-def _matrix_weights(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.dim() == 2)
+def _size(shapes: _Shapes, prefix: str) -> int:
+    return sum(math.prod(shape) for name, shape in shapes.items() if name.startswith(prefix))
 
 
-def _peak_floats(layer: AlbertLayer) -> int:
+def _peak_floats(config: AlbertConfig, kept: int) -> int:
     """The larger of two moments: input, sum, query, key, value, context; or sum, FFN before, after GELU."""
-    hidden, intermediate = layer.ffn.in_features, layer.ffn.out_features
-    return max(2 * hidden + 4 * layer.attention.query.out_features, hidden + 2 * intermediate)
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    return max(2 * hidden + 4 * kept, hidden + 2 * intermediate)
 
 
-def _saved_floats(layer: AlbertLayer) -> int:
+def _saved_floats(config: AlbertConfig, kept: int) -> int:
     """Input, query, key, value, context, both sums before and after LayerNorm, FFN before and after GELU.
 
     To these come one number per head (of the softmax), two for each LayerNorm, and a mask for each dropout.
     """
-    hidden, intermediate = layer.ffn.in_features, layer.ffn.out_features
-    kept = layer.attention.query.out_features
-    dropouts = (layer.attention.output_dropout.p > 0) + (layer.dropout.p > 0)
-    numbers = len(layer.attention.kept_heads) + 4
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    dropouts = 2 * (config.hidden_dropout_prob > 0)
+    numbers = kept // (hidden // config.num_attention_heads) + 4
     return 4 * hidden + 4 * kept + 2 * intermediate + numbers + dropouts * hidden
