@@ -20,6 +20,10 @@ onnxruntime = optional("onnxruntime")
 
 _ERRORS_ONLY = 3  # they are raised as well
 _MOST_PADDING = 2  # places of attention for each token
+_MOST_PACKED = 512 << 20
+"""Maximum number of bytes of weights that the runtime copies into the order in which products read fastest.
+While it copies, it holds them twice. Without a copy ALBERT-xxlarge takes 1.6 times as long for 18 tokens, 1.2
+times for 64."""
 
 
 class OnnxNetwork:
@@ -52,7 +56,8 @@ class OnnxNetwork:
         inside: bool = False,
     ) -> None:
         graph, external = build_rows(architecture, config, weights, output=output, int8=int8, inside=inside)
-        options = _options(threads, packed=not inside)
+        packed = not inside and sum(one.nbytes for one in external.values()) <= _MOST_PACKED
+        options = _options(threads, packed=packed)
         self._external = _leave_in_file(graph, external, options)  # the session looks into this memory
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in self._external.values()]
         options.add_external_initializers(list(self._external), values)
