@@ -3,7 +3,6 @@
 import copy
 import pickle
 import random
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -22,7 +21,7 @@ from albertkit.engines.onnx_module import OnnxModuleEngine
 from albertkit.engines.onnx_network import OnnxNetwork, _alike
 from albertkit.engines.plain import PlainEngine
 from albertkit.engines.plan import Group
-from albertkit.errors import ConfigError, MissingExtraError
+from albertkit.errors import ConfigError
 from albertkit.graphs.int8 import COMPUTED_LARGEST, quantize
 from albertkit.graphs.rows import build_rows
 from albertkit.tasks.engine import every_token, first_token
@@ -273,8 +272,3 @@ class TestChoosing:
     def test_other_devices(self):
         with pytest.raises(ConfigError, match=r"on meta, and the engine 'onnx' computes on the CPU"):
             make_engine(make(CLASSIFIER).to("meta"), "onnx")
-
-    def test_without_the_extra(self, monkeypatch):
-        monkeypatch.setitem(sys.modules, "onnxruntime", None)
-        with pytest.raises(MissingExtraError, match=r"pip install 'albertkit\[onnx\]'"):
-            make_engine(make(CLASSIFIER), "onnx")
