@@ -59,7 +59,7 @@ ENVIRONMENT = {
     "HF_HOME, HF_TOKEN, HF_ENDPOINT": "Of huggingface_hub: where downloads are kept, the token for private "
     "models, another hub.",
     "WORLD_SIZE, LOCAL_RANK": "Set by `torchrun`: the processes of one run of `pretrain` or `finetune`.",
-    "RAY_ADDRESS": "The cluster of `--engine ray`; otherwise a Ray on this machine.",
+    "RAY_ADDRESS": "The cluster of `--runner ray`; otherwise a Ray on this machine.",
     "KERAS_BACKEND": "Of `albertkit.keras`: tensorflow, jax or torch.",
     "PROMETHEUS_MULTIPROC_DIR": "Set by `serve --workers` for its processes, not by others.",
     "NO_COLOR, COLUMNS": "Of what is printed: no colours; the width, where there is no terminal.",

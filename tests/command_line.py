@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +40,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
         monkeypatch.setenv("COLUMNS", "200")
         status = 0
         try:
-            main.run()
+            with warnings.catch_warnings():  # a warning of another run is shown again
+                main.run()
         except SystemExit as exit_:
             status = int(exit_.code or 0)
         return Result(status, *capfd.readouterr())

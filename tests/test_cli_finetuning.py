@@ -506,7 +506,7 @@ def test_nothing_is_left_of_a_prediction_that_did_not_begin(
     rows = tmp_path / "rows.CSV"
     rows.write_text("text\na\n")
     output = tmp_path / "answers.CSV"
-    assert_one_line_error(predicted(run, classifier, rows, output, "--backend", "onxx"), "no engine 'onxx'")
+    assert_one_line_error(predicted(run, classifier, rows, output, "--engine", "onxx"), "no engine 'onxx'")
     assert [path.name for path in tmp_path.iterdir()] == ["rows.CSV"]
     (tmp_path / ".answers.CSV.parts").mkdir()  # of a process that was killed at its beginning
     (tmp_path / ".answers.CSV.parts" / "about.json").write_text("{}")

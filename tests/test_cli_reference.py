@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import typer
-from command_line import Run
+from command_line import Run, assert_one_line_error
 
 import albertkit
 from albertkit.cli.main import app
@@ -179,6 +179,23 @@ def test_wrong_use_is_one_line(run: Run, given: str, message: str) -> None:
     assert line.startswith("error: ")
     assert message in line
     assert "Value error" not in line
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("fill-mask [MASK] --backend onxx", "no engine 'onxx'; did you mean 'onnx'?"),
+        ("predict text-classification --input a --output b --backend=ray", "write --runner ray"),
+        ("predict text-classification --input a --output b --engine local", "write --runner local"),
+        ("prepare a --tokenizer bundled --output b --engine rya", "no runner 'rya'; did you mean 'ray'?"),
+    ],
+)
+def test_former_names_of_options(run: Run, given: str, message: str) -> None:
+    """They work, and no help shows them."""
+    assert_one_line_error(run(*given.split()), message)
+    verb = given.split()[0]
+    assert "--backend" not in run(verb, "--help").output
+    assert ("--engine" in run(verb, "--help").output) == (verb != "prepare")
 
 
 def test_no_arguments_are_a_request_for_help(run: Run) -> None:

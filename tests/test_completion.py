@@ -46,7 +46,7 @@ def bash_offers(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         ("albertkit finetune ", list(LABELLED_TASKS)),
         ("albertkit evaluate to", ["token-classification"]),
         ("albertkit evaluate --suite ", list(completing.SUITES)),
-        ("albertkit tag --backend onnx", ["onnx", "onnx-int8"]),
+        ("albertkit tag --engine onnx", ["onnx", "onnx-int8"]),
         ("albertkit tag --aggregation f", ["first"]),
         ("albertkit inspect b", ["bias", "bundled", "base-v1", "base-v2"]),
         ("albertkit inspect xl", ["xlarge-v1", "xlarge-v2"]),
@@ -79,7 +79,7 @@ def test_names_are_those_of_the_modules() -> None:
     """They are written twice, since those import torch."""
     assert sorted(completing.PIPELINE_TASKS) == sorted(one.task for one in _CLASSES)
     assert list(completing.FINETUNING_TASKS) == list(LABELLED_TASKS)
-    assert sorted(completing.BACKENDS) == sorted(ENGINES)
+    assert sorted(completing.ENGINES) == sorted(ENGINES)
     assert sorted(completing.SUITES) == sorted(SUITES)
 
 

@@ -300,7 +300,7 @@ class TestTheVerbs:
         assert result.status == 1
         assert "early_exit and class_weights do not go together" in result.errors
         model = LabelledChoices().model_class(tiny())
-        with pytest.raises(ConfigError, match="patience is for text-classification"):
+        with pytest.raises(ConfigError, match="the model is no AlbertForSequenceClassification"):
             set_patience(model, 1)
         with pytest.raises(ConfigError, match="early_exit is for text-classification"):
             note_exits(LabelledChoices(), tiny(), FinetuningSettings(early_exit=True))

@@ -104,7 +104,7 @@ def test_pipelines_and_verbs_run_a_folder_in_int8(rounded: Path, labelled: Path,
     for model in (rounded, labelled):  # both in float32
         difference = np.abs(np.subtract(found, scores(model, "torch"))).mean()
         assert 1e-5 < difference < 0.15
-    result = run("classify", "--model", rounded, "--backend", "onnx", "--json", TEXTS[0])
+    result = run("classify", "--model", rounded, "--engine", "onnx", "--json", TEXTS[0])
     assert result.status == 0, result.errors
 
 

@@ -6,12 +6,13 @@ import itertools
 import json
 import math
 import os
+import pickle
 import random
 import shutil
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from albertkit.config import AlbertConfig
-from albertkit.engines.plain import PlainEngine
+from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import write_json
 from albertkit.finetuning import run as run_module
@@ -36,10 +37,12 @@ from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.measure import measure
 from albertkit.finetuning.objective import balanced_weights
 from albertkit.finetuning.prediction import predict_file
-from albertkit.finetuning.prepared import _units, load_task, prepare, starting_model
+from albertkit.finetuning.predictor import Asked, Predictor
+from albertkit.finetuning.prepared import _units, prepare, starting_model
 from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.run import FinetuningResult
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
+from albertkit.finetuning.trained_model import load_task
 from albertkit.finetuning.trained_settings import task_settings
 from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
 from albertkit.metrics.multiple_choice import choice_scores
@@ -574,7 +577,7 @@ def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> Non
     labelled, task, loaded = load_task("text-classification", tmp_path / "none", TaskSettings(), device=CPU)
     examples = list(labelled.reader(str(tmp_path / "train.jsonl"), DataOptions()))
     found = task.features(examples)
-    logits = torch.stack(task.run(loaded, found))
+    logits = torch.from_numpy(np.stack(task.run(make_engine(loaded, "torch"), found)))
     labels = torch.tensor([row.labels for row in found])
     each = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
     mean_of_classes = (each[labels == 0].mean() + each[labels == 1].mean()) / 2
@@ -682,6 +685,16 @@ def test_predictions_go_on_after_a_kill(
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "input.jsonl", "out.csv", "out.jsonl", "out.parquet",
     ]  # fmt: skip
+
+
+def test_other_processes_can_have_a_predictor(classifier: Path) -> None:
+    """It is pickled without its engine, also after it has predicted."""
+    labelled, task, model = load_task("text-classification", classifier, TaskSettings())
+    predictor = Predictor(labelled, task, model, model.config)
+    asked = [Asked(TextExample(text), 1) for text in ("river", "the house was lost")]
+    lines = predictor(asked)
+    assert pickle.loads(pickle.dumps(predictor))(asked) == lines
+    assert set(predictor.__getstate__()) == {field.name for field in fields(predictor)}
 
 
 def test_predictions_say_what_was_not_read(classifier: Path, tmp_path: Path) -> None:
@@ -961,7 +974,7 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
     reader = labelled.reader(str(tmp_path / "train.jsonl"), DataOptions(**options), labelled=False)
     example = next(iter(reader))
     made = own.features([example])
-    (predicted,) = own.predictions([example], made, own.run(PlainEngine(loaded), made))
+    (predicted,) = own.predictions([example], made, own.run(make_engine(loaded, "plain"), made))
     assert max(len(row.input_ids) for row in made) == 16
     if task == "text-classification":
         assert pipe(example.text, truncation=True)[0]["score"] == pytest.approx(max(predicted.scores))

@@ -15,8 +15,8 @@ import pytest
 from albertkit import files, text_files
 from albertkit.errors import ConfigError, DataError, DiskFullError, ModelNotFoundError
 from albertkit.pretraining import corpus as corpus_module
-from albertkit.pretraining import engines
 from albertkit.pretraining import prepare as prepare_module
+from albertkit.pretraining import runners
 from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.sentences import SentenceSettings, sections
@@ -249,10 +249,10 @@ def folder_bytes(folder: Path) -> dict[str, bytes]:
 def test_ray_makes_the_same_shards(
     tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, two_cpu_ray: None
 ) -> None:
-    def run(engine: str):
+    def run(runner: str):
         return prepare(
-            [corpus_file], tiny_vocabulary, tmp_path / engine,
-            engine=engine, workers=1 + (engine == "ray"), unit_characters=20_000, holdout_every=10,
+            [corpus_file], tiny_vocabulary, tmp_path / runner,
+            runner=runner, workers=1 + (runner == "ray"), unit_characters=20_000, holdout_every=10,
         )  # fmt: skip
 
     report = run("local")
@@ -408,7 +408,7 @@ def die(unit: object) -> None:
 def test_a_killed_worker_fails_the_job(
     tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "_work_in_worker", die)
+    monkeypatch.setattr(runners, "_work_in_worker", die)
     with pytest.raises(DataError, match=r"a worker process was killed after .*corpus.jsonl, line 1,"):
         prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=2, unit_characters=20_000)
 
@@ -428,8 +428,8 @@ def test_corpora_without_anything_to_learn(tmp_path: Path, tiny_vocabulary: Path
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=1)
     with pytest.raises(ConfigError, match=r"language must be an ISO 639 code .* not 'english'"):
         prepare([file], tiny_vocabulary, tmp_path / "out", language="english")
-    with pytest.raises(ConfigError, match="no engine 'rya'; did you mean 'ray'"):
-        prepare([file], tiny_vocabulary, tmp_path / "out", engine="rya")
+    with pytest.raises(ConfigError, match="no runner 'rya'; did you mean 'ray'"):
+        prepare([file], tiny_vocabulary, tmp_path / "out", runner="rya")
     with pytest.raises(ModelNotFoundError, match=r"\*\.model"):
         prepare([file], tmp_path, tmp_path / "out")
 

@@ -6,9 +6,9 @@ import typer
 
 from albertkit.cli.printing import as_fields, new_console, print_bars, print_cut, print_json, print_title
 from albertkit.cli.reading import (
-    Backend,
     BatchSize,
     Device,
+    Engine,
     File,
     Format,
     Json,
@@ -36,7 +36,7 @@ def classify(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
-    backend: Backend = "auto",
+    engine: Engine = "auto",
     patience: Patience = None,
     json: Json = False,
 ) -> None:
@@ -59,7 +59,7 @@ def classify(
         model,
         device=device,
         batch_size=batch_size,
-        engine=backend,
+        engine=engine,
         truncation=truncate,
     )
     answer.set_patience(patience)
@@ -88,7 +88,7 @@ def order(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
-    backend: Backend = "auto",
+    engine: Engine = "auto",
     json: Json = False,
 ) -> None:
     """Say whether two texts follow each other or were swapped; a .tsv file has two columns.
@@ -102,7 +102,7 @@ def order(
     from albertkit.pipelines import pipeline
 
     answer = pipeline(
-        "sentence-order", model, device=device, batch_size=batch_size, engine=backend, truncation=truncate
+        "sentence-order", model, device=device, batch_size=batch_size, engine=engine, truncation=truncate
     )
     given, asked = twice(given)
     console = new_console()
@@ -131,7 +131,7 @@ def choose(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
-    backend: Backend = "auto",
+    engine: Engine = "auto",
     json: Json = False,
 ) -> None:
     """Choose the answer that fits; a .tsv file has context, question and a column for each choice.
@@ -147,7 +147,7 @@ def choose(
     from albertkit.pipelines import pipeline
 
     answer = pipeline(
-        "multiple-choice", model, device=device, batch_size=batch_size, engine=backend, truncation=truncate
+        "multiple-choice", model, device=device, batch_size=batch_size, engine=engine, truncation=truncate
     )
     given, asked = twice(given)
     console = new_console()

@@ -30,7 +30,8 @@ FINETUNING_TASKS = (
     "multiple-choice",
     "sentence-embedding",
 )
-BACKENDS = ("auto", "torch", "plain", "onnx", "onnx-int8")
+ENGINES = ("auto", "onnx", "onnx-int8", "torch", "plain")
+RUNNERS = ("local", "ray")
 SUITES = ("glue", "squad", "race", "all")
 
 

@@ -7,9 +7,9 @@ import typer
 
 from albertkit.cli.printing import new_console, print_json, print_title
 from albertkit.cli.reading import (
-    Backend,
     BatchSize,
     Device,
+    Engine,
     File,
     Format,
     Json,
@@ -40,7 +40,7 @@ def tag(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
-    backend: Backend = "auto",
+    engine: Engine = "auto",
     json: Json = False,
 ) -> None:
     """Find the entities, chunks or parts of speech in texts of any length.
@@ -50,7 +50,7 @@ def tag(
     given = read(texts, file, format=format)
     from albertkit.pipelines import pipeline
 
-    find = pipeline("token-classification", model, device=device, batch_size=batch_size, engine=backend)
+    find = pipeline("token-classification", model, device=device, batch_size=batch_size, engine=engine)
     given, asked = twice(given)
     if words:
         # What is no text stays as it is: the pipeline names it.
@@ -97,7 +97,7 @@ def answer(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
-    backend: Backend = "auto",
+    engine: Engine = "auto",
     json: Json = False,
 ) -> None:
     """Answer questions with a place of a text of any length; a .tsv file has questions and texts.
@@ -123,7 +123,7 @@ def answer(
         given = change(given, lambda question: {"question": question, "context": context})
     from albertkit.pipelines import pipeline
 
-    find = pipeline("question-answering", model, device=device, batch_size=batch_size, engine=backend)
+    find = pipeline("question-answering", model, device=device, batch_size=batch_size, engine=engine)
     given, asked = twice(given)
     console = new_console()
     for one, found in zip(given, find(asked, top_k=top_k, handle_impossible_answer=no_answer), strict=True):

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from albertkit.cli.completing import FINETUNING_TASKS, SUITES, models, one_of
+from albertkit.cli.completing import FINETUNING_TASKS, RUNNERS, SUITES, models, one_of
 from albertkit.cli.flags import settings_flags
 from albertkit.cli.printing import PredictionProgress, print_json
-from albertkit.cli.reading import Backend, Model, Patience
+from albertkit.cli.reading import Engine, Model, Patience
 from albertkit.errors import ConfigError
 from albertkit.extras import require
 from albertkit.finetuning.data_options import DataOptions
@@ -126,7 +126,7 @@ def evaluate(
     ] = None,
     device: _Device = "auto",
     batch_tokens: _BatchTokens = None,
-    backend: Backend = "auto",
+    engine: Engine = "auto",
     patience: Patience = None,
     early_exit_curve: Annotated[
         Path | None,
@@ -143,21 +143,21 @@ def evaluate(
 
     Example: albertkit evaluate text-classification --model run --data test.csv --output run/test
     """
+    from albertkit.engines.devices import read_device
     from albertkit.files import check_picture
     from albertkit.finetuning.measure import measure
     from albertkit.finetuning.results_page import results_page, write_results
     from albertkit.finetuning.suites import evaluate_suite
     from albertkit.finetuning.trained_settings import task_settings
-    from albertkit.modeling.loading import choose_device
 
     if task is not None and suite is not None:
         raise ConfigError(f"received the task {task} and the suite {suite}; expected one of the two")
     say = partial(Console(stderr=True).print, highlight=False, markup=False, soft_wrap=True)
     common = {
         "output": output,
-        "device": choose_device(device),
+        "device": read_device(device),
         "batch_tokens": batch_tokens,
-        "backend": backend,
+        "engine": engine,
         "say": say,
     }
     if early_exit_curve is not None:
@@ -192,13 +192,13 @@ def predict(
     model: Model = BUNDLED,
     device: _Device = "auto",
     batch_tokens: _BatchTokens = None,
-    backend: Backend = "auto",
+    engine: Engine = "auto",
     patience: Patience = None,
-    engine: Annotated[
+    runner: Annotated[
         str,
         typer.Option(
             help="local (this process), or ray: the same predictions from a Ray cluster.",
-            autocompletion=one_of(["local", "ray"]),
+            autocompletion=one_of(RUNNERS),
         ),
     ] = "local",
     workers: Annotated[
@@ -216,21 +216,23 @@ def predict(
     """
     from dataclasses import asdict
 
+    from albertkit.engines.devices import CPU, read_device
     from albertkit.finetuning.exits import set_patience
     from albertkit.finetuning.labelled_task import room_note
     from albertkit.finetuning.prediction import predict_file
-    from albertkit.finetuning.prediction_engines import engine_of
-    from albertkit.finetuning.prepared import load_task
+    from albertkit.finetuning.prediction_runners import runner_of
+    from albertkit.finetuning.trained_model import load_task
     from albertkit.finetuning.trained_settings import task_settings
-    from albertkit.modeling.loading import choose_device
 
+    if engine in RUNNERS:
+        raise ConfigError(f"--engine is {engine!r}, which is a runner: write --runner {engine}")
     console = Console(stderr=True)
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     settings = task_settings(model, flags or {})
     options = _trained_options(task, model, input, columns, say, labelled=False)
-    chosen = engine_of(engine, workers=workers, device=device)
+    chosen = runner_of(runner, workers=workers, device=device)
     # With Ray only its workers compute.
-    own_device = choose_device("cpu" if engine == "ray" else device)
+    own_device = CPU if runner == "ray" else read_device(device)
     labelled, own, loaded = load_task(task, model, settings, device=own_device)
     if note := room_note(loaded.config, settings):
         say(note)
@@ -246,8 +248,8 @@ def predict(
             output,
             about={"task": task, "patience": patience} | asdict(settings) | asdict(options),
             batch_tokens=batch_tokens,
-            backend=backend,
-            engine=chosen,
+            engine=engine,
+            runner=chosen,
             keep_columns=keep_columns,
             progress=progress,
             on_cut=cut.append,

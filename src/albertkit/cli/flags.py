@@ -57,6 +57,11 @@ def settings_flags(
     return decorate
 
 
+def old_names(**names: str) -> Callable[[str], str]:
+    """Return what Click reads the names of options with: old ones, which no help shows, as those of today."""
+    return lambda name: names.get(name, name)
+
+
 def _shown(default: Any) -> str | bool:
     """Return a default as the help shows it; where it is None, or there is none, the text says what holds."""
     return False if default is None or default is dataclasses.MISSING else str(default)

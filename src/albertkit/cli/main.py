@@ -23,6 +23,7 @@ from albertkit.cli import (
     serving,
     text,
 )
+from albertkit.cli.flags import old_names
 from albertkit.cli.mistakes import is_usage_error, usage_error
 from albertkit.errors import AlbertKitError
 
@@ -32,7 +33,10 @@ app = typer.Typer(
     'Example: albertkit fill-mask "She opened the [MASK] and went into the room."',
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": old_names(backend="engine"),
+    },
 )
 
 
@@ -61,7 +65,11 @@ app.command("embed", rich_help_panel="Use a model on text")(text.embed)
 app.command("serve", rich_help_panel="Use a model on text")(serving.serve)
 app.command("playground", rich_help_panel="Use a model on text")(serving.playground)
 app.command("train-tokenizer", rich_help_panel="From raw text to a model")(pretraining.train_tokenizer)
-app.command("prepare", rich_help_panel="From raw text to a model")(pretraining.prepare)
+app.command(
+    "prepare",
+    rich_help_panel="From raw text to a model",
+    context_settings={"token_normalize_func": old_names(engine="runner")},
+)(pretraining.prepare)
 app.command("pretrain", rich_help_panel="From raw text to a model")(pretraining.pretrain)
 app.command("finetune", rich_help_panel="Labelled data")(finetuning.finetune)
 app.command("evaluate", rich_help_panel="Labelled data")(finetuning.evaluate)

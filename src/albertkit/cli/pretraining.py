@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from albertkit.cli.completing import models, one_of
+from albertkit.cli.completing import RUNNERS, models, one_of
 from albertkit.cli.flags import settings_flags
 from albertkit.cli.printing import print_json
 from albertkit.extras import require
@@ -97,11 +97,11 @@ def prepare(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes (default: one per CPU, with Ray all there are).")
     ] = None,
-    engine: Annotated[
+    runner: Annotated[
         str,
         typer.Option(
             help="local (this machine), or ray: the same shards from a Ray cluster.",
-            autocompletion=one_of(["local", "ray"]),
+            autocompletion=one_of(RUNNERS),
         ),
     ] = "local",
     json: _Json = False,
@@ -138,7 +138,7 @@ def prepare(
             section_sentences=section_sentences,
             holdout_every=holdout_every,
             workers=workers,
-            engine=engine,
+            runner=runner,
             progress=show,
         )
     held_out = report.validation

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from albertkit.cli.completing import BACKENDS, models, one_of
+from albertkit.cli.completing import ENGINES, models, one_of
 from albertkit.errors import DataError
 from albertkit.inputs import InputFormat, NumberedInputs, format_of, read_inputs
 
@@ -57,13 +57,13 @@ BatchSize = Annotated[
         show_default="what suits the device",
     ),
 ]
-Backend = Annotated[
+Engine = Annotated[
     str,
     typer.Option(
-        help="What computes: auto (the fastest that fits), torch (without padding), onnx and onnx-int8 "
-        "(in ONNX Runtime, on a CPU), plain (the model is called). ALBERTKIT_THREADS sets the number of "
-        "threads.",
-        autocompletion=one_of(BACKENDS),
+        help="What computes the model: auto (chosen by a rule), onnx and onnx-int8 (ONNX Runtime, on the "
+        "CPU), torch (without padding), plain (the PyTorch model itself). ALBERTKIT_THREADS sets the number "
+        "of threads.",
+        autocompletion=one_of(ENGINES),
     ),
 ]
 Patience = Annotated[

@@ -7,9 +7,9 @@ import typer
 
 from albertkit.cli.printing import new_console, print_bars, print_json, print_title
 from albertkit.cli.reading import (
-    Backend,
     BatchSize,
     Device,
+    Engine,
     File,
     Format,
     Json,
@@ -38,7 +38,7 @@ def fill_mask(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
-    backend: Backend = "auto",
+    engine: Engine = "auto",
     json: Json = False,
 ) -> None:
     """Fill in the [MASK] of texts.
@@ -48,7 +48,7 @@ def fill_mask(
     given = read(texts, file, format=format)
     from albertkit.pipelines import pipeline
 
-    fill = pipeline("fill-mask", model, device=device, batch_size=batch_size, engine=backend)
+    fill = pipeline("fill-mask", model, device=device, batch_size=batch_size, engine=engine)
     words = (
         None if targets is None else [word.strip() for word in targets.strip().removesuffix(",").split(",")]
     )
@@ -83,7 +83,7 @@ def embed(
     format: Format = None,
     device: Device = None,
     batch_size: BatchSize = None,
-    backend: Backend = "auto",
+    engine: Engine = "auto",
     json: Json = False,
 ) -> None:
     """Turn texts into vectors; several texts are shown by how alike they are.
@@ -104,7 +104,7 @@ def embed(
         model,
         device=device,
         batch_size=batch_size,
-        engine=backend,
+        engine=engine,
         pooling=pooling,
         normalize=normalize,
         truncation=truncate,

@@ -8,7 +8,7 @@ import numpy as np
 
 from albertkit.checkpoints.arrays import DTYPES
 from albertkit.checkpoints.onnx_file import read_onnx
-from albertkit.checkpoints.shapes import check_head, fit
+from albertkit.checkpoints.shapes import fit
 from albertkit.config import AlbertConfig
 from albertkit.conversion import cast
 from albertkit.datasets.splits import load_splits
@@ -17,11 +17,10 @@ from albertkit.errors import CheckpointError, DataError
 from albertkit.export.onnx_check import Batch, Model, batches, expected_outputs, open_session
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet
-from albertkit.finetuning.registry import labelled_task
 from albertkit.finetuning.settings import TaskSettings
+from albertkit.finetuning.trained_model import load_task
 from albertkit.graphs.network import MULTIPLE_CHOICE
 from albertkit.inputs import format_of, read_inputs
-from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.interface import TokenizerInterface
 
 TASKS = {
@@ -93,15 +92,12 @@ def measure_on_labels(
         data: labelled examples.
         options: where the examples are in it.
     """
-    labelled, settings = labelled_task(TASKS[architecture]), TaskSettings()
-    exact = LightModel.from_pretrained(source, architecture)
-    check_head(exact.config, architecture, name=str(source))
+    labelled, task, exact = load_task(TASKS[architecture], source, TaskSettings())
     weights, _ = fit(architecture, exact.config, cast(read_onnx(rounded), DTYPES["float32"]))
-    task = labelled.task(AutoTokenizer.from_pretrained(str(source)), exact.config, settings)
     splits = load_splits({"data": labelled.reader(str(data), options)}, labels=labelled.labels(exact.config))
     examples = EvaluationSet(labelled, task, splits.examples["data"])
     before, after = (
-        examples.evaluate(model, exact.config, backend=engine)
+        examples.evaluate(model, exact.config, engine=engine)
         for model, engine in (
             (exact, "onnx"),
             (LightModel(architecture, exact.config, weights), "onnx-int8"),

@@ -93,7 +93,7 @@ class EvaluationSet:
         config: AlbertConfig,
         *,
         main_metric: str | None = None,
-        backend: str | Engine | None = None,
+        engine: str | Engine = "auto",
     ) -> Evaluation:
         """Return what a model makes of the examples.
 
@@ -101,13 +101,11 @@ class EvaluationSet:
             model: to be evaluated.
             config: its config.
             main_metric: the name of the most important metric, in place of the task's.
-            backend: one of `engines.choosing.ENGINES`, or an engine of the model; None for what computes the
-                same bits in every run, as training must.
+            engine: one of `engines.choosing.ENGINES`, or an engine of the model.
         """
         predictions: list[Any] = []
-        engine = backend
         if not isinstance(engine, Engine):
-            engine = make_engine(model, engine or "auto")
+            engine = make_engine(model, engine)
         for examples, rows in self._chunks:
             outputs = self.task.run(engine, rows, batch_tokens=self.batch_tokens)
             predictions += self.task.predictions(examples, rows, outputs)

@@ -5,18 +5,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from albertkit.datasets.splits import load_splits
+from albertkit.engines.devices import Device
 from albertkit.errors import ConfigError, DataError
 from albertkit.files import check_new_folder
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet
-from albertkit.finetuning.exits import draw_curve, early_exit_curve, set_patience
+from albertkit.finetuning.exits import set_patience
 from albertkit.finetuning.labelled_task import room_note
-from albertkit.finetuning.prepared import load_task
 from albertkit.finetuning.report import PREDICTIONS, REPORT_JSON, write_report
 from albertkit.finetuning.settings import TaskSettings
+from albertkit.finetuning.trained_model import load_task
 from albertkit.finetuning.trained_settings import is_run
 
 
@@ -29,9 +28,9 @@ def measure(
     options: DataOptions,
     output: str | Path | None = None,
     main_metric: str | None = None,
-    device: torch.device,
+    device: Device,
     batch_tokens: int | None = None,
-    backend: str = "auto",
+    engine: str = "auto",
     patience: int | None = None,
     exit_curve: str | Path | None = None,
     resumed: bool = False,
@@ -49,7 +48,7 @@ def measure(
         main_metric: the name of the most important metric, in place of the task's.
         device: where to compute.
         batch_tokens: most tokens computed at once, padding included; None for what suits the device.
-        backend: what computes, one of `engines.choosing.ENGINES`.
+        engine: one of `engines.choosing.ENGINES`.
         patience: depths that have to agree before an example leaves the model; None for all depths.
         exit_curve: picture of the main metric by patience, then "early_exit_curve" of what is returned.
         resumed: replace the report of an evaluation in the folder, which else must be empty.
@@ -83,9 +82,11 @@ def measure(
     examples = EvaluationSet(labelled, own, splits.examples["data"], batch_tokens=batch_tokens)
     for line in examples.notes():
         say(f"{data}: {line}")
-    evaluation = examples.evaluate(loaded, loaded.config, main_metric=main_metric, backend=backend)
+    evaluation = examples.evaluate(loaded, loaded.config, main_metric=main_metric, engine=engine)
     curve = {}
     if exit_curve is not None:
+        from albertkit.finetuning.exit_curve import draw_curve, early_exit_curve  # needs torch
+
         name, points = early_exit_curve(examples, loaded, main_metric=main_metric)
         draw_curve(name, points, Path(exit_curve))
         curve = {"early_exit_curve": [{"metric_name": name, **asdict(one)} for one in points]}

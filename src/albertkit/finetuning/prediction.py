@@ -12,20 +12,21 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
+from albertkit.checkpoints.arrays import to_numpy
 from albertkit.config import AlbertConfig
 from albertkit.datasets.reader import Reader
 from albertkit.datasets.report import ANSWERED, ReadingReport
 from albertkit.datasets.table_reader import TableReader
+from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.files import atomic_path, made_folder, read_json, write_json
 from albertkit.finetuning.features import CHUNK, chunks, features_of_all, may_refuse
 from albertkit.finetuning.labelled_task import LabelledTask
-from albertkit.finetuning.prediction_engines import Engine, run_local
 from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files
+from albertkit.finetuning.prediction_runners import Runner, run_local
 from albertkit.finetuning.predictor import Asked, Predictor
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.task import Task
 
 _ABOUT = "about.json"
@@ -35,16 +36,16 @@ _NAMES = {"model_sha256": "model", "input_sha256": "content of the input"}
 def predict_file(
     labelled: LabelledTask,
     task: Task,
-    model: AlbertPreTrainedModel,
+    model: Model,
     config: AlbertConfig,
     reader: Reader[Any],
     output: str | Path,
     *,
     about: dict[str, Any],
     batch_tokens: int | None = None,
-    backend: str = "auto",
+    engine: str = "auto",
     part_size: int = CHUNK,
-    engine: Engine = run_local,
+    runner: Runner = run_local,
     keep_columns: bool = False,
     progress: Callable[[int, int], None] = lambda *_: None,
     on_cut: Callable[[int], object] = lambda _: None,
@@ -63,9 +64,9 @@ def predict_file(
             are not continued. Values of JSON.
         batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
             suits the device.
-        backend: what computes, one of `engines.choosing.ENGINES`.
+        engine: what computes, one of `engines.choosing.ENGINES`.
         part_size: examples of a part.
-        engine: who computes the parts; they are the same with every engine, so another one can continue.
+        runner: who computes the parts; they are the same with every runner, so another one can continue.
         keep_columns: copy the input's columns. One with the name of a column of the predictions is called
             `input_NAME`.
         progress: called after each part with the number of finished examples and the number of all.
@@ -94,14 +95,14 @@ def predict_file(
     if done:
         say(f"continuing after {count:,} of {total:,} predictions, kept in {parts} from an interrupted run")
     examples = islice(_asked(reader, keep_columns), count, None)
-    predictor = Predictor(labelled, task, model, config, batch_tokens, backend)
+    predictor = Predictor(labelled, task, model, config, batch_tokens, engine)
     numbered = enumerate(chunks(examples, part_size), start=len(done or ()))
     with made_folder(output.parent):
         try:
             if done is None:
                 parts.mkdir(exist_ok=True)
                 write_json(parts / _ABOUT, about, indent=None)
-            with closing(engine(numbered, predictor)) as finished:
+            with closing(runner(numbered, predictor)) as finished:
                 for number, text in finished:
                     with atomic_path(parts / f"{number:08d}.jsonl") as file:
                         file.write_text(text, encoding="utf-8")
@@ -193,12 +194,19 @@ def content_sha256(path: Path) -> str | None:
     return found.hexdigest()
 
 
-def _model_sha256(model: AlbertPreTrainedModel, config: AlbertConfig) -> str:
+def _model_sha256(model: Model, config: AlbertConfig) -> str:
     """Return the hash of all weights and of the config: a folder may hold another model by now."""
     found = hashlib.sha256(config.to_json_string().encode())
-    for name, parameter in model.named_parameters():
+    if isinstance(model, LightModel):
+        parameters: dict[int, tuple[str, np.ndarray]] = {}
+        for name, array in model.weights.items():
+            parameters.setdefault(id(array), (name, array))  # tied ones once, as in a module
+        named = iter(parameters.values())
+    else:
+        named = ((name, to_numpy(parameter)) for name, parameter in model.named_parameters())
+    for name, array in named:
         found.update(name.encode())
-        found.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        found.update(np.ascontiguousarray(array).view(np.uint8).data)
     return found.hexdigest()
 
 

@@ -3,17 +3,18 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
-
-import torch
 
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.devices import CPU, Device
+from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import UnknownTokensWarning
 from albertkit.files import finite, json_text
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.prediction_files import SCORE_PREFIX
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.tasks.engine import Engine
 from albertkit.tasks.rows import Row
 from albertkit.tasks.task import Task
 from albertkit.tasks.unknown import UnknownTokens
@@ -49,17 +50,25 @@ class Predictor:
 
     labelled: LabelledTask
     task: Task
-    model: AlbertPreTrainedModel
+    model: Model
     config: AlbertConfig
     batch_tokens: int | None = None
     """Maximum number of tokens computed at once; None for a default that suits the device."""
-    backend: str = "auto"
+    engine: str = "auto"
     """One of `engines.choosing.ENGINES`."""
     _warnings: list[str] = field(default_factory=list)
 
-    def to(self, device: torch.device) -> "Predictor":
-        """Move the model to a device."""
-        self.model.to(device)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_computing"}
+
+    @cached_property
+    def _computing(self) -> Engine:
+        return make_engine(self.model, self.engine)
+
+    def to(self, device: Device) -> "Predictor":
+        """Move the model to a device, before anything is predicted; a light model is on the CPU."""
+        if device != CPU or not isinstance(self.model, LightModel):
+            self.model.to(device)
         return self
 
     def __call__(self, asked: Sequence[Asked]) -> str:
@@ -72,7 +81,7 @@ class Predictor:
         self.labelled.check_fit(examples, self.config)
         rows = self.task.features(examples)
         self._warn_of_unknown(rows, len(examples))
-        outputs = self.task.run(make_engine(self.model, self.backend), rows, batch_tokens=self.batch_tokens)
+        outputs = self.task.run(self._computing, rows, batch_tokens=self.batch_tokens)
         predictions = self.task.predictions(examples, rows, outputs)
         records = []
         for one, prediction in zip(asked, predictions, strict=True):

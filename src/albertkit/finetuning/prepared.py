@@ -9,11 +9,9 @@ from typing import Any
 
 import torch
 
-from albertkit.checkpoints.shapes import check_head
 from albertkit.config import AlbertConfig
 from albertkit.datasets.labels import NUMBER_FORM, is_number_with_comma
 from albertkit.datasets.splits import Splits, load_splits
-from albertkit.errors import DataError
 from albertkit.finetuning.batches import Unit
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet
@@ -21,7 +19,7 @@ from albertkit.finetuning.exits import note_exits
 from albertkit.finetuning.features import features_of_all
 from albertkit.finetuning.labelled_task import LabelledTask, room_note
 from albertkit.finetuning.registry import labelled_task
-from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
+from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained_settings import saved_columns
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.task import SETTINGS_KEY, Task
@@ -187,29 +185,3 @@ def starting_model(prepared: Prepared, settings: FinetuningSettings) -> AlbertPr
         if name.startswith(labelled.unused):
             parameter.requires_grad_(False)
     return model
-
-
-def load_task(
-    task: str, model: str | Path, settings: TaskSettings, *, device: torch.device
-) -> tuple[LabelledTask, Task, AlbertPreTrainedModel]:
-    """Return a task with a model that was fine-tuned for it.
-
-    Raises:
-        DataError: the model has no head for the task.
-        CheckpointError: its head is that of another task.
-    """
-    labelled = labelled_task(task)
-    check_head(AlbertConfig.from_pretrained(str(model)), labelled.architecture, name=str(model))
-    tokenizer = AutoTokenizer.from_pretrained(str(model))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a missing head is an error below
-        loaded, info = labelled.model_class.from_pretrained(
-            model, device_map=device, output_loading_info=True
-        )  # type: ignore[misc]
-    missing = [name for name in info["report"].missing if not name.startswith(labelled.unused)]
-    if missing:
-        raise DataError(
-            f"{model} lacks {', '.join(missing[:3])}: it was not fine-tuned for {task}; "
-            f"albertkit finetune {task} makes a model that was"
-        )
-    return labelled, labelled.task(tokenizer, loaded.config, settings), loaded

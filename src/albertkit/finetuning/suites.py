@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from albertkit.datasets import glue
+from albertkit.engines.devices import Device
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.files import check_new_folder
 from albertkit.finetuning.data_options import DataOptions
@@ -85,9 +84,9 @@ def evaluate_suite(
     *,
     output: str | Path | None = None,
     given: dict[str, Any] | None = None,
-    device: torch.device,
+    device: Device,
     batch_tokens: int | None = None,
-    backend: str = "auto",
+    engine: str = "auto",
     say: Callable[[str], None],
 ) -> dict[str, dict[str, Any]]:
     """Measure what there is data and a model for.
@@ -99,7 +98,7 @@ def evaluate_suite(
             suite that is one task, also that model.
         output: folder for the report of each measurement, in a folder of its name; None for none.
         given: settings that hold instead of those that a model was fine-tuned with.
-        device, batch_tokens, backend, say: as in `measure`.
+        device, batch_tokens, engine, say: as in `measure`.
 
     Returns:
         By the name of the measurement: its report, {"metrics", "examples", ...}, or {"missing": why}.
@@ -145,7 +144,7 @@ def evaluate_suite(
             resumed=True,
             device=device,
             batch_tokens=batch_tokens,
-            backend=backend,
+            engine=engine,
             say=say,
         ) | {"model": model}
     return reports

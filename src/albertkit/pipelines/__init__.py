@@ -15,13 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from albertkit.checkpoints.shapes import check_head
 from albertkit.config import AlbertConfig, one_of
+from albertkit.engines.devices import Device, best_device, read_device
 from albertkit.engines.light_model import LightModel, Model
+from albertkit.engines.loading import load_model
 from albertkit.errors import CheckpointError, ConfigError, suggestion
-from albertkit.extras import optional
 from albertkit.hub import BUNDLED
-from albertkit.pipelines.devices import CPU, Device, best_device, read_device
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
 from albertkit.pipelines.fill_mask import FillMaskPipeline
 from albertkit.pipelines.interface import Pipeline
@@ -32,8 +31,6 @@ from albertkit.pipelines.text_classification import TextClassificationPipeline
 from albertkit.pipelines.token_classification import TokenClassificationPipeline
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.interface import TokenizerInterface
-
-torch: Any = optional("torch", extra="torch")
 
 __all__ = [
     "FeatureExtractionPipeline",
@@ -232,31 +229,15 @@ def _load(
     hub_options: dict[str, Any],
     model_kwargs: dict[str, Any],
 ) -> Model:
-    if not isinstance(config, AlbertConfig):
-        config = AlbertConfig.from_pretrained(name if config is None else config, **hub_options)
-    check_head(config, chosen.architecture, name=str(name))
-    model: Any
-    if device == CPU and not model_kwargs:
-        model = LightModel.from_pretrained(
-            name, chosen.architecture, config=config, dtype=dtype, **hub_options
-        )
-        report = model.report
-    else:
-        _ = torch.nn  # before anything of ours imports it
-        from albertkit.modeling import auto
-
-        with warnings.catch_warnings():  # the report is judged below, by what the task needs
-            warnings.simplefilter("ignore", UserWarning)
-            model, info = getattr(auto, chosen.architecture).from_pretrained(
-                name,
-                config=config,
-                dtype=dtype,
-                device_map=device,
-                output_loading_info=True,
-                **hub_options,
-                **model_kwargs,
-            )
-        report = info["report"]
+    model, report = load_model(
+        name,
+        chosen.architecture,
+        device=device,
+        config=config,
+        dtype=dtype,
+        model_kwargs=model_kwargs,
+        **hub_options,
+    )
     # Features come from the encoder alone, and a checkpoint without a pooler has all of that.
     missing = [tensor for tensor in report.missing if not tensor.startswith("pooler.")]
     if missing:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.devices import Device, read_device
 from albertkit.engines.light_model import LightModel, Model, class_names
 from albertkit.errors import AlbertKitError, ConfigError, DataError, UnknownTokensWarning, warn_caller
-from albertkit.pipelines.devices import Device, read_device
 from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import Source, check_table
 from albertkit.tasks.engine import Engine

@@ -1,8 +1,8 @@
 """Raw text -> token shards, in parallel, in bounded memory, the same bytes every time.
 
 The corpus is read in order and dealt out in units of about `unit_characters` characters (units.py). A unit
-becomes one shard of each split, whoever works on it (engines.py), so neither the number of workers nor the
-engine changes anything in the result. A unit that an earlier, interrupted run has finished with the same text
+becomes one shard of each split, whoever works on it (runners.py), so neither the number of workers nor the
+runner changes anything in the result. A unit that an earlier, interrupted run has finished with the same text
 and settings is kept (prepared_folder.py).
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.pretraining.corpus import Corpus
-from albertkit.pretraining.engines import ENGINES
 from albertkit.pretraining.prepared_folder import PreparedFolder
+from albertkit.pretraining.runners import RUNNERS
 from albertkit.pretraining.sentences import SentenceSettings
 from albertkit.pretraining.shards import Manifest, ShardRecord, file_sha256
 from albertkit.pretraining.units import SPLITS, Units, Work
@@ -62,7 +62,7 @@ def prepare(
     holdout_every: int | None = None,
     seed: int = 0,
     workers: int | None = None,
-    engine: str = "local",
+    runner: str = "local",
     unit_characters: int = 8_000_000,
     progress: Callable[[PrepareProgress], None] | None = None,
 ) -> PrepareReport:
@@ -81,17 +81,17 @@ def prepare(
         holdout_every: every such source document (a book, say) goes to `validation/`; which ones depends on
             `seed`.
         workers: processes; by default one for each CPU this process may use, or all that a Ray cluster has.
-        engine: "local" (processes of this machine) or "ray" (Ray Data); the shards are the same.
+        runner: "local" (processes of this machine) or "ray" (Ray Data); the shards are the same.
         unit_characters: text per shard, which also bounds the memory: about 0.4 GB here and 0.2 GB a worker.
             Texts of over 8 million characters are read in parts for the same reason.
         progress: called after every unit.
 
     Raises:
-        ConfigError: a setting out of range, or an unknown engine.
+        ConfigError: a setting out of range, or an unknown runner.
         ModelNotFoundError, TokenizerError: no tokenizer, or a damaged one.
         DataError: no text, a file that cannot be read (named with its line), finished shards in `output`, or
             no room for them.
-        MissingExtraError: the engine is Ray and it is not installed.
+        MissingExtraError: the runner is Ray and it is not installed.
 
     Warns:
         UserWarning: the vocabulary has pieces that its normalisation can never reach.
@@ -102,8 +102,8 @@ def prepare(
         raise ConfigError(
             f"holdout_every must be 2 or more, or None to hold nothing out, not {holdout_every}"
         )
-    if engine not in ENGINES:
-        raise ConfigError(f"no engine {engine!r}; {suggestion(engine, ENGINES)}")
+    if runner not in RUNNERS:
+        raise ConfigError(f"no runner {runner!r}; {suggestion(runner, RUNNERS)}")
     corpus = Corpus.find(inputs, text_column=text_column, sentence_per_line=sentence_per_line)
     settings = SentenceSettings(
         language=language, sentence_per_line=sentence_per_line, section_sentences=section_sentences
@@ -134,7 +134,7 @@ def prepare(
 
         records: dict[str, list[ShardRecord]] = {split: [] for split in SPLITS}
         text_bytes, kept, source_documents = 0, 0, 0
-        for done in ENGINES[engine](units, work, workers):
+        for done in RUNNERS[runner](units, work, workers):
             was_kept = done.shards is None
             made = finished[done.number][1] if was_kept else prepared.keep(done)
             for split, record in made.items():

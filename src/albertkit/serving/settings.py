@@ -16,7 +16,8 @@ class ServingSettings:
     tasks: dict[str, str] = field(default_factory=dict)
     """The task of a model, by its name, where its head does not say it or says another."""
     engine: str = "auto"
-    """What computes: auto (the fastest that fits), torch (without padding), plain (the model is called)."""
+    """What computes the models: auto (chosen by a rule), onnx and onnx-int8 (ONNX Runtime, on the CPU), torch
+    (without padding), plain (the PyTorch model itself)."""
     device: str | None = None
     """cpu, cuda, cuda:1, mps ... (default: the best there is)."""
     host: str = "127.0.0.1"

@@ -1,6 +1,6 @@
 """Who computes the parts of a file of predictions: this process, or the workers of a Ray cluster.
 
-An engine is given parts, numbered lists of examples, and what predicts. It yields the lines of each part with
+A runner is given parts, numbered lists of examples, and what predicts. It yields the lines of each part with
 its number, in order, and holds only a few parts in memory.
 """
 
@@ -9,22 +9,22 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Any
 
+from albertkit.engines.devices import read_device
 from albertkit.errors import AlbertKitError, ConfigError, DataError, suggestion
 from albertkit.extras import optional
 from albertkit.finetuning.predictor import Asked, Predictor
-from albertkit.modeling.loading import choose_device
 
 ray = optional("ray", extra="ray")
 
 Part = tuple[int, list[Asked]]
-Engine = Callable[[Iterator[Part], Predictor], Generator[tuple[int, str], None, None]]
+Runner = Callable[[Iterator[Part], Predictor], Generator[tuple[int, str], None, None]]
 
-ENGINES = ("local", "ray")
+RUNNERS = ("local", "ray")
 _RETRIES = 2  # how often a part whose worker died is given to another
 
 
-def engine_of(name: str, *, workers: int | None = None, device: str = "auto") -> Engine:
-    """Return the engine of a name.
+def runner_of(name: str, *, workers: int | None = None, device: str = "auto") -> Runner:
+    """Return the runner of a name.
 
     Args:
         name: "local" or "ray".
@@ -34,17 +34,17 @@ def engine_of(name: str, *, workers: int | None = None, device: str = "auto") ->
     Raises:
         ConfigError: another name, or workers of the one process.
     """
-    if name not in ENGINES:
-        raise ConfigError(f"there is no engine {name!r}; {suggestion(name, ENGINES)}")
+    if name not in RUNNERS:
+        raise ConfigError(f"there is no runner {name!r}; {suggestion(name, RUNNERS)}")
     if name == "ray":
         return partial(run_ray, workers=workers, device=device)
     if workers is not None:
-        raise ConfigError(f"workers is {workers}, but the engine is local, which is one process: choose ray")
+        raise ConfigError(f"workers is {workers}, but the runner is local, which is one process: choose ray")
     return run_local
 
 
 def run_local(parts: Iterator[Part], predictor: Predictor) -> Generator[tuple[int, str], None, None]:
-    """Work in this process, with all of torch's threads."""
+    """Work in this process, with all of its threads."""
     for number, examples in parts:
         yield number, predictor(examples)
 
@@ -140,7 +140,7 @@ class _RayWorker:
     def predict(self, shared: list[Any], examples: list[Asked]) -> str | AlbertKitError:
         """Return what is predicted; an error too, which Ray would wrap."""
         try:
-            predictor = self._predictor or ray.get(shared[0]).to(choose_device(self._kind))
+            predictor = self._predictor or ray.get(shared[0]).to(read_device(self._kind))
             self._predictor = predictor
             return predictor(examples)
         except AlbertKitError as error:

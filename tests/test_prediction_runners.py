@@ -1,4 +1,4 @@
-"""The engines of `predict`: the same parts in the same order, few of them at once; a worker that dies."""
+"""The runners of `predict`: the same parts in the same order, few of them at once; a worker that dies."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_texts import LabelledTexts
 from albertkit.finetuning.prediction import predict_file
-from albertkit.finetuning.prediction_engines import Engine, engine_of, run_local
+from albertkit.finetuning.prediction_runners import Runner, run_local, runner_of
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
@@ -55,7 +55,7 @@ def one_thread() -> Iterator[None]:
 
 
 def predict(
-    predictor: Predictor, source: Path, output: Path, engine: Engine, *, stop_after: int | None = None
+    predictor: Predictor, source: Path, output: Path, runner: Runner, *, stop_after: int | None = None
 ) -> list[int]:
     """Predict; return how many were done after each part."""
     done: list[int] = []
@@ -69,7 +69,7 @@ def predict(
     reader = predictor.labelled.reader(str(source), DataOptions(), labelled=False)
     predict_file(
         *(predictor.labelled, predictor.task, predictor.model, predictor.config, reader, output),
-        about={}, part_size=PART, engine=engine, progress=progress,
+        about={}, part_size=PART, runner=runner, progress=progress,
     )  # fmt: skip
     return done
 
@@ -79,15 +79,15 @@ def parts(count: int, examples: int = 3) -> Iterator[tuple[int, list[Asked]]]:
         yield number, [Asked(TextExample(f"part {number}"), one) for one in range(1, examples + 1)]
 
 
-def test_the_engines_make_the_same_file(
+def test_the_runners_make_the_same_file(
     predictor: Predictor, source: Path, tmp_path: Path, one_thread: None, two_cpu_ray: None
 ) -> None:
-    local, ray = engine_of("local"), engine_of("ray", workers=2)
+    local, ray = runner_of("local"), runner_of("ray", workers=2)
     done = predict(predictor, source, tmp_path / "whole.jsonl", local)
     assert done == [8, 16, 24, 32, 40, 48, 50]
     whole = (tmp_path / "whole.jsonl").read_bytes()
     assert len(whole.splitlines()) == COUNT
-    # What one engine left, the other finishes.
+    # What one runner left, the other finishes.
     for first, second in ((ray, local), (local, ray)):
         with pytest.raises(KeyboardInterrupt):
             predict(predictor, source, tmp_path / "parts.jsonl", first, stop_after=24)
@@ -98,7 +98,7 @@ def test_the_engines_make_the_same_file(
 
 
 def test_few_parts_are_in_memory(predictor: Predictor, two_cpu_ray: None) -> None:
-    for engine, most in ((run_local, 1), (engine_of("ray", workers=2), 4)):
+    for runner, most in ((run_local, 1), (runner_of("ray", workers=2), 4)):
         taken: list[int] = []
 
         def counted(taken: list[int] = taken) -> Iterator[tuple[int, list[Asked]]]:
@@ -106,7 +106,7 @@ def test_few_parts_are_in_memory(predictor: Predictor, two_cpu_ray: None) -> Non
                 taken.append(number)
                 yield number, examples
 
-        for place, (number, lines) in enumerate(engine(counted(), predictor)):
+        for place, (number, lines) in enumerate(runner(counted(), predictor)):
             assert number == place
             assert len(lines.splitlines()) == 3
             assert len(taken) - place <= most
@@ -134,10 +134,10 @@ def test_a_worker_that_dies_is_started_again(
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker cannot import this file
     wanted = list(run_local(parts(5), predictor))
-    ray = engine_of("ray", workers=1)
+    ray = runner_of("ray", workers=1)
     for deaths, most in (("once", 1), ("always", 99)):
         (tmp_path / deaths).mkdir()
-        dying = Dying(**vars(predictor), deaths=tmp_path / deaths, most=most)
+        dying = Dying(**predictor.__getstate__(), deaths=tmp_path / deaths, most=most)
         found = []
         if most == 1:
             found += ray(parts(5), dying)
@@ -155,35 +155,35 @@ def test_errors_in_a_worker_are_those_of_this_process(predictor: Predictor, two_
     )
     strict = replace(predictor, task=task)
     messages = []
-    for engine in (run_local, engine_of("ray", workers=1)):
+    for runner in (run_local, runner_of("ray", workers=1)):
         with pytest.raises(DataError) as raised:
-            list(engine(iter([(0, [Asked(TextExample("river " * 20), 1)])]), strict))
+            list(runner(iter([(0, [Asked(TextExample("river " * 20), 1)])]), strict))
         messages.append(str(raised.value))
     assert messages[0] == messages[1]
     assert "8" in messages[0]
 
 
 def test_what_there_is_not(predictor: Predictor, two_cpu_ray: None) -> None:
-    with pytest.raises(ConfigError, match="no engine 'rya'; did you mean 'ray'"):
-        engine_of("rya")
-    with pytest.raises(ConfigError, match="workers is 2, but the engine is local"):
-        engine_of("local", workers=2)
+    with pytest.raises(ConfigError, match="no runner 'rya'; did you mean 'ray'"):
+        runner_of("rya")
+    with pytest.raises(ConfigError, match="workers is 2, but the runner is local"):
+        runner_of("local", workers=2)
     with pytest.raises(ConfigError, match="2 CPUs and 0 GPUs, too little for 3 workers on cpu"):
-        list(engine_of("ray", workers=3)(parts(1), predictor))
+        list(runner_of("ray", workers=3)(parts(1), predictor))
     with pytest.raises(ConfigError, match="too little for a worker on cuda"):
-        list(engine_of("ray", device="cuda")(parts(1), predictor))
+        list(runner_of("ray", device="cuda")(parts(1), predictor))
     with pytest.raises(ConfigError, match="say auto, cpu or cuda"):
-        list(engine_of("ray", device="cuda:1")(parts(1), predictor))
+        list(runner_of("ray", device="cuda:1")(parts(1), predictor))
 
 
-def test_the_verb_takes_an_engine(
+def test_the_verb_takes_a_runner(
     predictor: Predictor, source: Path, tmp_path: Path, run: Run, one_thread: None, two_cpu_ray: None
 ) -> None:
     predictor.model.save_pretrained(tmp_path / "model")
     predictor.task.tokenizer.save_pretrained(tmp_path / "model")
     verb = ("predict", "text-classification", "--model", tmp_path / "model", "--input", source, "--output")
-    for engine in (("local", "--device", "cpu"), ("ray", "--workers", "1")):
-        result = run(*verb, tmp_path / f"{engine[0]}.csv", "--engine", *engine)
+    for runner in (("local", "--device", "cpu"), ("ray", "--workers", "1")):
+        result = run(*verb, tmp_path / f"{runner[0]}.csv", "--runner", *runner)
         assert result.status == 0, result.errors
         assert f"{COUNT} predictions in" in result.errors
     assert (tmp_path / "ray.csv").read_bytes() == (tmp_path / "local.csv").read_bytes()

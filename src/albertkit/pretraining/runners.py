@@ -1,6 +1,6 @@
 """Who works on the units of `prepare`: processes of this machine, or a Ray cluster.
 
-An engine is a function of the units, the work on one of them and a number of workers (None: all there are).
+A runner is a function of the units, the work on one of them and a number of workers (None: all there are).
 It yields what the work returns, in the order of the units, and holds only a few of them in memory.
 """
 
@@ -22,7 +22,7 @@ from albertkit.pretraining.units import Done, Unit, Units, Work
 ray = optional("ray", extra="ray")
 ray_data = optional("ray.data", extra="ray")
 
-Engine = Callable[[Units, Work, int | None], Iterator[Done]]
+Runner = Callable[[Units, Work, int | None], Iterator[Done]]
 
 
 def run_local(units: Iterable[Unit], work: Work, workers: int | None) -> Iterator[Done]:
@@ -96,7 +96,7 @@ def run_ray(units: Units, work: Work, workers: int | None) -> Iterator[Done]:
         raise DataError(f"Ray gave up after unit {number} (finished shards are kept): {reason}") from error
 
 
-ENGINES: dict[str, Engine] = {"local": run_local, "ray": run_ray}
+RUNNERS: dict[str, Runner] = {"local": run_local, "ray": run_ray}
 
 
 _worker: Work | None = None  # one per worker process, set when it starts

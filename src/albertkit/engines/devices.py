@@ -21,6 +21,9 @@ CPU = "cpu"
 def read_device(device: Device) -> Any:
     """Return the device meant, as `transformers` reads numbers; None where none was given.
 
+    Args:
+        device: "auto" for the best one.
+
     Returns:
         A `torch.device`; "cpu" for the CPU, which needs no torch.
 
@@ -30,6 +33,8 @@ def read_device(device: Device) -> Any:
     """
     if device is None:
         return None
+    if isinstance(device, str) and device == "auto":
+        return best_device()
     if isinstance(device, str) and device.removeprefix("-").isdecimal():
         device = int(device)
     if str(device) == CPU or (isinstance(device, int) and device < 0):
