@@ -10,9 +10,6 @@ from albertkit.checkpoints.shapes import check_head
 from albertkit.config import AlbertConfig
 from albertkit.engines.devices import CPU
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.extras import optional
-
-torch: Any = optional("torch", extra="torch")
 
 
 def load_model(
@@ -49,7 +46,6 @@ def load_model(
         light = LightModel.from_pretrained(name, architecture, config=config, dtype=dtype, **hub)
         assert light.report is not None
         return light, light.report
-    _ = torch.nn  # before anything of ours imports it
     from albertkit.modeling import auto
 
     with warnings.catch_warnings():  # of what the report says

@@ -8,6 +8,7 @@ from typing import Any
 from albertkit.datasets.splits import load_splits
 from albertkit.engines.devices import Device
 from albertkit.errors import ConfigError, DataError
+from albertkit.extras import require
 from albertkit.files import check_new_folder
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet
@@ -60,6 +61,8 @@ def measure(
         DataError: data that cannot be read, has other labels or is of another kind than what the model was
             fine-tuned on, or a model without the head.
     """
+    if exit_curve is not None:
+        require("torch", extra="train")
     data = str(data)
     output = None if output is None else Path(output)
     if output is not None and is_run(output):
@@ -85,7 +88,7 @@ def measure(
     evaluation = examples.evaluate(loaded, loaded.config, main_metric=main_metric, engine=engine)
     curve = {}
     if exit_curve is not None:
-        from albertkit.finetuning.exit_curve import draw_curve, early_exit_curve  # needs torch
+        from albertkit.finetuning.exit_curve import draw_curve, early_exit_curve
 
         name, points = early_exit_curve(examples, loaded, main_metric=main_metric)
         draw_curve(name, points, Path(exit_curve))
