@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test check format bench docs clean
+.PHONY: help demo test light check format bench docs clean
 
 help: ## Show these targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -26,6 +26,13 @@ help: ## Show these targets.
 	$(PIP_INSTALL) --editable '.[docs]'
 	@touch $@
 
+# An environment of its own with the base install: what it runs cannot import torch.
+.venv-light/installed: .venv/pyvenv.cfg pyproject.toml constraints.txt
+	$(BIN)/python -m venv .venv-light
+	.venv-light/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable . pytest hypothesis
+	@touch $@
+
 demo: .venv/installed-base ## Fill in three masked words with the bundled model, offline.
 	@HF_HUB_OFFLINE=1 $(BIN)/albertkit fill-mask \
 		"She opened the [MASK] and went into the room." \
@@ -36,6 +43,9 @@ demo: .venv/installed-base ## Fill in three masked words with the bundled model,
 # files with few tests are not the quick ones: by number of tests the longest would come last, alone.
 test: .venv/installed-test ## Run the suite (about twelve minutes on two cores).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+light: .venv-light/installed ## Run the tests marked `light` with the base install, without torch.
+	OMP_NUM_THREADS=1 .venv-light/bin/python -m pytest -m light $$(grep -l 'mark\.light' tests/test_*.py)
 
 check: .venv/installed-test ## Lint, format and types.
 	$(BIN)/ruff check .
@@ -59,4 +69,4 @@ docs: .venv/installed-docs ## Build the documentation into site/; a warning is a
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean: ## Remove the environment and what tools left behind.
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist build site
+	rm -rf .venv .venv-light .pytest_cache .ruff_cache .hypothesis dist build site
