@@ -10,6 +10,7 @@ import pytest
 import torch
 from command_line import Run, assert_one_line_error
 from modeling_twins import make
+from torchless import run_without_torch
 
 import albertkit
 from albertkit import extras
@@ -21,8 +22,11 @@ from albertkit.bench.measuring import run as measure
 from albertkit.bench.sides import other_sides, own_sides
 from albertkit.bench.summary import figures
 from albertkit.bench.timing import in_turn
+from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.light_model import LightModel
 from albertkit.errors import ConfigError, MissingExtraError
+from albertkit.tasks.engine import every_token
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 CPU = torch.device("cpu")
@@ -62,7 +66,9 @@ class TestTheCeiling:
         assert largest_product(CPU, products=[(3, 4, 5)] * 100, seconds=0, clock=clock) == 120
         assert clock.reads < 10
 
-    def test_a_real_machine_computes(self):
+    @pytest.mark.parametrize("library", ["torch", "numpy"])
+    def test_a_real_machine_computes(self, library, monkeypatch):
+        monkeypatch.setattr(ceiling, "library", lambda: library)
         found = largest_product(CPU)
         assert 1e6 < found < 1e16
 
@@ -115,6 +121,20 @@ class TestSides:
             if side.name.endswith("int8"):
                 continue  # near, and not equal
             np.testing.assert_allclose(side.first_scores(rows), expected, atol=1e-4, rtol=1e-4)
+
+    def test_a_light_model_stays_light(self, tokenizer):
+        model = make("AlbertForQuestionAnswering", vocab_size=500)
+        light = LightModel("AlbertForQuestionAnswering", model.config, to_arrays(model.state_dict()))
+        own, left_out = own_sides(light, tokenizer)
+        assert [side.name for side in own] == ["plain", "onnx", "onnx-int8", "torch"]
+        assert not left_out
+        rows = _random_rows(3, 9, 500)
+        expected = make_engine(model, "plain").run(rows, read=every_token)
+        for side in own:
+            atol = 0.5 if side.name == "onnx-int8" else 1e-4
+            for one, other in zip(side.compute_rows(rows), expected, strict=True):
+                np.testing.assert_allclose(one, other, atol=atol)
+        assert light.module is None
 
     def test_the_traced_graph_takes_any_batch(self, tokenizer, tmp_path):
         pytest.importorskip("onnxruntime")
@@ -273,6 +293,34 @@ class TestTheVerb:
         rows = [line.split()[:2] for line in result.output.splitlines()]
         for cell in (["1", "8"], ["4", "8"], ["1", "20"], ["4", "20"]):
             assert rows.count(cell) == 2  # in the table of speeds and in that of shares
+
+    def test_without_torch(self, folder, tmp_path):
+        verb = "from albertkit.cli.main import run; run()"
+        sizes = ("--lengths", "8", "--batches", "2", "--minutes", "0.05", "--rounds", "2")
+        (tmp_path / "texts.txt").write_text("The captain.\nAn old fox.\n")
+        options = ("--texts", tmp_path / "texts.txt", "--json")
+        printed = run_without_torch(verb, "bench", "--model", folder, *sizes, *options)
+        machine, *lines = map(json.loads, printed.splitlines())
+        assert (machine["device"], machine["dtype"], machine["ceiling_library"]) == (
+            "cpu",
+            "float32",
+            "numpy",
+        )
+        assert "torch" not in machine["versions"]
+        for engine in ("torch", "plain"):
+            assert "pip install 'albertkit[torch]'" in machine["left_out"][engine]
+        assert [line["name"].partition(":")[0] for line in lines if "per second" in line["name"]] == [
+            f"{engine}, {what}" for what in ("2 texts", "2 x 8 tokens") for engine in ("onnx", "onnx-int8")
+        ]
+        peers = """
+from albertkit.bench.sides import other_sides
+from albertkit.errors import MissingExtraError
+try:
+    other_sides(["transformers"], None, None, None)
+except MissingExtraError as error:
+    print(error)
+"""
+        assert "pip install 'albertkit[test]'" in run_without_torch(peers)
 
     def test_errors(self, run: Run, folder, tmp_path):
         assert_one_line_error(run("bench", "--lengths", "8,no"), "lengths is '8,no'", "whole numbers")

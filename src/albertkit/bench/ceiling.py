@@ -4,6 +4,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -67,30 +68,38 @@ def _in_numpy(product: Product) -> Callable[[], Any]:
 
 
 def _torch_ways(device: Any, dtype: Any) -> list[_Way]:
-    """Return the ways that torch has: as it comes and, where that can be done, with a packed matrix."""
     import torch
 
-    from albertkit.engines.packing import PackedLinear, can_pack
+    from albertkit.engines.packing import can_pack
 
-    kind = getattr(torch, str(dtype).removeprefix("torch."))
+    dtype = getattr(torch, str(dtype).removeprefix("torch."))
+    ways = (False, True) if _is_cpu(device) and can_pack(dtype) else (False,)
+    return [partial(_in_torch, device=device, dtype=dtype, packed=packed) for packed in ways]
 
-    def way(product: Product, packed: bool) -> Callable[[], Any]:
-        rows, inputs, outputs = product
-        states = torch.ones(rows, inputs, device=device, dtype=kind)
-        weight = torch.ones(outputs, inputs, device=device, dtype=kind)
-        bias = torch.ones(outputs, device=device, dtype=kind)
-        with torch.inference_mode():
-            linear = PackedLinear(weight, bias, packed=True) if packed else None
 
-        @torch.inference_mode()
-        def compute() -> Any:
-            return torch.nn.functional.linear(states, weight, bias) if linear is None else linear(states)
+def _in_torch(product: Product, *, device: Any, dtype: Any, packed: bool) -> Callable[[], Any]:
+    import torch
+    import torch.nn.functional as F
 
-        return compute
+    from albertkit.engines.packing import PackedLinear
 
-    packs = (False, True) if str(device) == "cpu" and can_pack(kind) else (False,)
-    return [lambda product, packed=packed: way(product, packed) for packed in packs]
+    rows, inputs, outputs = product
+    states = torch.ones(rows, inputs, device=device, dtype=dtype)
+    weight = torch.ones(outputs, inputs, device=device, dtype=dtype)
+    bias = torch.ones(outputs, device=device, dtype=dtype)
+    with torch.inference_mode():
+        linear = PackedLinear(weight, bias, packed=True) if packed else None
+
+    @torch.inference_mode()
+    def compute() -> Any:
+        return F.linear(states, weight, bias) if linear is None else linear(states)
+
+    return compute
 
 
 def _products_for(device: Any) -> Sequence[Product]:
-    return PRODUCTS if str(device) == "cpu" else GPU_PRODUCTS
+    return PRODUCTS if _is_cpu(device) else GPU_PRODUCTS
+
+
+def _is_cpu(device: Any) -> bool:
+    return str(device).startswith("cpu")

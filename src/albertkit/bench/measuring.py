@@ -1,6 +1,6 @@
 """A model's speed on this machine: by engine, length and batch, beside the largest matrix product.
 
-Work is counted as the operations of all layers for the real tokens (`modeling/footprint.py`), whether an
+Work is counted as the operations of all layers for the real tokens (`footprint.py`), whether an
 engine computes all of them or not: a share of the ceiling says how soon the answer is there.
 """
 
@@ -13,16 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
-from albertkit.bench.ceiling import largest_product
-from albertkit.bench.sides import Side
+from albertkit.bench.ceiling import largest_product, library
+from albertkit.bench.side import Side
 from albertkit.bench.timing import Clock, clock_of, in_turn
-from albertkit.cores import processor, usable_cores
+from albertkit.cores import compute_threads, processor, usable_cores
+from albertkit.engines.light_model import Model, class_name
 from albertkit.extras import version_of
-from albertkit.modeling.footprint import Footprint
-from albertkit.modeling.footprint import measure as measure_footprint
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.footprint import Footprint
+from albertkit.footprint import measure as measure_footprint
 from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.interface import TokenizerInterface
@@ -79,7 +78,7 @@ class Report:
 
 
 def run(
-    model: AlbertPreTrainedModel,
+    model: Model,
     tokenizer: TokenizerInterface,
     sides: Sequence[Side],
     *,
@@ -111,7 +110,7 @@ def run(
     """
     clock = clock or clock_of(model.device)
     end = clock() + 60 * minutes
-    footprint = measure_footprint(model)
+    footprint = measure_footprint(class_name(model), model.config)
     report = Report(name, about(model))
     ceiling_seconds = 60 * minutes * _CEILING_SHARE
     progress("the largest matrix product")
@@ -178,7 +177,7 @@ def _measure_texts(
     sides: Sequence[Side],
     texts: Sequence[str],
     tokenizer: TokenizerInterface,
-    model: AlbertPreTrainedModel,
+    model: Model,
     footprint: Footprint,
     meter: _Meter,
     seconds: float,
@@ -197,7 +196,7 @@ def _measure_texts(
     return [Timing(side, 0, count, took, total) for side, took in found.items()], tokens / count
 
 
-def _differences(sides: Sequence[Side], model: AlbertPreTrainedModel) -> dict[str, float]:
+def _differences(sides: Sequence[Side], model: Model) -> dict[str, float]:
     """Return how far the scores of each side are from those of the first, on rows of several lengths."""
     longest = min(16, model.config.max_position_embeddings)
     rows = [_random_rows(1, length, model.config.vocab_size)[0] for length in (longest, longest // 2, 4)]
@@ -219,22 +218,28 @@ def _random_rows(count: int, length: int, vocab_size: int) -> list[Row]:
     ]
 
 
-def about(model: AlbertPreTrainedModel) -> dict[str, Any]:
+def about(model: Model) -> dict[str, Any]:
     """Return the machine, the versions, and what kind of model this is."""
-    device = model.device
+    device, threads = str(model.device).partition(":")[0], compute_threads()
+    if library() == "torch":
+        import torch
+
+        device = torch.cuda.get_device_name(model.device) if device == "cuda" else device
+        threads = torch.get_num_threads()
     return {
-        "class": type(model).__name__,
+        "class": class_name(model),
         "dtype": str(model.dtype).removeprefix("torch."),
         "hidden_size": model.config.hidden_size,
         "depth": model.config.depth,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "device": device,
         "processor": processor(),
         "cores": usable_cores(),
-        "threads": torch.get_num_threads(),
+        "threads": threads,
+        "ceiling_library": library(),
         "versions": {"python": platform.python_version()}
         | {
             name: found
-            for name in ("albertkit", "torch", "onnxruntime", "transformers")
+            for name in ("albertkit", "numpy", "torch", "onnxruntime", "transformers")
             if (found := version_of(name))
         },
     }

@@ -143,7 +143,8 @@ def _print(report: "Report", plot: Path | None) -> None:
         f"{device}{about['processor']}, {about['threads']} threads on {about['cores']} cores; {versions}",
         markup=False,
     )
-    console.print(f"largest matrix product: {report.ceiling / 1e9:,.1f} GFLOP/s")
+    library = about["ceiling_library"]
+    console.print(f"largest matrix product: {report.ceiling / 1e9:,.1f} GFLOP/s ({library})")
     console.print()
     sides = list(dict.fromkeys(one.side for one in (*report.texts, *report.grid)))
     _print_table("texts per second", report, sides, lambda one: f"{one.texts_per_second:,.4g}")

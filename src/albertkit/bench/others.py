@@ -1,0 +1,138 @@
+"""Other libraries with the weights of a model: `transformers`, and its graph in ONNX Runtime.
+
+This module imports torch.
+
+Shapes: B rows, T tokens of the longest, K scores.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from albertkit.bench.side import Side
+from albertkit.engines.light_model import Model, class_name
+from albertkit.engines.plain import Batch, evaluating, pad_batch
+from albertkit.errors import ConfigError
+from albertkit.extras import optional
+from albertkit.tasks.rows import Row
+from albertkit.tokenization.interface import TokenizerInterface
+
+transformers = optional("transformers", extra="test")
+onnxruntime = optional("onnxruntime", extra="onnx")
+
+_Call = Callable[[Mapping[str, Any]], Any]
+
+TEXTS_AT_ONCE = 32
+"""Texts of a batch of the other libraries."""
+_OPSET = 17
+
+
+class OtherLibrary(Side):
+    """A padded batch for a function, and the tokenizer of `transformers`."""
+
+    def __init__(self, name: str, call: _Call, tokenizer: Any, model: Model) -> None:
+        super().__init__(name)
+        self.call, self.tokenizer = call, tokenizer
+        self.device = model.device
+        self.pad_token_id = model.config.pad_token_id
+        self.max_length = model.config.max_position_embeddings
+        self.is_answering = class_name(model) == "AlbertForQuestionAnswering"
+
+    def compute_rows(self, rows: Sequence[Row]) -> Any:
+        """Compute one padded batch."""
+        return self.call(pad_batch(rows, pad_token_id=self.pad_token_id, device=self.device))
+
+    def compute_texts(self, texts: Sequence[str]) -> Any:
+        """Compute batches of texts in their order."""
+        return [
+            self.call(
+                self.tokenizer(
+                    texts[start : start + TEXTS_AT_ONCE],
+                    padding=True,
+                    truncation=True,
+                    max_length=self.max_length,
+                    return_token_type_ids=True,
+                    return_tensors="pt",
+                ).to(self.device)
+            )
+            for start in range(0, len(texts), TEXTS_AT_ONCE)
+        ]
+
+    def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
+        """As `Side.first_scores`."""
+        scores = torch.as_tensor(self.compute_rows(rows)).float().cpu().numpy()
+        if self.is_answering:
+            return scores[:, :1]  # (B, T) -> (B, 1)
+        return scores[:, 0] if scores.ndim == 3 else scores  # (B, T, K) -> (B, K)
+
+
+def make_sides(
+    names: Sequence[str], model: Model, tokenizer: TokenizerInterface, folder: Path
+) -> list[OtherLibrary]:
+    """Return the libraries of these names, as `sides.other_sides`."""
+    if "onnxruntime" in names:
+        _ = onnxruntime.InferenceSession  # so that it is missed before anything is measured
+        if model.device.type != "cpu":
+            raise ConfigError(
+                f"onnxruntime is compared on the CPU, and the model is on {model.device}: add --device cpu"
+            )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(str(folder))
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    model_class = getattr(transformers, class_name(model))
+    theirs = model_class.from_pretrained(folder, dtype=model.dtype).to(model.device).eval()
+    cutter = transformers.AutoTokenizer.from_pretrained(folder)
+    module = _FirstOutput(theirs)
+    calls = {"transformers": lambda: _as_module(module), "onnxruntime": lambda: _as_graph(module, folder)}
+    return [OtherLibrary(name, calls[name](), cutter, model) for name in names]
+
+
+class _FirstOutput(nn.Module):
+    """A model of `transformers` with positional inputs, and the scores alone."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.has_choices = type(model).__name__ == "AlbertForMultipleChoice"
+
+    def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+        inputs = (input_ids, attention_mask, token_type_ids)
+        if self.has_choices:
+            inputs = tuple(one[:, None] for one in inputs)  # (B, T) -> (B, 1, T)
+        return self.model(*inputs, return_dict=False)[0]
+
+
+def _as_module(module: _FirstOutput) -> _Call:
+    def call(inputs: Mapping[str, Any]) -> Any:
+        with evaluating(module):
+            return module(*(inputs[name] for name in Batch.__annotations__)).cpu()
+
+    return call
+
+
+def _as_graph(module: _FirstOutput, folder: Path) -> _Call:
+    """Trace the module into a graph, and return what runs it in ONNX Runtime."""
+    names = list(Batch.__annotations__)
+    example = tuple(torch.ones(2, 8, dtype=torch.long) for _ in names)
+    file = folder / "traced.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            example,
+            str(file),
+            input_names=names,
+            dynamic_axes={name: {0: "batch", 1: "tokens"} for name in names},
+            opset_version=_OPSET,
+            dynamo=False,
+        )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    return lambda inputs: session.run(None, {name: inputs[name].numpy() for name in names})[0]
