@@ -225,7 +225,7 @@ def test_a_model_that_is_kept_from_before_training_is_named(
 
 
 def test_a_missing_extra_is_said_before_any_work(
-    folder: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    folder: Path, classifier: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     output = tmp_path / "run"
@@ -238,6 +238,13 @@ def test_a_missing_extra_is_said_before_any_work(
         "error: matplotlib is not installed, and this needs it: pip install 'albertkit[train]'"
     ]
     assert not output.exists()
+    (tmp_path / "rows.csv").write_text("text\na\n")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr(Predictor, "__call__", lambda *_: pytest.fail("computed"))
+    result = predicted(run, classifier, tmp_path / "rows.csv", tmp_path / "answers.parquet")
+    assert_one_line_error(
+        result, "pyarrow is not installed, and this needs it: pip install 'albertkit[train]'"
+    )
 
 
 def test_errors_are_one_line(folder: Path, tmp_path: Path, run: Run) -> None:

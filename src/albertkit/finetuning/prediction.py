@@ -21,6 +21,7 @@ from albertkit.datasets.report import ANSWERED, ReadingReport
 from albertkit.datasets.table_reader import TableReader
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import ConfigError, DataError
+from albertkit.extras import require
 from albertkit.files import atomic_path, made_folder, read_json, write_json
 from albertkit.finetuning.features import CHUNK, chunks, features_of_all, may_refuse
 from albertkit.finetuning.labelled_task import LabelledTask
@@ -75,6 +76,7 @@ def predict_file(
 
     Raises:
         ConfigError: `keep_columns` for an input that is no table.
+        MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
         DataError: rows that cannot be read, an unknown kind of output, an output that exists or is part of
             the input, parts of another run beside it, or a part that failed.
     """
@@ -128,6 +130,8 @@ def predict_file(
 def _check_output(source: Path, output: Path) -> None:
     if output.suffix.lower() not in WRITERS:
         raise DataError(f"{output}: predictions are written as {', '.join(WRITERS)}; choose one of them")
+    if output.suffix.lower() == ".parquet":
+        require("pyarrow", extra="train")
     folder = next(parent for parent in output.absolute().parents if parent.exists())
     if not folder.is_dir():
         raise DataError(f"cannot write {output}: {folder} is a file; choose a folder")
