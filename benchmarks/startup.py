@@ -1,8 +1,9 @@
-"""From nothing to a filled mask: a whole process, ours against transformers, on the same ALBERT-base folder.
+"""From nothing to a filled mask: whole processes, ours against transformers, on the same folders.
 
     python benchmarks/startup.py [--runs 5] [--json]
 
-The folder has random weights of the base shape; both sides run the same lines of Python.
+The models are the bundled one, and random weights of the shapes base and xxlarge; both sides run the same
+lines of Python. Commands are compared with the shortest process that Python has.
 
 Memory is what Linux says in /proc. Resident: all of it, also code of libraries and mapped weights, which the
 system can take back. Private: without what other processes share. Anonymous: without what stands in a file.
@@ -17,10 +18,15 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from report import alternate, compare, show, state
 
-from albertkit import AlbertConfig, AlbertForMaskedLM, AlbertTokenizer
+from albertkit import AlbertConfig, AlbertTokenizer
+from albertkit.checkpoints.folder import write_folder
+from albertkit.checkpoints.shapes import expected_shapes
+from albertkit.hub import resolve
 
 PROGRAM = """
 import sys
@@ -36,22 +42,43 @@ for name in ("status", "smaps_rollup"):
 """
 
 
+COMMANDS = {
+    "albertkit --version": ["--version"],
+    "albertkit fill-mask": ["fill-mask", "She opened the [MASK]."],
+}
+
+
 def run(program: str, folder: Path) -> list[float]:
     """Return wall seconds and MB of one process: peak, private and anonymous memory."""
-    begin = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-c", program + MEMORY, str(folder)],
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    output, errors = process.communicate()
-    seconds = time.perf_counter() - begin
-    if process.returncode:
-        raise SystemExit(f"{program} failed:\n{errors}")
+    seconds, output = timed([sys.executable, "-c", program + MEMORY, str(folder)])
     held = {name: int(kilobytes) / 1024 for name, kilobytes in re.findall(r"(\w+):\s+(\d+) kB", output)}
     return [seconds, held["VmHWM"], held["Private_Clean"] + held["Private_Dirty"], held["Anonymous"]]
+
+
+def timed(command: list[str]) -> tuple[float, str]:
+    """Return the wall seconds of a process and what it printed."""
+    begin = time.perf_counter()
+    process = subprocess.run(
+        command, env=os.environ | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, check=False
+    )
+    seconds = time.perf_counter() - begin
+    if process.returncode:
+        raise SystemExit(f"{command} failed:\n{process.stderr}")
+    return seconds, process.stdout
+
+
+def write_random(size: Any, folder: Path) -> int:
+    """Write a model of a published shape with random weights, and a tokenizer; return the weights' bytes."""
+    config = AlbertConfig.preset(size).replace(architectures=["AlbertForMaskedLM"])
+    random = np.random.default_rng(0)
+    weights = {
+        name: 0.02 * random.standard_normal(shape, np.float32)
+        for name, shape in expected_shapes("AlbertForMaskedLM", config).items()
+        if "decoder" not in name  # tied
+    }
+    write_folder(folder, config.to_dict(), weights)
+    AlbertTokenizer.from_pretrained("bundled").save_pretrained(folder)
+    return (folder / "model.safetensors").stat().st_size
 
 
 def main() -> None:
@@ -62,29 +89,40 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each side")
     parser.add_argument("--json", action="store_true", help="one JSON line per figure")
     arguments = parser.parse_args()
+    programs = [PROGRAM.format(library=library) for library in ("albertkit", "transformers")]
+    figures = []
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        AlbertTokenizer.from_pretrained("bundled").save_pretrained(folder)
-        AlbertForMaskedLM(AlbertConfig.preset("base")).save_pretrained(folder)
-        ours, theirs, torch = alternate(
-            arguments.runs,
-            *(
-                partial(run, program, folder)
-                for program in (
-                    PROGRAM.format(library="albertkit"),
-                    PROGRAM.format(library="transformers"),
-                    "import torch",
-                )
-            ),
-        )
-    figures = [
-        compare("fill-mask, whole process (s)", ours[0], theirs[0], at_most=0.45),
-        compare("peak resident memory (MB)", ours[1], theirs[1], at_most=0.6),
-        state("peak resident memory of `import torch` alone (MB)", torch[1], theirs[1]),
-        state("private memory (MB)", ours[2], theirs[2]),
-        state("anonymous memory (MB)", ours[3], theirs[3]),
+        base, largest = Path(name, "base"), Path(name, "xxlarge")
+        write_random("base", base)
+        bundled = resolve("bundled", patterns=("config.json",))
+        for label, folder, most_seconds, most_memory in (
+            ("ALBERT-base", base, 0.15, 0.42),
+            ("the bundled model", bundled, 0.10, 0.25),
+        ):
+            sides = [partial(run, program, folder) for program in programs]
+            ours, theirs = alternate(arguments.runs, *sides)
+            figures += [
+                compare(f"fill-mask, {label} (s)", ours[0], theirs[0], at_most=most_seconds),
+                compare(f"{label}: peak memory (MB)", ours[1], theirs[1], at_most=most_memory),
+                state(f"{label}: private memory (MB)", ours[2], theirs[2]),
+                state(f"{label}: anonymous memory (MB)", ours[3], theirs[3]),
+            ]
+        size = write_random("xxlarge", largest) / 2**20
+        huge = run(programs[0], largest)
+    command = str(Path(sys.executable).with_name("albertkit"))
+    nothing, *commands = alternate(
+        arguments.runs,
+        lambda: [timed([sys.executable, "-c", "pass"])[0]],
+        *(partial(lambda words: [timed([command, *words])[0]], words) for words in COMMANDS.values()),
+    )
+    show("process start to first answer", figures, as_json=arguments.json)
+    over = [
+        compare(f"{label}: seconds over `python -c pass`", seconds[0] - nothing[0], limit, at_most=1)
+        for label, seconds, limit in zip(COMMANDS, commands, (0.25, 0.6), strict=True)
     ]
-    show("process start to first answer, ALBERT-base", figures, as_json=arguments.json)
+    show("commands", over, as_json=arguments.json, against="limit")
+    memory = compare("xxlarge: peak memory of loading and one answer (MB)", huge[1], size, at_most=1.4)
+    show("a large model", [memory], as_json=arguments.json, against="its weights")
 
 
 if __name__ == "__main__":
