@@ -17,7 +17,7 @@ from typing import Any
 import typer
 
 from albertkit import cores
-from albertkit.cli.main import app
+from albertkit.cli.main import make_app
 from albertkit.files import atomic_path
 from albertkit.serving.settings import KEY_VARIABLE
 
@@ -69,7 +69,7 @@ ENVIRONMENT = {
 
 def page() -> str:
     """Return the page."""
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(make_app())
     context = typer.Context(root, info_name="albertkit")
     parts = [HEAD, *_contents(root), "## albertkit\n", *_command(root, context)]
     for path, command, own in _verbs(root, context):

@@ -15,7 +15,7 @@ import typer
 from command_line import Run, assert_one_line_error
 
 import albertkit
-from albertkit.cli.main import app
+from albertkit.cli.main import make_app
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def commands(command: Any, name: str = "albertkit") -> Iterator[tuple[str, Any]]
         yield from commands(below, f"{name} {verb}")
 
 
-COMMANDS = dict(commands(typer.main.get_command(app)))
+COMMANDS = dict(commands(typer.main.get_command(make_app())))
 
 
 def example_of(command: Any) -> str:
@@ -133,7 +133,8 @@ def test_statuses(arguments: list[str], status: int, run: Any) -> None:
 def test_help_is_quick() -> None:
     """Without torch and NumPy, which take a second where all is well and many on a cold disk."""
     code = (
-        "import sys; from typer.testing import CliRunner; from albertkit.cli.main import app\n"
+        "import sys; from typer.testing import CliRunner; from albertkit.cli.main import make_app\n"
+        "app = make_app()\n"
         "for verb in ([], ['finetune'], ['serve']):\n"
         "    assert CliRunner().invoke(app, [*verb, '--help']).exit_code == 0\n"
         "sys.exit(', '.join({'torch', 'numpy', 'transformers'} & set(sys.modules)) or None)"

@@ -1,6 +1,7 @@
 """The verbs fill-mask, embed and inspect: output for people and programs, inputs, errors of one line."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -299,3 +300,14 @@ def test_help_loads_neither_torch_nor_the_hub():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "fill-mask" in done.stdout
     assert done.stderr.strip() == "False False"
+
+
+def test_a_verb_imports_no_other() -> None:
+    code = (
+        "import sys; from albertkit.cli.main import _needed, make_app\n"
+        "make_app(_needed(['fill-mask', 'text'])); make_app(_needed(['--version']))\n"
+        "print(sorted(name.rpartition('.')[2] for name in sys.modules if name.startswith('albertkit.cli.')))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "'text'" in found
+    assert not {"finetuning", "pretraining", "serving", "inspecting"} & set(re.findall(r"'(\w+)'", found))

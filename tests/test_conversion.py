@@ -25,7 +25,7 @@ from albertkit.checkpoints import formats, google, julia
 from albertkit.checkpoints.arrays import to_arrays, to_tensors
 from albertkit.checkpoints.names import OLDER_FACTOR
 from albertkit.checkpoints.vocab_lines import lines_of, model_of
-from albertkit.cli.main import app
+from albertkit.cli.main import make_app
 from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
 from albertkit.errors import (
@@ -637,13 +637,13 @@ def test_arguments_that_do_not_go_together(tf1: Path) -> None:
 
 def test_the_verb(tf1: Path) -> None:
     runner = CliRunner()
-    done = runner.invoke(app, ["convert", str(tf1), str(tf1.parent / "hf"), "--verify", "--json"])
+    done = runner.invoke(make_app(), ["convert", str(tf1), str(tf1.parent / "hf"), "--verify", "--json"])
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
     assert report["largest_difference"] == 0
     assert len(report["tensors"]) == 32
     target = tf1.parent / "model.tfbson"
-    done = runner.invoke(app, ["convert", str(tf1.parent / "hf"), str(target), "--dtype", "float16"])
+    done = runner.invoke(make_app(), ["convert", str(tf1.parent / "hf"), str(target), "--dtype", "float16"])
     assert done.exit_code == 0, done.output
     assert "(hf) -> " in done.stdout
     assert julia.load(target)["weights"][WORDS].dtype == np.float16

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from albertkit.cli.main import app
+from albertkit.cli.main import make_app
 from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.recipe import build, read_recipe
@@ -56,7 +56,7 @@ def test_says_how_to_start_it(name: str) -> None:
     verb, task, *arguments = command.split()
     known = {
         flag
-        for option in typer.main.get_command(app).commands[verb].params  # type: ignore[attr-defined]
+        for option in typer.main.get_command(make_app()).commands[verb].params  # type: ignore[attr-defined]
         for flag in option.opts
     }
     assert task in LABELLED_TASKS

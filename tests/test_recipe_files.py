@@ -10,7 +10,7 @@ import torch
 import typer.main
 from safetensors.torch import load_file
 
-from albertkit.cli.main import app
+from albertkit.cli.main import make_app
 from albertkit.config import AlbertConfig
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.drawing import masking_of
@@ -95,7 +95,7 @@ def test_says_how_to_start_it(recipe: str) -> None:
     """Every command of the header exists with its flags, and the last one starts this recipe."""
     text = (ROOT / recipe).read_text().replace("\\\n#", "")
     commands = [line.split() for line in re.findall(r"^#   ((?:albertkit|torchrun) .*)$", text, re.MULTILINE)]
-    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    verbs = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
     for command in commands:
         verb, *arguments = command[command.index("albertkit") + 1 :]
         known = {flag for option in verbs[verb].params for flag in option.opts}

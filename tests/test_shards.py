@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from albertkit.checkpoints.folder import weight_files
 from albertkit.checkpoints.shards import number_of_bytes, split
-from albertkit.cli.main import app
+from albertkit.cli.main import make_app
 from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
 from albertkit.errors import ConfigError, DataError, DiskFullError
@@ -123,7 +123,7 @@ def test_sizes_that_are_none(size: object, tmp_path: Path) -> None:
 def test_conversion(model: AlbertForPreTraining, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "in")
     done = CliRunner().invoke(
-        app,
+        make_app(),
         [
             "convert",
             str(tmp_path / "in"),

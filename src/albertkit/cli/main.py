@@ -1,7 +1,9 @@
 """The `albertkit` command: its verbs, and one line for every error."""
 
+import importlib
 import sys
 import warnings
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -9,35 +11,40 @@ from rich.console import Console
 from rich.markup import escape
 
 from albertkit import __version__
-from albertkit.cli import (
-    benching,
-    choosing,
-    converting,
-    exporting,
-    finding,
-    finetuning,
-    groups,
-    inspecting,
-    inspecting_texts,
-    pretraining,
-    serving,
-    text,
-)
 from albertkit.cli.flags import old_names
 from albertkit.cli.mistakes import is_usage_error, usage_error
 from albertkit.errors import AlbertKitError
 
-app = typer.Typer(
-    name="albertkit",
-    help="ALBERT, from raw text to a served model. Without --model, verbs use the bundled model, offline.\n\n"
-    'Example: albertkit fill-mask "She opened the [MASK] and went into the room."',
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "token_normalize_func": old_names(backend="engine"),
-    },
+TEXT, RAW, LABELLED, CHECKPOINTS = (
+    "Use a model on text",
+    "From raw text to a model",
+    "Labelled data",
+    "Checkpoints",
 )
+VERBS = {
+    "fill-mask": ("text", "fill_mask", TEXT),
+    "classify": ("choosing", "classify", TEXT),
+    "tag": ("finding", "tag", TEXT),
+    "answer": ("finding", "answer", TEXT),
+    "choose": ("choosing", "choose", TEXT),
+    "order": ("choosing", "order", TEXT),
+    "embed": ("text", "embed", TEXT),
+    "serve": ("serving", "serve", TEXT),
+    "playground": ("serving", "playground", TEXT),
+    "train-tokenizer": ("pretraining", "train_tokenizer", RAW),
+    "prepare": ("pretraining", "prepare", RAW),
+    "pretrain": ("pretraining", "pretrain", RAW),
+    "finetune": ("finetuning", "finetune", LABELLED),
+    "evaluate": ("finetuning", "evaluate", LABELLED),
+    "predict": ("finetuning", "predict", LABELLED),
+    "convert": ("converting", "convert", CHECKPOINTS),
+    "export": ("exporting", "app", CHECKPOINTS),
+    "bench": ("benching", "bench", CHECKPOINTS),
+    "inspect": ("inspect_group", "app", CHECKPOINTS),
+}
+"""Verb -> file of this room, function or group of verbs in it, panel of the help."""
+OLD_NAMES = {"prepare": {"engine": "runner"}}
+"""Verb -> former names of its options, beside `--backend`, the former name of `--engine`."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -46,7 +53,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
@@ -55,40 +61,36 @@ def _options(
     pass
 
 
-app.command("fill-mask", rich_help_panel="Use a model on text")(text.fill_mask)
-app.command("classify", rich_help_panel="Use a model on text")(choosing.classify)
-app.command("tag", rich_help_panel="Use a model on text")(finding.tag)
-app.command("answer", rich_help_panel="Use a model on text")(finding.answer)
-app.command("choose", rich_help_panel="Use a model on text")(choosing.choose)
-app.command("order", rich_help_panel="Use a model on text")(choosing.order)
-app.command("embed", rich_help_panel="Use a model on text")(text.embed)
-app.command("serve", rich_help_panel="Use a model on text")(serving.serve)
-app.command("playground", rich_help_panel="Use a model on text")(serving.playground)
-app.command("train-tokenizer", rich_help_panel="From raw text to a model")(pretraining.train_tokenizer)
-app.command(
-    "prepare",
-    rich_help_panel="From raw text to a model",
-    context_settings={"token_normalize_func": old_names(engine="runner")},
-)(pretraining.prepare)
-app.command("pretrain", rich_help_panel="From raw text to a model")(pretraining.pretrain)
-app.command("finetune", rich_help_panel="Labelled data")(finetuning.finetune)
-app.command("evaluate", rich_help_panel="Labelled data")(finetuning.evaluate)
-app.command("predict", rich_help_panel="Labelled data")(finetuning.predict)
-app.command("convert", rich_help_panel="Checkpoints")(converting.convert)
-app.add_typer(exporting.app, name="export", rich_help_panel="Checkpoints")
-app.command("bench", rich_help_panel="Checkpoints")(benching.bench)
-inspect = typer.Typer(
-    cls=groups.DefaultVerbGroup,
-    help="Look into a model: its shape and cost, its attention, the words it prefers.\n\n"
-    "albertkit inspect MODEL is short for albertkit inspect model MODEL.\n\n"
-    "Example: albertkit inspect bundled",
-    no_args_is_help=True,
-    subcommand_metavar="MODEL | VERB ...",
-)
-inspect.command("model")(inspecting.inspect)
-inspect.command("attention")(inspecting_texts.attention)
-inspect.command("bias")(inspecting_texts.bias)
-app.add_typer(inspect, name="inspect", rich_help_panel="Checkpoints")
+def make_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
+    """Return the command line with some verbs; only their files are imported."""
+    app = typer.Typer(
+        name="albertkit",
+        help="ALBERT, from raw text to a served model. "
+        "Without --model, verbs use the bundled model, offline.\n\n"
+        'Example: albertkit fill-mask "She opened the [MASK] and went into the room."',
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "token_normalize_func": old_names(backend="engine"),
+        },
+    )
+    app.callback()(_options)
+    for verb in verbs:
+        file, name, panel = VERBS[verb]
+        found = getattr(importlib.import_module(f"albertkit.cli.{file}"), name)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=verb, rich_help_panel=panel)
+        else:
+            settings = {"token_normalize_func": old_names(**OLD_NAMES[verb])} if verb in OLD_NAMES else None
+            app.command(verb, rich_help_panel=panel, context_settings=settings)(found)
+    return app
+
+
+def _needed(arguments: list[str]) -> Iterable[str]:
+    """Return the verbs that a command line needs: one, where it names one, since all take long to import."""
+    first = arguments[0] if arguments else ""
+    return [first] if first in VERBS else [] if first == "--version" else VERBS
 
 
 def _in_words(error: Exception) -> str:
@@ -103,7 +105,7 @@ def run() -> None:
     warnings.showwarning = _print_warning
     try:
         # The name also where it is called as a module. The library itself would print a box for wrong use.
-        status = app(prog_name="albertkit", standalone_mode=False)
+        status = make_app(_needed(sys.argv[1:]))(prog_name="albertkit", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except KeyboardInterrupt:
         sys.exit(130)
