@@ -14,6 +14,8 @@ from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.suites import SUITES
 from albertkit.pipelines import _CLASSES
 
+pytestmark = pytest.mark.light
+
 PUBLISHED = [
     f"albert-{size}-{version}" for version in ("v1", "v2") for size in ("base", "large", "xlarge", "xxlarge")
 ]

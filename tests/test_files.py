@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from torch_files import write_folder
 
+from albertkit.checkpoints.folder import write_folder
 from albertkit.config import AlbertConfig
 from albertkit.errors import DataError, DiskFullError
 from albertkit.files import (
@@ -26,6 +25,8 @@ from albertkit.files import (
     made_folder,
     write_json,
 )
+
+pytestmark = pytest.mark.light
 
 ROOT = Path(__file__).parents[1]
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions of this kind are POSIX's")
@@ -81,10 +82,10 @@ def test_json_is_written_in_one_place() -> None:
 @posix
 @pytest.mark.parametrize("mode", [0o600, 0o664, 0o444])
 def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
-    write_folder(tmp_path, {}, {"x": torch.zeros(2)})
+    write_folder(tmp_path, {}, {"x": np.zeros(2)})
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).chmod(mode)
-    write_folder(tmp_path, {}, {"x": torch.ones(2)})
+    write_folder(tmp_path, {}, {"x": np.ones(2)})
     for name in ("config.json", "model.safetensors"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
 
@@ -199,7 +200,7 @@ def limited_files(size: int) -> Iterator[None]:
     "write",
     [
         lambda folder: write_json(folder / "file", "x" * 100_000),
-        lambda folder: write_folder(folder, {}, {"x": torch.zeros(100_000)}),
+        lambda folder: write_folder(folder, {}, {"x": np.zeros(100_000)}),
         lambda folder: write_array(folder / "file"),
     ],
     ids=["text", "safetensors", "array"],

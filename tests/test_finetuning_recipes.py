@@ -11,6 +11,8 @@ from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.recipe import build, read_recipe
 
+pytestmark = pytest.mark.light
+
 ROOT = Path(__file__).parents[1]
 # learning rate, batch, dropout, steps, warm-up steps, length; dropout before the classifier is 0.1 everywhere
 TABLE = {

@@ -14,14 +14,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-import torch
 
 from albertkit.checkpoints.folder import locate
 from albertkit.config import AlbertConfig
 from albertkit.errors import ModelNotFoundError
 from albertkit.hub import BUNDLED, resolve
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+pytestmark = pytest.mark.light
 
 PATTERNS = ("config.json", "*.safetensors")
 SECRET = "hf_the_right_token"
@@ -227,6 +227,9 @@ def test_second_use_needs_no_server_and_no_second_download(hub: Hub) -> None:
 
 
 def test_a_model_and_its_tokenizer_come_from_the_hub(hub: Hub, tmp_path: Path, tiny_vocabulary: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+
     torch.manual_seed(0)
     config = AlbertConfig(
         vocab_size=500, embedding_size=8, hidden_size=16, num_attention_heads=2, intermediate_size=32

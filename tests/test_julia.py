@@ -12,6 +12,8 @@ from albertkit.checkpoints.formats import read
 from albertkit.checkpoints.julia import JuliaStruct, JuliaType, load, save
 from albertkit.errors import CheckpointError
 
+pytestmark = pytest.mark.light
+
 
 def write(path: Path, **variables: object) -> Path:
     """Write documents as they are, tags and all."""

@@ -12,6 +12,8 @@ from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.recipe import build, field_docs, merge, read_recipe, scalar_fields
 from albertkit.training.settings import TrainingSettings
 
+pytestmark = pytest.mark.light
+
 SHAPE = {"hidden_size": 32}
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tokenizers
-import torch
 
 from albertkit.errors import MissingExtraError, TokenizerError
 from albertkit.tokenization.fast import AlbertTokenizerFast
@@ -19,15 +17,16 @@ from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 BOTH = [AlbertTokenizer, AlbertTokenizerFast]
+PARAMETERS = [pytest.param(AlbertTokenizer, marks=pytest.mark.light), AlbertTokenizerFast]
 
 
-@pytest.fixture(params=BOTH, ids=["sentencepiece", "rust"], scope="module")
+@pytest.fixture(params=PARAMETERS, ids=["sentencepiece", "rust"], scope="module")
 def tokenizer(request: pytest.FixtureRequest, shared: Path) -> TokenizerInterface:
     """Each tokenizer on the published vocabulary."""
     return request.param(shared / "data" / "spiece.model")
 
 
-@pytest.fixture(params=BOTH, ids=["sentencepiece", "rust"], scope="module")
+@pytest.fixture(params=PARAMETERS, ids=["sentencepiece", "rust"], scope="module")
 def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path) -> TokenizerInterface:
     """Each tokenizer on a vocabulary of 500 pieces."""
     return request.param(tiny_vocabulary)
@@ -239,6 +238,7 @@ def test_other_readers_of_tokenizer_json(shared: Path, tmp_path: Path) -> None:
     """What the Rust library makes of the file alone, without anything of ours."""
     ours = AlbertTokenizer(shared / "data" / "spiece.model")
     ours.save_pretrained(tmp_path)
+    tokenizers = pytest.importorskip("tokenizers")
     reader = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     lines = [json.loads(line) for line in (shared / "fixtures" / "tokenizer.jsonl").open(encoding="utf-8")]
     special = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
@@ -278,6 +278,7 @@ def test_other_readers_of_tokenizer_json(shared: Path, tmp_path: Path) -> None:
 def test_another_reader_of_a_tokenizer_json(tiny: TokenizerInterface, tmp_path: Path) -> None:
     """Vocabulary, special tokens, pairs and decoding are all in the file."""
     tiny.save_pretrained(tmp_path)
+    tokenizers = pytest.importorskip("tokenizers")
     reader = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     assert reader.get_vocab() == tiny.get_vocab()
     for first, second in ((LONG, SHORT), (SHORT, LONG), ("the [MASK] fox[MASK].", "")):
@@ -321,6 +322,7 @@ def test_only_a_large_batch_counts_as_looked_through(tiny: TokenizerInterface) -
 
 
 def test_tensors(tiny: TokenizerInterface) -> None:
+    torch = pytest.importorskip("torch")
     one = tiny.encode_plus("Who?", "The captain", return_tensors="pt")
     assert one["input_ids"].shape == one.token_type_ids.shape == (1, len(tiny.encode("Who?", "The captain")))
     assert one["input_ids"].dtype == torch.int64
@@ -342,6 +344,7 @@ def test_tensorflow_where_it_is_installed(tiny: TokenizerInterface, monkeypatch)
 
 
 def test_pad_by_hand(tiny: TokenizerInterface) -> None:
+    torch = pytest.importorskip("torch")
     rows = [tiny(LONG), tiny(SHORT)]
     assert dict(tiny.pad(rows)) == dict(tiny([LONG, SHORT], padding=True))
     padded = tiny.pad({"input_ids": [[2, 9, 3], [2, 3]]}, return_tensors="pt")
@@ -451,6 +454,7 @@ def test_unknown_arguments_are_errors(tiny: TokenizerInterface, tiny_vocabulary:
 
 
 def test_decoding(tokenizer: TokenizerInterface) -> None:
+    torch = pytest.importorskip("torch")
     ids = tokenizer.encode("Hello, I'm a [MASK] model. It is [MASK].")
     assert tokenizer.decode(ids) == "[CLS] hello, i'm a [MASK] model. it is [MASK].[SEP]"
     assert tokenizer.decode(ids, skip_special_tokens=True) == "hello, i'm a model. it is ."
@@ -533,6 +537,7 @@ def test_tokens_and_ids(tokenizer: TokenizerInterface) -> None:
 
 
 def test_added_tokens(tiny: TokenizerInterface, tiny_vocabulary: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
     grown = type(tiny)(tiny_vocabulary)
     assert grown.add_tokens(["Covid-19", "fox trot"]) == 2
     assert grown.add_tokens("Covid-19") == 0

@@ -6,7 +6,6 @@ digits are then cut otherwise, on 1 of 36,269 paragraphs of books with digits.
 """
 
 import base64
-import json
 import math
 import sys
 import unicodedata
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.errors import TokenizerError
+from albertkit.files import json_text
 from albertkit.tokenization.folder import named_damage, read_json
 from albertkit.tokenization.model_file import (
     CONTROL,
@@ -96,7 +96,7 @@ def text_of(content: dict[str, Any], special_tokens: SpecialTokens) -> str:
                 for token in sorted({first, end})
             },
         }
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    return json_text(content, indent=2, ensure_ascii=False)
 
 
 def _token(token: str, segment: int) -> dict[str, Any]:
