@@ -5,6 +5,7 @@ this file, and every other that is marked `light`, in an environment that has th
 """
 
 import importlib.metadata
+import json
 import sys
 import tomllib
 from collections.abc import Callable
@@ -195,6 +196,13 @@ def test_weights_of_half_the_size(make: Make, dtype: str, tmp_path: Path) -> Non
     assert scores != wanted
 
 
+def predicted(run: Run, task: str, model: Path, source: Path, *flags: str) -> list[dict[str, Any]]:
+    output = source.with_name("predictions.jsonl")
+    result = run("predict", task, "--model", model, "--input", source, "--output", output, *flags)
+    assert result.status == 0, result.errors
+    return [json.loads(line) for line in output.read_text().splitlines()]
+
+
 class TestVerbs:
     """Each says what its pipeline says."""
 
@@ -237,6 +245,45 @@ class TestVerbs:
         folder = make("AlbertForPreTraining").folder
         result = run("order", TEXT, PAIR, "--model", folder, "--json")
         same(result.json[0]["predictions"], [pipeline("sentence-order", folder)((TEXT, PAIR))])
+
+    def test_predict_texts(self, run: Run, make: Make, tmp_path: Path) -> None:
+        folder = make("AlbertForSequenceClassification").folder
+        (tmp_path / "texts.csv").write_text(f"text\n{TEXT}\n")
+        (record,) = predicted(run, "text-classification", folder, tmp_path / "texts.csv")
+        answers = pipeline(None, folder)(TEXT, top_k=None)
+        same(record["scores"], {one["label"]: one["score"] for one in answers})
+        assert record["label"] == answers[0]["label"]
+
+    def test_predict_words(self, run: Run, make: Make, tmp_path: Path) -> None:
+        folder, words = make("AlbertForTokenClassification").folder, TEXT[:-1].split()
+        (tmp_path / "words.conll").write_text("\n".join(words) + "\n")
+        (record,) = predicted(run, "token-classification", folder, tmp_path / "words.conll")
+        found = pipeline(None, folder)(words, is_split_into_words=True, ignore_labels=())
+        firsts = {one["start"]: one["entity"] for one in reversed(found)}
+        assert record["tokens"] == words
+        assert record["labels"] == [firsts[TEXT.index(word)] for word in words]
+
+    def test_predict_questions(self, run: Run, make: Make, tmp_path: Path) -> None:
+        folder = make("AlbertForQuestionAnswering").folder
+        (tmp_path / "questions.jsonl").write_text(json.dumps({"question": QUESTION, "context": PAIR}))
+        (record,) = predicted(run, "question-answering", folder, tmp_path / "questions.jsonl")
+        answer = pipeline(None, folder)(question=QUESTION, context=PAIR)
+        same({name: record[name] for name in answer}, answer)
+
+    def test_predict_choices(self, run: Run, make: Make, tmp_path: Path) -> None:
+        folder = make("AlbertForMultipleChoice").folder
+        row = {"sent1": PAIR, "sent2": QUESTION} | {f"ending{n}": text for n, text in enumerate(CHOICES)}
+        (tmp_path / "choices.tsv").write_text("\t".join(row) + "\n" + "\t".join(row.values()) + "\n")
+        columns = ("--choice-columns", "ending0,ending1,ending2")
+        (record,) = predicted(run, "multiple-choice", folder, tmp_path / "choices.tsv", *columns)
+        answer = pipeline(None, folder)(context=PAIR, question=QUESTION, choices=CHOICES)
+        same(record["scores"], answer["scores"])
+
+    def test_predict_pairs(self, run: Run, make: Make, tmp_path: Path) -> None:
+        folder = make("AlbertModel").folder
+        (tmp_path / "texts.jsonl").write_text(json.dumps({"text": TEXT}))
+        (record,) = predicted(run, "sentence-embedding", folder, tmp_path / "texts.jsonl")
+        same(record["vector"], pipeline("feature-extraction", folder, pooling="mean")(TEXT))
 
     def test_the_bundled_model(self, run: Run) -> None:
         result = run("fill-mask", "She opened the [MASK] and went into the room.", "--json")
