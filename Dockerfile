@@ -1,4 +1,4 @@
-# albertkit serve, on the CPU. Every line below is also run by tests/test_dockerfile.py, without Docker.
+# albertkit serve, on the CPU, without torch. Every line below is also run by tests/test_dockerfile.py, without Docker.
 #
 #     docker build --tag albertkit .
 #     docker run --publish 127.0.0.1:8080:8080 albertkit
@@ -13,11 +13,9 @@ COPY src ./src
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.11-slim
-# torch for the CPU alone is a tenth of the one with CUDA.
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 COPY constraints.txt /tmp/constraints.txt
 COPY --from=wheel /wheels /tmp/wheels
-RUN python -m pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" --constraint /tmp/constraints.txt "$(ls /tmp/wheels/*.whl)[serve]" && rm -rf /tmp/wheels /tmp/constraints.txt
+RUN python -m pip install --no-cache-dir --constraint /tmp/constraints.txt "$(ls /tmp/wheels/*.whl)[serve]" && rm -rf /tmp/wheels /tmp/constraints.txt
 RUN useradd --create-home --uid 10001 albertkit
 USER albertkit
 WORKDIR /home/albertkit

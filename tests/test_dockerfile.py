@@ -1,10 +1,11 @@
 """The Dockerfile, without Docker: every line of it is read, and what it runs is run here.
 
-Paths of the image become paths below a folder of the test; the environment that `pip install` fills is one
-beside this one's, which shares its libraries, so nothing is downloaded. What cannot be run without being root
-(USER) or without a daemon (FROM) is checked as text.
+Paths of the image become paths below a folder of the test; the environment that `pip install` fills has links
+to libraries of this one, so nothing is downloaded. What cannot be run without being root (USER) or without a
+daemon (FROM) is checked as text.
 """
 
+import importlib.metadata
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 import pytest
+from requirements import required
 
 pytest.importorskip("fastapi", reason="needs the server's libraries: pip install 'albertkit[serve]'")
 
@@ -63,19 +65,23 @@ def test_its_commands_build_a_server_that_is_healthy(tmp_path: Path) -> None:
     subprocess.run(f"{build} --no-build-isolation", shell=True, cwd=source, env=environment, check=True)
     assert len(list(wheels.glob("*.whl"))) == 1
 
-    # An environment that sees the libraries of this one: what the constraints name is there already.
+    # An environment with links to the libraries of this one that the image has, and to no other.
     place = tmp_path / "image"
-    subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", place], check=True)
-    libraries = next(Path(one) for one in sys.path if one.endswith("site-packages"))
+    subprocess.run([sys.executable, "-m", "venv", place], check=True)
     (own,) = place.glob("lib/python3*/site-packages")
-    (own / "libraries.pth").write_text(str(libraries))
+    for name in required("serve"):
+        distribution = importlib.metadata.distribution(name)
+        for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+            if not (own / top).exists():
+                (own / top).symlink_to(str(distribution.locate_file(top)))
     install, _, remove = install.partition(" && ")
     assert remove.startswith("rm -rf /tmp/")
     install = install.replace("python", str(place / "bin/python"), 1).replace("/tmp/wheels", str(wheels))
     install = install.replace("/tmp/constraints.txt", str(ROOT / "constraints.txt"))
-    install = install.replace('--extra-index-url "$TORCH_INDEX"', "--no-index --ignore-installed --no-deps")
+    install = install.replace("--constraint", "--no-index --no-deps --constraint")
     subprocess.run(install, shell=True, env=environment, check=True)
     assert (own / "albertkit").is_dir()
+    assert subprocess.run([place / "bin/python", "-c", "import torch"], capture_output=True).returncode == 1
 
     entry, command = (json.loads(values(name)[0]) for name in ("ENTRYPOINT", "CMD"))
     assert "/readyz" in values("HEALTHCHECK")[0]

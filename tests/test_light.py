@@ -7,7 +7,6 @@ this file, and every other that is marked `light`, in an environment that has th
 import importlib.metadata
 import json
 import sys
-import tomllib
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Run
-from packaging.requirements import Requirement
+from requirements import required
 
 from albertkit import pipeline
 from albertkit.checkpoints import loading
@@ -31,7 +30,6 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 pytestmark = pytest.mark.light
 
-ROOT = Path(__file__).parents[1]
 SIZES: dict[str, Any] = {
     "vocab_size": 500,
     "embedding_size": 16,
@@ -61,15 +59,7 @@ def test_torch_is_not_importable_in_the_light_environment() -> None:
 
 
 def test_the_base_install_needs_neither_torch_nor_tokenizers() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed, waiting = set(), [Requirement(one) for one in project["dependencies"]]
-    while waiting:
-        requirement = waiting.pop()
-        marker = requirement.marker
-        name = requirement.name.casefold().replace("_", "-")
-        if name not in needed and (marker is None or marker.evaluate({"extra": ""})):
-            needed.add(name)
-            waiting += [Requirement(one) for one in importlib.metadata.requires(name) or ()]
+    needed = required()
     assert {"numpy", "onnxruntime", "sentencepiece", "pyyaml"} <= needed
     assert needed & {"torch", "tokenizers", "transformers", "scipy", "sympy"} == set()
 
