@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,10 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
 
 
 def test_the_blocks_are_found() -> None:
-    assert [language for language, _ in BLOCKS] == ["bash", "bash", "python", "bash"]
+    assert [language for language, _ in BLOCKS] == ["bash", "bash", "python", "python", "bash"]
 
 
+@pytest.mark.light
 def test_using_the_bundled_model(tmp_path: Path, environment: dict[str, str]) -> None:
     printed = run(["bash", "-euc", commands()[0]], tmp_path, environment)
     assert "opened the" in printed
@@ -49,13 +51,27 @@ def test_using_the_bundled_model(tmp_path: Path, environment: dict[str, str]) ->
     assert printed.count('"embedding"') == 2
 
 
-def test_python(tmp_path: Path, environment: dict[str, str]) -> None:
-    (block,) = [block for language, block in BLOCKS if language == "python"]
+@pytest.mark.light
+def test_python_of_the_base_install(tmp_path: Path, environment: dict[str, str]) -> None:
+    block, _ = [block for language, block in BLOCKS if language == "python"]
     lines = run([sys.executable, "-c", block], tmp_path, environment).splitlines()
-    assert len([line for line in lines if re.fullmatch(r"0\.\d{3} \S+", line)]) == 3
-    segments = lines[3]
+    assert len([line for line in lines if re.fullmatch(r"0\.\d{3} \S+", line)]) == len(lines) == 3
+
+
+def test_python_of_the_extra_torch(tmp_path: Path, environment: dict[str, str]) -> None:
+    _, block = [block for language, block in BLOCKS if language == "python"]
+    segments, shape = run([sys.executable, "-c", block], tmp_path, environment).splitlines()
     assert segments.startswith("tensor([[0, 0,")
     assert segments.endswith("1, 1]])")
+    assert shape.startswith("torch.Size([1, ")
+
+
+@pytest.mark.light
+def test_every_extra_has_a_row() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    rows = re.findall(r"^\| (`'\.\[.*?) \|", README, flags=re.MULTILINE)
+    named = re.findall(r"\.\[(\w+)\]", " ".join(rows))
+    assert sorted([*named, "docs", "test"]) == sorted(project["optional-dependencies"])
 
 
 def test_from_raw_text_to_a_model(tmp_path: Path, environment: dict[str, str], tiny_texts: list[str]) -> None:
