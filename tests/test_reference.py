@@ -110,16 +110,13 @@ def test_the_onnx_network_equals_it(head, groups):
 
     model = make(head, num_hidden_groups=groups[0], inner_group_num=groups[1])
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    network = OnnxNetwork(
-        head, model.config, weights, output="hidden_states" if head == "AlbertModel" else "logits",
-        int8=False, threads=1,
-    )  # fmt: skip
+    network = OnnxNetwork(head, model.config, weights, int8=False, threads=1)
     rows = [
         Row(input_ids=list(range(5, 5 + size)), token_type_ids=[0, *[1] * (size - 1)], example=0)
         for size in (9, 3, 9, 1)
     ]
     (batch,) = plan(rows, lambda row: range(len(row.input_ids)), 1000, None)
-    found = network(batch)
+    found = network(batch, "hidden_states" if head == "AlbertModel" else "logits")
     for row, scores in zip(
         batch.rows, np.split(found, np.cumsum([len(row.input_ids) for row in batch.rows])), strict=False
     ):

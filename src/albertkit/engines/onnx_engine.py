@@ -16,7 +16,7 @@ from albertkit.tasks.rows import Row
 
 
 class OnnxEngine(Engine):
-    """Computes the outputs of a light model; the graph of each output is made when it is first asked for.
+    """Computes the outputs of a light model; its graphs are made when they are first needed.
 
     Args:
         model: its weights must not change.
@@ -28,10 +28,10 @@ class OnnxEngine(Engine):
         self.model = model
         self.int8 = int8
         self.threads = threads or compute_threads()
-        self._networks: dict[Output, OnnxNetwork] = {}
+        self._network: OnnxNetwork | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_networks": {}}  # sessions can be neither copied nor pickled
+        return self.__dict__ | {"_network": None}  # sessions can be neither copied nor pickled
 
     def batches(
         self,
@@ -49,20 +49,19 @@ class OnnxEngine(Engine):
         """
         check_rows(rows, self.model.config)
         for batch in plan(rows, read, batch_tokens or BATCH_TOKENS, batch_size):
-            yield batch.numbers, batch.split(self._network(output)(batch))
+            yield batch.numbers, batch.split(self._computing()(batch, output))
 
-    def _network(self, output: Output) -> OnnxNetwork:
-        if output not in self._networks:
+    def _computing(self) -> OnnxNetwork:
+        if self._network is None:
             model = self.model
-            self._networks[output] = OnnxNetwork(
+            self._network = OnnxNetwork(
                 model.architecture,
                 model.config,
                 {name: array.astype(np.float32, copy=False) for name, array in model.weights.items()},
-                output=output,
                 int8=self.int8,
                 threads=self.threads,
             )
-        return self._networks[output]
+        return self._network
 
 
 def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:

@@ -1,10 +1,13 @@
-"""A whole network in ONNX Runtime, from config and arrays: rows without padding in, scores out. NumPy only.
+"""A network in ONNX Runtime, from config and arrays: rows without padding in, scores out. NumPy only.
+
+The encoder is one graph, and each head a small one, so that the outputs of a model share the encoder.
 
 Shapes: M tokens of a batch, Q of them that are read, B rows, T tokens of the longest, R most that are read of
-one, K scores of a token.
+one, H hidden, K scores of a token.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +16,8 @@ from albertkit.checkpoints.arrays import place_in_file
 from albertkit.config import AlbertConfig
 from albertkit.engines.plan import Batch, Group
 from albertkit.extras import optional
-from albertkit.graphs.network import UNSEEN, Output
-from albertkit.graphs.rows import build_rows
+from albertkit.graphs.network import UNSEEN, Output, word_table
+from albertkit.graphs.rows import build_head, build_rows
 
 onnxruntime = optional("onnxruntime")
 
@@ -27,14 +30,13 @@ times for 64."""
 
 
 class OnnxNetwork:
-    """One output of one model.
+    """Computes the outputs of one model; the head of each is made when it is first asked for.
 
     Args:
         architecture: the name of a model class.
         config: its shape.
         weights: its tensors by the names of its state dict, float32. Their memory is used, so it must not
             change; of the matrices ONNX Runtime keeps a copy, in the order it computes with.
-        output: which output.
         int8: multiply the layers' matrices in whole numbers.
         threads: how many compute.
         inside: `run` returns the hidden states and attentions of all layers too. Such a network is made for
@@ -50,30 +52,31 @@ class OnnxNetwork:
         config: AlbertConfig,
         weights: Mapping[str, np.ndarray],
         *,
-        output: Output,
         int8: bool,
         threads: int,
         inside: bool = False,
     ) -> None:
-        graph, external = build_rows(architecture, config, weights, output=output, int8=int8, inside=inside)
-        packed = not inside and sum(one.nbytes for one in external.values()) <= _MOST_PACKED
-        options = _options(threads, packed=packed)
-        self._external = _leave_in_file(graph, external, options)  # the session looks into this memory
-        values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in self._external.values()]
-        options.add_external_initializers(list(self._external), values)
-        self._session = onnxruntime.InferenceSession(
-            graph.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-        self.width: int = self._session.get_outputs()[0].shape[1]
-        """K."""
+        self._weights = weights  # sessions may look into their memory
+        self._words = weights[word_table(architecture)]  # (V, E); looked up here, which needs no copy
+        self._build_head = partial(build_head, architecture, config, weights)
+        self._threads = threads
+        written = build_rows(architecture, config, weights, int8=int8, inside=inside)
+        self._encoder = _session(*written, threads=threads, packed=not inside)
+        self._heads: dict[Output, Any] = {}
+        self._width = config.hidden_size
 
-    def __call__(self, batch: Batch) -> np.ndarray:
-        """Return the scores (Q, K) of the tokens of a batch that are read, in the order of the rows."""
+    def __call__(self, batch: Batch, output: Output) -> np.ndarray:
+        """Return an output (Q, K) of the tokens of a batch that are read, in the order of the rows."""
         found = [outputs[0] for outputs in self.run(batch)]
-        return np.concatenate(found) if found else np.empty((0, self.width), np.float32)
+        states = np.concatenate(found) if found else np.empty((0, self._width), np.float32)
+        if output == "hidden_states":
+            return states
+        if output not in self._heads:
+            self._heads[output] = _session(*self._build_head(output), threads=self._threads, packed=True)
+        return self._heads[output].run(None, {"states": states})[0]
 
     def run(self, batch: Batch) -> Iterator[list[np.ndarray]]:
-        """Yield all outputs of the graph (`build_rows`), for rows of about one length at a time."""
+        """Yield all outputs of the encoder (`build_rows`), for rows of about one length at a time."""
         ids, segments, positions = np.array(batch.inputs(), np.int64)
         reads = np.array(batch.places(), np.int64)
         token = read = 0
@@ -83,10 +86,10 @@ class OnnxNetwork:
             stop = token + tokens
             if count:
                 inputs = _places_of(some, tokens=tokens)
-                inputs["input_ids"], inputs["token_type_ids"] = ids[token:stop], segments[token:stop]
+                inputs["words"], inputs["token_type_ids"] = self._words[ids[token:stop]], segments[token:stop]
                 inputs["position_ids"] = positions[token:stop]
                 inputs["read_tokens"] = reads[read : read + count] - token
-                yield self._session.run(None, inputs)
+                yield self._encoder.run(None, inputs)
             token, read = stop, read + count
 
 
@@ -102,6 +105,17 @@ def _alike(groups: list[Group]) -> Iterator[list[Group]]:
         some.append(group)
     if some:
         yield some
+
+
+def _session(graph: Any, external: dict[str, np.ndarray], *, threads: int, packed: bool) -> Any:
+    small = sum(one.nbytes for one in external.values()) <= _MOST_PACKED
+    options = _options(threads, packed=packed and small)
+    in_memory = _leave_in_file(graph, external, options)
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in in_memory.values()]
+    options.add_external_initializers(list(in_memory), values)
+    return onnxruntime.InferenceSession(
+        graph.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def _leave_in_file(graph: Any, external: dict[str, np.ndarray], options: Any) -> dict[str, np.ndarray]:

@@ -29,6 +29,15 @@ Attend = Callable[[str, str, str], str]
 """Queries (..., N*D), keys and values (..., N*D) of what is looked at -> contexts, shaped as the queries."""
 
 
+def word_table(architecture: str) -> str:
+    """Return the name of the tensor with the embeddings of the words (V, E)."""
+    return f"{_prefix(architecture)}embeddings.word_embeddings.weight"
+
+
+def _prefix(architecture: str) -> str:
+    return "" if architecture == ENCODER else BASE_PREFIX
+
+
 class Network:
     """Writes the parts of one model into a graph; values are known by their names."""
 
@@ -36,7 +45,7 @@ class Network:
         self.graph = graph
         self.architecture = architecture
         self.config = config
-        self.prefix = "" if architecture == ENCODER else BASE_PREFIX
+        self.prefix = _prefix(architecture)
         self.attentions: list[str] = []
         """The attention probabilities (B, N, R, T) of each layer that has been written."""
 
@@ -45,16 +54,16 @@ class Network:
         """D, the same for all heads."""
         return self.config.hidden_size // self.config.num_attention_heads
 
-    def embed(self, input_ids: str, token_type_ids: str, positions: Callable[[str], str]) -> str:
-        """Ids (...) -> mapped embeddings (..., H).
+    def embed(self, words: str, token_type_ids: str, positions: Callable[[str], str]) -> str:
+        """Embeddings of words (..., E) and segments (...) -> mapped embeddings (..., H).
 
         Args:
-            input_ids, token_type_ids: (...).
+            words: (..., E).
+            token_type_ids: (...).
             positions: given the table's name, returns the position embeddings, (..., E) or of a shape that
                 can be added to it.
         """
         graph, table = self.graph, f"{self.prefix}embeddings"
-        words = graph.rows(f"{table}.word_embeddings.weight", input_ids)
         segments = graph.rows(f"{table}.token_type_embeddings.weight", token_type_ids)
         places = positions(f"{table}.position_embeddings.weight")
         total = graph.node("Add", graph.node("Add", words, segments), places)
@@ -131,5 +140,4 @@ class Network:
         narrow = graph.layer_norm(narrow, "predictions.LayerNorm", epsilon=config.layer_norm_eps)
         if not config.tie_word_embeddings:
             return graph.linear(narrow, "predictions.decoder")
-        words = f"{self.prefix}embeddings.word_embeddings.weight"
-        return graph.product_with_rows(narrow, words, bias="predictions.bias")
+        return graph.product_with_rows(narrow, word_table(self.architecture), bias="predictions.bias")

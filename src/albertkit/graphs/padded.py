@@ -23,6 +23,7 @@ from albertkit.graphs.network import (
     SEQUENCE_CLASSIFICATION,
     UNSEEN,
     Network,
+    word_table,
 )
 
 _READ_FIRST = (SEQUENCE_CLASSIFICATION, MULTIPLE_CHOICE)
@@ -86,7 +87,8 @@ def _encode(network: Network, input_ids: str, attention_mask: str, token_type_id
         length = graph.node("Shape", input_ids, start=1)  # (1,)
         return graph.node("Slice", graph.weight(table), graph.whole(0), length)
 
-    states = network.embed(input_ids, token_type_ids, first_positions)
+    words = graph.rows(word_table(network.architecture), input_ids)
+    states = network.embed(words, token_type_ids, first_positions)
 
     def attend(query: str, key: str, value: str) -> str:
         return network.attend(query, key, value, bias)

@@ -1,4 +1,4 @@
-"""The network for engines: rows without padding in, the scores of the tokens that are read out.
+"""The network for engines: rows without padding in, the states or scores of the tokens that are read out.
 
 The tokens of a batch stand one after the other. Only attention sees rows: queries, keys and values are
 gathered into padded rows for it, and its contexts are gathered back. This padding costs little, as attention
@@ -31,25 +31,23 @@ def build_rows(
     config: AlbertConfig,
     weights: Mapping[str, np.ndarray],
     *,
-    output: Output = "logits",
     int8: bool = False,
     inside: bool = False,
 ) -> tuple[Any, dict[str, np.ndarray]]:
-    """Write the network with one output, or with those of all layers too.
+    """Write the encoder, whose output is the hidden states of the tokens that are read.
 
-    The graph's inputs are int64 but for `bias`: `input_ids`, `token_type_ids` and `position_ids` (M,);
-    `row_tokens` (B, T), the token at each place of the rows; `bias` (B, 1, 1, T), float32, 0 or
-    `network.UNSEEN`; `token_places` (M,), the place in B * T of each token; and, for the tokens that are
-    read, `read_tokens` (Q,), their numbers, `row_reads` (B, R) and `read_places` (Q,) as above. Its output
-    is `scores` (Q, K).
+    The graph's inputs are, in float32, `words` (M, E), the embeddings of the words, and `bias`
+    (B, 1, 1, T), 0 or `network.UNSEEN`; in int64, `token_type_ids` and `position_ids` (M,); `row_tokens`
+    (B, T), the token at each place of the rows; `token_places` (M,), the place in B * T of each token; and,
+    for the tokens that are read, `read_tokens` (Q,), their numbers, `row_reads` (B, R) and `read_places` (Q,)
+    as above. Its output is `states` (Q, H).
 
     Args:
         architecture: the name of a model class.
         config: its shape.
         weights: its tensors by the names of its state dict.
-        output: which output; `Network.scores` says of what width.
         int8: multiply in whole numbers.
-        inside: after `scores`, also return the inputs of each layer, `hidden_states_0` and so on (M, H), and
+        inside: after `states`, also return the inputs of each layer, `hidden_states_0` and so on (M, H), and
             then the attention probabilities of each layer, `attentions_0` and so on (B, N, T, T); of the
             last layer (B, N, R, T).
 
@@ -62,8 +60,9 @@ def build_rows(
     """
     graph = Graph(weights, opset=OPSET, compute=np.dtype(np.float32), int8=int8, flat=True)
     network = Network(graph, architecture, config)
-    input_ids, token_type_ids, position_ids = (
-        graph.input(name, ["tokens"]) for name in ("input_ids", "token_type_ids", "position_ids")
+    words = graph.float_input("words", ["tokens", config.embedding_size])
+    token_type_ids, position_ids = (
+        graph.input(name, ["tokens"]) for name in ("token_type_ids", "position_ids")
     )
     bias = graph.float_input("bias", ["rows", 1, 1, "longest"])
     row_tokens = graph.input("row_tokens", ["rows", "longest"])
@@ -81,7 +80,7 @@ def build_rows(
         return graph.node("Gather", flat, places)
 
     graph.scope = "embeddings/"
-    states = network.embed(input_ids, token_type_ids, lambda table: graph.rows(table, position_ids))
+    states = network.embed(words, token_type_ids, lambda table: graph.rows(table, position_ids))
     layer_inputs = []
     layers = executed_layers(config, network.prefix)
     for index, layer in enumerate(layers):
@@ -93,12 +92,36 @@ def build_rows(
         width = len(weights[f"{layer}.attention.query.bias"])  # N*D, less than H where heads are pruned
         attention = partial(attend, queries=queries, places=places, width=width)
         states = network.layer(layer, queried, states, attention)
-    graph.scope = "head/"
-    graph.output("scores", network.scores(states, output), ["read", network.width(output)])
+    graph.output("states", states, ["read", config.hidden_size])
     if inside:
         for index, values in enumerate(layer_inputs):
             graph.output(f"hidden_states_{index}", values, ["tokens", config.hidden_size])
         for index, values in enumerate(network.attentions):
             heads = len(weights[f"{layers[index]}.attention.query.bias"]) // network.head_width
             graph.output(f"attentions_{index}", values, ["rows", heads, "queries", "longest"])
+    return graph.model(architecture, producer=PRODUCER, version=__version__), graph.external
+
+
+def build_head(
+    architecture: str, config: AlbertConfig, weights: Mapping[str, np.ndarray], output: Output
+) -> tuple[Any, dict[str, np.ndarray]]:
+    """Write a head: `states` (Q, H) in, `scores` (Q, K) out.
+
+    Args:
+        architecture: the name of a model class.
+        config: its shape.
+        weights: its tensors by the names of its state dict.
+        output: which output; `Network.scores` says of what width.
+
+    Returns:
+        As `build_rows`.
+
+    Raises:
+        CheckpointError: a tensor is missing.
+    """
+    graph = Graph(weights, opset=OPSET, compute=np.dtype(np.float32), flat=True)
+    network = Network(graph, architecture, config)
+    graph.scope = "head/"
+    states = graph.float_input("states", ["read", config.hidden_size])
+    graph.output("scores", network.scores(states, output), ["read", network.width(output)])
     return graph.model(architecture, producer=PRODUCER, version=__version__), graph.external

@@ -203,7 +203,6 @@ def _run(model: LightModel, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
         model.architecture,
         model.config,
         {name: array.astype(np.float32, copy=False) for name, array in model.weights.items()},
-        output="hidden_states",
         int8=False,
         threads=compute_threads(),
         inside=True,
