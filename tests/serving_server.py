@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from albertkit.config import AlbertConfig
-from albertkit.engines.plain import PlainEngine
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
@@ -146,13 +145,15 @@ def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
 
 
 class WatchedEngine(Engine):
-    """Computes as the model does, when it may, and remembers its batches.
+    """Computes as another engine does, when it may, and remembers its batches.
 
-    A row with the token `poison` has scores that are no numbers, one with `bomb` raises.
+    A row with the token `poison` has scores that are no numbers, one with `bomb` raises; all scores are
+    multiplied by `factor`.
     """
 
-    def __init__(self, model: Any, *, poison: int = -1, bomb: int = -1) -> None:
-        self.model = model
+    def __init__(self, engine: Engine, *, poison: int = -1, bomb: int = -1) -> None:
+        self.engine = engine
+        self.factor = 1.0
         self.may_go = threading.Event()
         self.may_go.set()
         self.entered = threading.Event()
@@ -167,8 +168,8 @@ class WatchedEngine(Engine):
         assert self.may_go.wait(60)
         if any(self.bomb in row.input_ids for row in rows):
             raise RuntimeError("this row cannot be computed")
-        for numbers, scores in PlainEngine(self.model).batches(rows, **options):
-            found = [one.copy() for one in scores]
+        for numbers, scores in self.engine.batches(rows, **options):
+            found = [self.factor * one for one in scores]
             for number, one in zip(numbers, found, strict=True):
                 if self.poison in rows[number].input_ids:
                     one[0, 0] = np.nan

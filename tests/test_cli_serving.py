@@ -12,25 +12,41 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from command_line import assert_one_line_error
 
 pytest.importorskip("fastapi", reason="needs the server's libraries: pip install 'albertkit[serve]'")
 
-from serving_server import Running, wait_for
+from serving_server import Running, save_random_models, wait_for
+from torchless import WITHOUT_TORCH
 
 from albertkit.cli import serving as cli_serving
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.task_heads import (
+    AlbertForMultipleChoice,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
+)
+from albertkit.pipelines import pipeline
 from albertkit.serving.metrics import Metrics, forget_process
 
 ORDER = {"input": {"text": "He came in.", "text_pair": "He sat down."}}
 
 
 @contextmanager
-def started(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], Running]]:
+def started(
+    *arguments: str, without_torch: bool = False, **environment: str
+) -> Iterator[tuple[subprocess.Popen[str], Running]]:
     """Run the command until the end of the block; it must then end well within seconds of SIGTERM."""
+    program = ["-m", "albertkit"]
+    if without_torch:
+        program = ["-c", WITHOUT_TORCH + "from albertkit.cli.main import run; run()"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "albertkit", "serve", "--port", "0", "--device", "cpu", *arguments],
+        [sys.executable, *program, "serve", "--port", "0", "--device", "cpu", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -39,7 +55,7 @@ def started(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Po
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        found = re.fullmatch(r"serving bundled \(.*\) on http://127.0.0.1:(\d+)\n", line)
+        found = re.fullmatch(r"serving \w+ \(.*\) on http://127.0.0.1:(\d+)\n", line)
         assert found, line + (process.stderr.read() if process.stderr and process.poll() is not None else "")
         yield process, Running(None, int(found[1]))  # type: ignore[arg-type]
         process.send_signal(signal.SIGTERM)
@@ -72,6 +88,42 @@ def test_signals_reload_and_drain_and_the_key_of_the_environment() -> None:
         assert process.wait(30) == 0
         with pytest.raises(ConnectionRefusedError):
             server.ask("/healthz")
+
+
+def test_every_route_answers_where_torch_is_not_installed(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    heads: dict[str, Any] = {
+        "pretrained": AlbertForPreTraining,
+        "classifier": AlbertForSequenceClassification,
+        "tagger": AlbertForTokenClassification,
+        "reader": AlbertForQuestionAnswering,
+        "chooser": AlbertForMultipleChoice,
+    }
+    folders = save_random_models(heads, tiny_vocabulary, tmp_path, seed=2)
+    models = [f"--model={name}={folder}" for name, folder in folders.items()]
+    question = {"question": "who?", "context": "my sister followed the river"}
+    choices = {"context": "the child", "question": "a _ key", "choices": ["silver", "gold"]}
+    asked: dict[str, Any] = {
+        "fill-mask": "the captain opened [MASK]",
+        "classify": "a fox",
+        "tag": "my sister followed the river",
+        "answer": question,
+        "choose": choices,
+        "order": {"text": "a fox", "text_pair": "sold"},
+        "embeddings": "a fox",
+        "tokenize": "a fox",
+        "inspect": "a fox",
+    }
+    with started(*models, "--playground", without_torch=True) as (_, server):
+        for route, given in asked.items():
+            reply = server.ask(f"/v1/{route}", {"input": given})
+            assert reply.status == 200, (route, reply.content)
+        assert server.ask("/readyz").json["models"] == dict.fromkeys(heads, True)
+        assert server.figure("albertkit_batch_rows_sum") >= len(asked) - 1
+        found = server.ask("/v1/embeddings", {"input": asked["tag"], "model": "tagger"}).json["data"]
+        expected = pipeline("feature-extraction", folders["tagger"], pooling="mean", engine="plain")(
+            asked["tag"], normalize=True
+        )
+        np.testing.assert_allclose(found[0]["embedding"], expected, atol=1e-5)
 
 
 @pytest.mark.slow

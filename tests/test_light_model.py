@@ -4,6 +4,7 @@ import copy
 import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from modeling_twins import HEADS, make
 from test_engines import OUTPUTS, WHOLE_TEXT, assert_equal, rows_of
 
 from albertkit.checkpoints.arrays import map_safetensors, place_in_file
-from albertkit.engines import onnx_network
+from albertkit.engines import light_model, onnx_network
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.light_model import LightModel, class_names
 from albertkit.engines.onnx_engine import OnnxEngine
@@ -34,6 +35,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for head in HEADS:
         make(head, **WIDE).save_pretrained(root / head)
     return {head: root / head for head in HEADS}
+
+
+def full_disk() -> Any:
+    raise OSError("No space left on device")
 
 
 def load(folder: Path, head: str, **options) -> LightModel:
@@ -114,6 +119,29 @@ class TestWeights:
             path, offset = place_in_file(array)
             assert path == folders[MASKED] / "model.safetensors"
             assert content[offset : offset + array.nbytes] == array.tobytes(), name
+
+    @pytest.mark.parametrize("room", ["on disk", "in memory"])
+    @pytest.mark.parametrize("name", ["auto", "onnx-int8", "torch"])
+    def test_that_are_owned_do_not_depend_on_their_file(self, folders, tmp_path, name, room, monkeypatch):
+        shutil.copytree(folders[MASKED], tmp_path / "model")
+        rows = rows_of([3, 9])
+        expected = make_engine(load(folders[MASKED], MASKED), name).run(rows)
+        if room == "in memory":
+            monkeypatch.setattr(light_model, "TemporaryFile", full_disk)
+        light = load(tmp_path / "model", MASKED)
+        light.own_weights()
+        with (tmp_path / "model" / "model.safetensors").open("r+b") as file:  # no other file: the mapped one
+            file.truncate(9)
+        for count in range(2):
+            answers = make_engine(light, name).run(rows)  # from a session of its own
+            for found, one in zip(answers, expected, strict=True):
+                np.testing.assert_allclose(found, one, rtol=1e-5, atol=1e-6, err_msg=f"run {count}")
+            light.release_memory()
+        again = pickle.loads(pickle.dumps(light))
+        for key, array in light.weights.items():
+            np.testing.assert_array_equal(again.weights[key], array)
+        word, decoder = "albert.embeddings.word_embeddings.weight", "predictions.decoder.weight"
+        assert decoder not in light.weights or light.weights[word] is light.weights[decoder]
 
     def test_a_place_is_that_of_a_mapped_array_only(self, folders):
         array = map_safetensors(folders[MASKED] / "model.safetensors")["predictions.dense.weight"]

@@ -127,7 +127,7 @@ class TestServer:
     def test_inspect_is_computed_in_turn_and_in_its_time(
         self, settings: ServingSettings, models: dict[str, ServedModel]
     ) -> None:
-        engine = WatchedEngine(models["pretrained"].any_pipeline.model)
+        engine = WatchedEngine(models["pretrained"].engine)
         one = replace(models["pretrained"], pipelines=dict(models["pretrained"].pipelines))
         for name, own in one.pipelines.items():
             one.pipelines[name] = pipeline(name, model=own.model, tokenizer=own.tokenizer, engine=engine)

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import socket
 import threading
@@ -25,6 +26,8 @@ pytest.importorskip("fastapi", reason="needs the server's libraries: pip install
 
 from serving_server import Running, WatchedEngine, running, save_random_models, wait_for
 
+from albertkit.engines.light_model import LightModel
+from albertkit.engines.onnx_network import OnnxNetwork
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -62,10 +65,18 @@ def settings_for(folders: dict[str, str], **changes: Any) -> ServingSettings:
     return ServingSettings(**({"models": folders, "port": 0, "device": "cpu"} | changes))
 
 
+LIMITS = {"client_seconds": 1.0, "max_items": 8, "max_tokens": 2000}
+
+
 @pytest.fixture(scope="module")
 def server(folders: dict[str, str]) -> Iterator[Running]:
-    limits = {"client_seconds": 1.0, "max_items": 8, "max_tokens": 2000}
-    with running(settings_for(folders, playground=True, **limits)) as started:
+    with running(settings_for(folders, playground=True, **LIMITS)) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def torch_server(folders: dict[str, str]) -> Iterator[Running]:
+    with running(settings_for(folders, playground=True, engine="torch", **LIMITS)) as started:
         yield started
 
 
@@ -74,7 +85,7 @@ def watched(folders: dict[str, str]) -> ServedModel:
     """The pretrained model, with an engine that stops when told."""
     model = load_model("pretrained", folders["pretrained"], device="cpu")
     word = model.any_pipeline.tokenizer.convert_tokens_to_ids
-    engine = WatchedEngine(model.any_pipeline.model, poison=word("▁harbour"), bomb=word("▁morning"))
+    engine = WatchedEngine(model.engine, poison=word("▁harbour"), bomb=word("▁morning"))
     for one in model.pipelines.values():
         one.engine = engine
     return model
@@ -129,6 +140,15 @@ def close_to(found: Any, expected: Any) -> bool:
 
 
 class TestAnswers:
+    @pytest.fixture(params=["auto", "torch"])
+    def server(self, request: pytest.FixtureRequest, server: Running) -> Running:
+        return server if request.param == "auto" else request.getfixturevalue("torch_server")
+
+    def test_are_computed_by_the_engine_that_was_asked_for(self, server: Running) -> None:
+        light = server.service.settings.engine == "auto"
+        for served in server.service.models.values():
+            assert {isinstance(one.model, LightModel) for one in served.pipelines.values()} == {light}
+
     @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{len(case[4])}")
     def test_are_those_of_the_pipeline(self, server: Running, folders: dict[str, str], case: Any) -> None:
         route, request, model, task, options = case
@@ -696,8 +716,7 @@ class TestFaults:
     def test_a_model_that_answers_wrongly_is_not_ready(self, folders: Any, watched: ServedModel) -> None:
         with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
             assert server.ask("/readyz").status == 200
-            with torch.no_grad():
-                watched.any_pipeline.model.base_model.embeddings.word_embeddings.weight.mul_(3)
+            engine_of(watched).factor = 3.0
             time.sleep(1.1)
             reply = server.ask("/readyz")
             assert (reply.status, reply.json["models"]) == (503, {"pretrained": False})
@@ -718,22 +737,26 @@ class TestFaults:
             engine.may_go.set()
             wait_for(lambda: server.ask("/readyz").status == 200, seconds=10)
 
-    def test_a_model_with_broken_weights_is_not_loaded(self, folders: Any, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("engine", ["auto", "torch"])
+    def test_a_model_with_broken_weights_is_not_loaded(
+        self, engine: str, folders: Any, tmp_path: Path
+    ) -> None:
         model = AlbertForPreTraining.from_pretrained(folders["pretrained"])
         with torch.no_grad():
             model.base_model.embeddings.word_embeddings.weight.fill_(torch.nan)
         model.save_pretrained(tmp_path)
         AlbertTokenizer.from_pretrained(folders["pretrained"]).save_pretrained(tmp_path)
         with pytest.raises(CheckpointError, match="it says no numbers"):
-            load_model("broken", str(tmp_path), device="cpu")
+            load_model("broken", str(tmp_path), device="cpu", engine=engine)
 
 
-def test_reload_takes_new_weights_and_drops_no_request(folders: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_reload_takes_new_weights_and_drops_no_request(engine: str, folders: Any, tmp_path: Path) -> None:
     tokenizer = AlbertTokenizer.from_pretrained(folders["pretrained"])
     tokenizer.save_pretrained(tmp_path)
     model = AlbertForPreTraining.from_pretrained(folders["pretrained"])
     model.save_pretrained(tmp_path)
-    with running(settings_for({"mine": str(tmp_path)})) as server:
+    with running(settings_for({"mine": str(tmp_path)}, engine=engine)) as server:
         body = {"input": "the captain [MASK]", "top_k": 1}
         before = server.results("/v1/fill-mask", body)
         with torch.no_grad():
@@ -759,6 +782,41 @@ def test_reload_takes_new_weights_and_drops_no_request(folders: Any, tmp_path: P
         assert server.service.reload()["mine"] != "done"
         assert close_to(server.results("/v1/fill-mask", body), after)
         assert server.figure('albertkit_reloads_total{model="mine",outcome="failed"}') == 1
+
+
+@pytest.mark.parametrize("engine", ["auto", "onnx-int8", "torch"])
+def test_files_that_are_overwritten_change_nothing(engine: str, folders: Any, tmp_path: Path) -> None:
+    folder = shutil.copytree(folders["pretrained"], tmp_path / "model")
+    requests = {
+        "fill-mask": {"input": MASKED[:2]},
+        "order": {"input": PAIRS},
+        "embeddings": {"input": "a fox"},
+        "inspect": {"input": "a fox"},
+    }
+    with running(settings_for({"mine": str(folder)}, engine=engine, playground=True)) as server:
+
+        def ask() -> list[Any]:
+            return [server.ask(f"/v1/{route}", body).json for route, body in requests.items()]
+
+        before = ask()
+        weights = folder / "model.safetensors"
+        size = weights.stat().st_size
+        for content in (bytes(size), b""):  # zeros in place of the numbers, and a file that ends early
+            with weights.open("r+b") as file:
+                file.write(content)
+                file.truncate(len(content))
+            assert close_to(ask(), before)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_an_engine_that_says_something_else_is_not_served(
+    head: str, folders: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A light model is compared with its definition in NumPy."""
+    computed = OnnxNetwork.__call__
+    monkeypatch.setattr(OnnxNetwork, "__call__", lambda *given: computed(*given) + np.float32(0.05))
+    with pytest.raises(CheckpointError, match="says something else than the model"):
+        load_model("mine", folders[head], device="cpu")
 
 
 def test_a_key(folders: Any) -> None:

@@ -1,8 +1,11 @@
 """A model as its config and its weights, which needs no torch until somebody asks for a PyTorch module."""
 
+import mmap
+import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Self, Union
 
 import numpy as np
@@ -23,6 +26,8 @@ torch: Any = optional("torch", extra="torch")
 
 Model = Union["LightModel", "AlbertPreTrainedModel"]
 """A model that engines compute."""
+
+_ALIGNMENT = 64  # bytes
 
 
 class LightModel:
@@ -51,6 +56,10 @@ class LightModel:
         self.report = report
         self.module: Any = None
         """The PyTorch model that it has become, or None."""
+        self._owned: mmap.mmap | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_owned": None}  # copies have their weights in memory
 
     @classmethod
     def from_pretrained(
@@ -108,6 +117,37 @@ class LightModel:
     def get_memory_footprint(self) -> int:
         """Return the bytes of the weights; shared ones are counted once."""
         return sum(array.nbytes for array in self._distinct())
+
+    def own_weights(self) -> None:
+        """Copy the weights out of the file they are mapped from, which may then be overwritten.
+
+        The copy is a file without a name, so that it takes memory only while it is read. Where such a file
+        cannot be written, the copy is in memory.
+        """
+        arrays = self._distinct()
+        try:
+            with TemporaryFile() as file:
+                starts = []
+                for array in arrays:
+                    file.seek(-file.tell() % _ALIGNMENT, os.SEEK_CUR)
+                    starts.append(file.tell())
+                    array.tofile(file)
+                file.flush()
+                self._owned = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            content = np.frombuffer(self._owned, np.uint8)
+            copies = [
+                content[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+                for array, start in zip(arrays, starts, strict=True)
+            ]
+        except OSError:
+            copies = [array.copy() for array in arrays]
+        made = {id(array): copy for array, copy in zip(arrays, copies, strict=True)}  # tied ones stay one
+        self.weights = {name: made[id(array)] for name, array in self.weights.items()}
+
+    def release_memory(self) -> None:
+        """Give back the memory of the weights that `own_weights` copied; they are read again when needed."""
+        if self._owned is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._owned.madvise(mmap.MADV_DONTNEED)
 
     def _distinct(self) -> list[np.ndarray]:
         return list({id(array): array for array in self.weights.values()}.values())

@@ -15,11 +15,12 @@ import time
 from bisect import insort
 from typing import Any, NamedTuple
 
-import torch
-
+from albertkit.extras import optional
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.work import Ticket, Work
 from albertkit.tasks.rows import Row
+
+torch: Any = optional("torch", extra="torch")
 
 _LOOK_AHEAD = 2  # rows of so many batches are compared in length; more would overtake old ones
 _SMOOTHING = 0.1  # weight of the last batch in the mean time of a token
@@ -52,16 +53,16 @@ class RowQueue:
     Args:
         metrics: is told of every batch.
         batch_wait: most seconds that a batch which is not full waits for requests that are being tokenized.
-        threads: of torch, for the thread that computes.
+        torch_threads: threads that torch computes with; None where no model needs torch.
     """
 
-    def __init__(self, metrics: Metrics, *, batch_wait: float, threads: int) -> None:
+    def __init__(self, metrics: Metrics, *, batch_wait: float, torch_threads: int | None) -> None:
         self.seconds_per_token = 0.0
         """Mean of the last batches that were not small; 0 before the first."""
         self.tokens_per_character = 0.3
         self._metrics = metrics
         self._batch_wait = batch_wait
-        self._threads = threads
+        self._torch_threads = torch_threads
         self._changed = threading.Condition()
         self._places: list[_Place] = []  # in order of their turns
         self._expected: set[Ticket] = set()
@@ -140,7 +141,8 @@ class RowQueue:
         self._thread.join()
 
     def _run(self) -> None:
-        torch.set_num_threads(self._threads)
+        if self._torch_threads is not None:
+            torch.set_num_threads(self._torch_threads)
         while batch := self._next():
             self._compute(batch)
 

@@ -25,6 +25,12 @@ def share_arenas() -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, _ARENAS)
 
 
+def return_memory() -> None:
+    """Give the system back what loading took and freed, where the C library is glibc."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class GarbageCollector:
     """Counts traffic; does nothing before `settle`."""
 
@@ -33,12 +39,13 @@ class GarbageCollector:
         self._bytes = 0
 
     def settle(self) -> None:
-        """Keep the collector from walking what is there now: the models, and all modules."""
+        """Give back what loading took, and keep the collector from walking what is there: models, modules."""
         if self._released:
             return  # models that were loaded anew while the server ended
         gc.disable()
         gc.unfreeze()
         gc.collect()
+        return_memory()
         gc.freeze()
         self._settled = True
 

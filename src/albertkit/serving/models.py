@@ -6,24 +6,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
+from albertkit import reference
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import is_int8, make_engine
-from albertkit.engines.plain import default_batch_tokens
+from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import CheckpointError
+from albertkit.graphs.network import MULTIPLE_CHOICE
 from albertkit.pipelines import pipeline
 from albertkit.pipelines.interface import Pipeline
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.serving.refusals import Refusal
 from albertkit.serving.work import Ticket
-from albertkit.tasks.engine import Engine, Output
+from albertkit.tasks.engine import BATCH_TOKENS, Engine, Output
 from albertkit.tasks.rows import Row
 
 _PROBE = "She opened the door and went into the room."
 _TOLERANCE = 1e-3  # of the largest score
-_ROUGH = 0.2  # of scores in half precision or int8: it is the same model, and no other
+_ROUGH = 0.2  # of scores in int8: it is the same model, and no other
 _OUTPUTS: Mapping[str, Output] = {"sentence-order": "order", "feature-extraction": "hidden_states"}
 
 
@@ -86,7 +87,7 @@ def load_model(
     device: str | None = None,
     batch_tokens: int | None = None,
 ) -> ServedModel:
-    """Load a model, and compare what its engine says with what the model itself says.
+    """Load a model, and compare the scores of its engine with those of the model by definition.
 
     Args:
         name: in requests.
@@ -97,12 +98,14 @@ def load_model(
         batch_tokens: most tokens computed at once; None for what suits the device.
 
     Raises:
-        AlbertKitError: as for `pipeline`; a CheckpointError also where the two answers differ.
+        AlbertKitError: as for `pipeline`; a CheckpointError also where the scores differ.
     """
     architectures = AlbertConfig.from_pretrained(source).architectures or []
     pretrained = task is None and architectures[:1] == ["AlbertForPreTraining"]
-    first = pipeline("sentence-order" if pretrained else task, source, device=device, engine=engine)
-    _own(first.model)
+    first = pipeline("sentence-order" if pretrained else task, source, device=device)
+    if isinstance(first.model, LightModel):
+        first.model.own_weights()
+    first.engine = make_engine(first.model, engine)
     # What users write is text; only fill-mask reads [MASK] all the same.
     first.tokenizer.parse_special_tokens = False
     shared: dict[str, Any] = {"model": first.model, "tokenizer": first.tokenizer, "engine": first.engine}
@@ -110,19 +113,20 @@ def load_model(
     for other in ("fill-mask", "feature-extraction") if pretrained else ("feature-extraction",):
         pipelines.setdefault(other, pipeline(other, **shared))
     row = _probe_row(first)
-    exact = engine != "onnx-int8" and not is_int8(first.model) and str(first.dtype).endswith("float32")
-    plain = make_engine(first.model, "plain")
-    expected: dict[Output, np.ndarray] = {}
-    for one in pipelines:
-        output = _OUTPUTS.get(one, "logits")
-        expected[output] = first.engine.run([row], output=output)[0]
-        if not _alike(expected[output], plain.run([row], output=output)[0], exact=exact):
-            raise CheckpointError(
-                f"{source}: the engine {engine!r} says something else than the model, or it says no numbers, "
-                "so it is not served. Look at the weights, or use --engine plain"
-            )
-    budget = batch_tokens or default_batch_tokens(first.model.device)
-    return ServedModel(name, source, pipelines, budget, expected)
+    exact = engine != "onnx-int8" and not is_int8(first.model)
+    outputs: list[Output] = [_OUTPUTS.get(one, "logits") for one in pipelines]
+    expected: dict[Output, np.ndarray] = {
+        output: first.engine.run([row], output=output)[0] for output in outputs
+    }
+    defined = _scores_by_definition(first.model, row, outputs)
+    if not all(_alike(scores, defined[output], exact=exact) for output, scores in expected.items()):
+        raise CheckpointError(
+            f"{source}: the engine {engine!r} says something else than the model, or it says no numbers, "
+            "so it is not served. Look at the weights, or use --engine plain"
+        )
+    if isinstance(first.model, LightModel):
+        first.model.release_memory()
+    return ServedModel(name, source, pipelines, batch_tokens or _batch_tokens(first.model), expected)
 
 
 def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | None) -> ServedModel:
@@ -158,15 +162,35 @@ def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | 
     return able[name]
 
 
-def _own(model: torch.nn.Module) -> None:
-    """Copy weights out of the file, which may be mapped: writing into it would change or end the server."""
-    for one in (*model.parameters(), *model.buffers()):
-        one.data = one.data.clone()
-
-
 def _probe_row(one: Pipeline) -> Row:
     encoded = one.tokenizer(_PROBE, truncation=True, max_length=min(32, one.max_length))
     return Row(input_ids=encoded["input_ids"], token_type_ids=encoded["token_type_ids"], example=0)
+
+
+def _scores_by_definition(model: Model, row: Row, outputs: list[Output]) -> dict[Output, np.ndarray]:
+    """Return outputs (1, K) for [CLS]: a PyTorch model is called, others are computed by `reference`."""
+    if not isinstance(model, LightModel):
+        plain = make_engine(model, "plain")
+        return {output: plain.run([row], output=output)[0] for output in outputs}
+    ids, segments = np.array([row.input_ids]), np.array([row.token_type_ids])  # (1, T)
+    if model.architecture == MULTIPLE_CHOICE:
+        ids, segments = ids[None], segments[None]  # (1, 1, T)
+    found = reference.forward(model.architecture, model.config, model.weights, ids, token_type_ids=segments)
+    scores = {"hidden_states": found["hidden_states"][-1], "order": found.get("sop_logits")}
+    if "start_logits" in found:
+        scores["logits"] = np.stack([found["start_logits"], found["end_logits"]], axis=-1)
+    else:
+        scores["logits"] = found.get("logits", found.get("prediction_logits"))
+    return {output: scores[output].reshape(-1, scores[output].shape[-1])[:1] for output in outputs}
+
+
+def _batch_tokens(model: Model) -> int:
+    """Return the most tokens computed at once that suit the device."""
+    if isinstance(model, LightModel):
+        return BATCH_TOKENS
+    from albertkit.engines.plain import default_batch_tokens
+
+    return default_batch_tokens(model.device)
 
 
 def _alike(found: np.ndarray, expected: np.ndarray, *, exact: bool = True) -> bool:

@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any
 
-import torch
-
-from albertkit.engines.torch_threads import settle_threads
+from albertkit.engines.light_model import LightModel
 from albertkit.errors import ConfigError, DataError, TokenizerError
+from albertkit.extras import optional
 from albertkit.serving.admission import Gate
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.bodies import Body, EmbeddingsBody
@@ -25,6 +24,8 @@ from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.serving.refusals import CLIENT_GONE, Refusal, too_much
 from albertkit.serving.settings import ServingSettings
 from albertkit.serving.work import DEADLINE_HEADER, Ticket
+
+torch: Any = optional("torch", extra="torch")
 
 logger = logging.getLogger("albertkit.serving")
 
@@ -46,12 +47,12 @@ class Service:
     def __init__(self, settings: ServingSettings, models: Mapping[str, ServedModel] | None = None) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        settle_threads()
         share_arenas()
-        threads = torch.get_num_threads()
         self.models: dict[str, ServedModel] = dict(models) if models is not None else self._load()
-        self._pool = _start_threads(settings.max_requests)
-        self.queue = RowQueue(self.metrics, batch_wait=settings.batch_wait, threads=threads)
+        uses_torch = any(not isinstance(one.any_pipeline.model, LightModel) for one in self.models.values())
+        threads = torch.get_num_threads() if uses_torch else None
+        self._pool = _start_threads(settings.max_requests, uses_torch=uses_torch)
+        self.queue = RowQueue(self.metrics, batch_wait=settings.batch_wait, torch_threads=threads)
         self.gate = Gate(settings.max_requests, self.queue, self.metrics)
         self._reloading = threading.Lock()
         self._probed: tuple[float, dict[str, bool]] = (float("-inf"), {})
@@ -215,15 +216,16 @@ async def _wait_for_disconnect(request: fastapi.Request) -> None:
         pass
 
 
-def _start_threads(count: int) -> ThreadPoolExecutor:
-    """Return a pool whose threads all run already, each with one thread of torch.
+def _start_threads(count: int, *, uses_torch: bool) -> ThreadPoolExecutor:
+    """Return a pool whose threads all run already, with one thread of torch each.
 
     What a pipeline does beside the engine is little; with more, each would keep a team of its own.
     """
     together = threading.Barrier(count)
 
     def settle() -> None:
-        torch.set_num_threads(1)
+        if uses_torch:
+            torch.set_num_threads(1)
         together.wait()
 
     pool = ThreadPoolExecutor(count, thread_name_prefix="request", initializer=settle)
