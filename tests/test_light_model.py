@@ -149,6 +149,20 @@ class TestWeights:
         for other in (array.copy(), array[:, ::2], array.T, torch.from_numpy(array).numpy()):
             assert place_in_file(other) is None
 
+    @pytest.mark.parametrize("change", ["deleted", "replaced"])
+    def test_are_those_that_were_loaded_whatever_becomes_of_the_file(self, folders, tmp_path, change):
+        """The session is made when rows come."""
+        shutil.copytree(folders[MASKED], tmp_path / "model")
+        light = load(tmp_path / "model", MASKED)
+        file = tmp_path / "model" / "model.safetensors"
+        content = file.read_bytes()
+        file.unlink()
+        if change == "replaced":
+            file.write_bytes(content[:-4000] + bytes(4000))
+        (found,) = make_engine(light).run(rows_of([9]), read=every_token)
+        (expected,) = make_engine(load(folders[MASKED], MASKED)).run(rows_of([9]), read=every_token)
+        np.testing.assert_array_equal(found, expected)
+
     def test_facts(self, folders):
         light = load(folders[MASKED], MASKED)
         model = auto.AlbertForMaskedLM.from_pretrained(folders[MASKED])

@@ -1,6 +1,7 @@
 """Weights as NumPy arrays: their types, how safetensors are mapped, and where they meet torch's tensors."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,19 @@ def is_floating(array: np.ndarray) -> bool:
     return array.dtype in _FLOATING
 
 
+class _MappedFile(np.memmap):
+    """The bytes of a file, and its status when it was mapped."""
+
+    status: os.stat_result | None = None
+
+
+def map_file(path: Path) -> np.ndarray:
+    """Return the bytes of a file, mapped copy-on-write: changing one changes no file."""
+    mapped: Any = _MappedFile(path, np.uint8, mode="c")
+    mapped.status = path.stat()
+    return mapped.view(np.ndarray)
+
+
 def map_safetensors(path: Path) -> dict[str, np.ndarray]:
     """Return the tensors of a file, mapped copy-on-write: changing one changes no file.
 
@@ -54,7 +68,7 @@ def map_safetensors(path: Path) -> dict[str, np.ndarray]:
             f"({error}). Download or save it again."
         ) from error
     header.pop("__metadata__", None)
-    content = np.memmap(path, np.uint8, mode="c").view(np.ndarray)[start:]
+    content = map_file(path)[start:]
     tensors = {}
     for name, entry in header.items():
         if entry["dtype"] not in _SAFETENSORS:
@@ -112,10 +126,17 @@ def to_tensors(arrays: Arrays) -> dict[str, Any]:
 
 
 def place_in_file(array: np.ndarray) -> tuple[Path, int] | None:
-    """Return the file and the offset in bytes at which a mapped array lies; None for any other array."""
+    """Return the file and the offset in bytes at which a mapped array lies.
+
+    Returns:
+        None for an array in memory, and where the file was deleted or replaced since it was mapped.
+    """
     owner: Any = array
-    while owner is not None and not isinstance(owner, np.memmap):
+    while owner is not None and not isinstance(owner, _MappedFile):
         owner = getattr(owner, "base", None)
-    if owner is None or owner.filename is None or not array.flags.c_contiguous:
+    if owner is None or owner.status is None or not array.flags.c_contiguous:
         return None
-    return Path(owner.filename), owner.offset + array.ctypes.data - owner.ctypes.data
+    path = Path(str(owner.filename))
+    if not path.exists() or not os.path.samestat(owner.status, path.stat()):
+        return None
+    return path, owner.offset + array.ctypes.data - owner.ctypes.data

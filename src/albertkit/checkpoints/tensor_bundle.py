@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from albertkit.checkpoints.arrays import BFLOAT16
+from albertkit.checkpoints.arrays import BFLOAT16, map_file
 from albertkit.checkpoints.cursor import Cursor, encode_varint, possible_sizes
 from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
 from albertkit.errors import CheckpointError
@@ -211,11 +211,7 @@ class Bundle:
                     f"There is no {path}: the index of the checkpoint names {self.num_shards} such files."
                 )
             # An empty file cannot be mapped.
-            self._shards[shard] = (
-                np.memmap(path, dtype=np.uint8, mode="c").view(np.ndarray)
-                if path.stat().st_size
-                else np.empty(0, dtype=np.uint8)
-            )
+            self._shards[shard] = map_file(path) if path.stat().st_size else np.empty(0, dtype=np.uint8)
         return self._shards[shard]
 
 
