@@ -143,6 +143,18 @@ class TestWeights:
         word, decoder = "albert.embeddings.word_embeddings.weight", "predictions.decoder.weight"
         assert decoder not in light.weights or light.weights[word] is light.weights[decoder]
 
+    def test_a_head_that_is_made_later_has_the_weights_that_were_loaded(self, folders, tmp_path):
+        head = "AlbertForPreTraining"
+        shutil.copytree(folders[head], tmp_path / "model")
+        engine, rows = make_engine(load(tmp_path / "model", head)), rows_of([9])
+        engine.run(rows)
+        other = auto.AlbertForPreTraining.from_pretrained(folders[head])
+        with torch.no_grad():
+            other.albert.pooler.weight.neg_()
+        other.save_pretrained(tmp_path / "model")
+        expected = make_engine(load(folders[head], head)).run(rows, output="order")
+        np.testing.assert_array_equal(engine.run(rows, output="order"), expected)
+
     def test_a_place_is_that_of_a_mapped_array_only(self, folders):
         array = map_safetensors(folders[MASKED] / "model.safetensors")["predictions.dense.weight"]
         assert place_in_file(array) is not None
