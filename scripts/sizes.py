@@ -22,7 +22,7 @@ BEGIN, END = "<!-- table: scripts/sizes.py -->", "<!-- end of table -->"
 SHAPES = ("bundled", "base", "large", "xlarge", "xxlarge")
 COLUMNS = (
     *("shape", "parameters", "as many as", "MFLOP a token", "fp32", "fp16", "int8"),
-    *("model called", "engine `torch`", "int8 in ONNX Runtime"),
+    *("`plain`", "`torch`", "`onnx`", "int8 in ONNX Runtime"),
 )
 TOKENS = 128
 MEGABYTE = 1e6
@@ -33,6 +33,7 @@ def write_models(shape: str, folder: Path) -> str:
     import torch
 
     from albertkit import AlbertConfig, AlbertModel
+    from albertkit.checkpoints.arrays import to_arrays
     from albertkit.export.onnx_file import write_file
     from albertkit.footprint import measure
 
@@ -43,9 +44,10 @@ def write_models(shape: str, folder: Path) -> str:
         model = AlbertModel(AlbertConfig.preset(shape))
     footprint = measure("AlbertModel", model.config)
     model.save_pretrained(folder / "fp32")
-    network = ("AlbertModel", model.config, model.state_dict())
-    opset = {"opset": 20, "compute": torch.float32, "int8": True, "optional_inputs": True}
-    write_file(folder / "int8.onnx", network, {}, **opset)
+    network = ("AlbertModel", model.config, to_arrays(model.state_dict()))
+    write_file(
+        folder / "int8.onnx", network, {}, opset=20, compute="float32", int8=True, optional_inputs=True
+    )
     model.half().save_pretrained(folder / "fp16")
     files = (folder / "fp32/model.safetensors", folder / "fp16/model.safetensors", folder / "int8.onnx")
     total = footprint.total
@@ -61,13 +63,20 @@ def write_models(shape: str, folder: Path) -> str:
 
 def engine_memory(folder: Path, engine: str) -> float:
     """Return the MB that an engine needs for one text."""
-    from albertkit import AlbertModel
     from albertkit.engines.choosing import make_engine
+    from albertkit.engines.light_model import LightModel
     from albertkit.tasks.engine import first_token
     from albertkit.tasks.rows import Row
 
+    if engine == "onnx":
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+    else:
+        import albertkit.engines.padding_free
+        import albertkit.engines.plain  # noqa: F401
+
     before = most_memory()
-    model = AlbertModel.from_pretrained(folder / "fp32")
+    model = LightModel.from_pretrained(folder / "fp32", "AlbertModel")
     row = Row(input_ids=[5] * TOKENS, token_type_ids=[0] * TOKENS, example=0)
     make_engine(model, engine).run([row], output="hidden_states", read=first_token)
     return most_memory() - before
@@ -101,7 +110,7 @@ def measured(shape: str) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         line = apart(write_models, shape, folder)
-        memory = [apart(engine_memory, folder, engine) for engine in ("plain", "torch")]
+        memory = [apart(engine_memory, folder, engine) for engine in ("plain", "torch", "onnx")]
         memory.append(apart(session_memory, folder))
     return line + "".join(f" {figure:,.0f} MB |" for figure in memory)
 
