@@ -2,7 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Modules are compiled when they are first imported: most never are.
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: help demo test light check format bench docs clean
 
@@ -15,22 +16,21 @@ help: ## Show these targets.
 	$(PYTHON) -m venv .venv
 
 .venv/installed-base: .venv/pyvenv.cfg pyproject.toml constraints.txt
-	$(PIP_INSTALL) --editable .
+	$(BIN)/python $(PIP_INSTALL) --editable .
 	@touch $@
 
 .venv/installed-test: .venv/installed-base
-	$(PIP_INSTALL) --editable '.[test]'
+	$(BIN)/python $(PIP_INSTALL) --editable '.[test]'
 	@touch $@
 
 .venv/installed-docs: .venv/installed-base
-	$(PIP_INSTALL) --editable '.[docs]'
+	$(BIN)/python $(PIP_INSTALL) --editable '.[docs]'
 	@touch $@
 
 # An environment of its own with the base install: what it runs cannot import torch.
 .venv-light/installed: .venv/pyvenv.cfg pyproject.toml constraints.txt
 	$(BIN)/python -m venv .venv-light
-	.venv-light/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable . pytest hypothesis
+	.venv-light/bin/python $(PIP_INSTALL) --editable . pytest hypothesis
 	@touch $@
 
 demo: .venv/installed-base ## Fill in three masked words with the bundled model, offline.
