@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from torchless import run_without_torch
 
 import albertkit
 
@@ -152,8 +153,7 @@ def test_no_cycle() -> None:
 
 # Rooms and modules that may import torch, and so need it to be imported. Every other works without it.
 NEED_TORCH = {
-    "bench",
-    "cli.inspecting",
+    "bench.others",
     "engines.attention",
     "engines.early_exit",
     "engines.fitting",
@@ -173,12 +173,10 @@ NEED_TORCH = {
     "finetuning.seeds",
     "finetuning.training_batches",
     "finetuning.whole_batch",
-    "inspection",
     "modeling",
     "pretraining.objective",
     "pretraining.run",
     "pretraining.starting_weights",
-    "serving",
     "training.distributed",
     "training.loop",
     "training.objective",
@@ -241,6 +239,19 @@ def test_only_modules_that_are_listed_import_torch() -> None:
         if re.search(r"^ *(import|from) (torch|safetensors\.torch)\b", path.read_text(), re.MULTILINE)
     }
     assert [module for module in sorted(asking) if not needs_torch(module)] == []
+
+
+def test_every_module_that_is_listed_needs_torch() -> None:
+    code = """
+import importlib
+for name in {names}:
+    try:
+        importlib.import_module("albertkit." + name)
+    except ImportError:
+        continue
+    print(name)
+"""
+    assert run_without_torch(code.format(names=sorted(NEED_TORCH))) == ""
 
 
 def test_every_module_imports_alone_with_base_dependencies() -> None:
