@@ -10,6 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from albertkit.extras import optional
+
+torch: Any = optional("torch", extra="torch")
+
 Product = tuple[int, int, int]
 """M rows of K numbers times a matrix K x N: (M, K, N), 2 * M * K * N operations."""
 
@@ -68,8 +72,6 @@ def _in_numpy(product: Product) -> Callable[[], Any]:
 
 
 def _torch_ways(device: Any, dtype: Any) -> list[_Way]:
-    import torch
-
     from albertkit.engines.packing import can_pack
 
     dtype = getattr(torch, str(dtype).removeprefix("torch."))
@@ -78,9 +80,6 @@ def _torch_ways(device: Any, dtype: Any) -> list[_Way]:
 
 
 def _in_torch(product: Product, *, device: Any, dtype: Any, packed: bool) -> Callable[[], Any]:
-    import torch
-    import torch.nn.functional as F
-
     from albertkit.engines.packing import PackedLinear
 
     rows, inputs, outputs = product
@@ -89,10 +88,11 @@ def _in_torch(product: Product, *, device: Any, dtype: Any, packed: bool) -> Cal
     bias = torch.ones(outputs, device=device, dtype=dtype)
     with torch.inference_mode():
         linear = PackedLinear(weight, bias, packed=True) if packed else None
+    multiply = torch.nn.functional.linear
 
     @torch.inference_mode()
     def compute() -> Any:
-        return F.linear(states, weight, bias) if linear is None else linear(states)
+        return multiply(states, weight, bias) if linear is None else linear(states)
 
     return compute
 

@@ -19,12 +19,14 @@ from albertkit.bench.side import Side
 from albertkit.bench.timing import Clock, clock_of, in_turn
 from albertkit.cores import compute_threads, processor, usable_cores
 from albertkit.engines.light_model import Model, class_name
-from albertkit.extras import version_of
+from albertkit.extras import optional, version_of
 from albertkit.footprint import Footprint
 from albertkit.footprint import measure as measure_footprint
 from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.interface import TokenizerInterface
+
+torch: Any = optional("torch", extra="torch")
 
 LENGTHS = (16, 64, 128, 512)
 BATCHES = (1, 8, 32)
@@ -222,8 +224,6 @@ def about(model: Model) -> dict[str, Any]:
     """Return the machine, the versions, and what kind of model this is."""
     device, threads = str(model.device).partition(":")[0], compute_threads()
     if library() == "torch":
-        import torch
-
         device = torch.cuda.get_device_name(model.device) if device == "cuda" else device
         threads = torch.get_num_threads()
     return {

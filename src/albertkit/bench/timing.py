@@ -6,6 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from albertkit.extras import optional
+
+torch: Any = optional("torch", extra="torch")
+
 Clock = Callable[[], float]
 
 
@@ -13,8 +17,6 @@ def clock_of(device: Any) -> Clock:
     """Return a clock, in seconds, that waits for what a device has been given to do."""
     if str(device).startswith("cpu"):
         return time.perf_counter
-    import torch
-
     waits = {"cuda": torch.cuda.synchronize, "mps": torch.mps.synchronize}
     wait = waits.get(device.type, lambda: None)
 
