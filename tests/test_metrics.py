@@ -34,10 +34,13 @@ from albertkit.metrics.question_answering import (
 )
 from albertkit.metrics.spans import Span, of_scheme, span_scores, spans
 
+pytestmark = pytest.mark.light
+
 # --- classes and numbers
 
 
 def test_scores_of_two_classes() -> None:
+    pytest.importorskip("sklearn")
     # true positives 3, false positives 1, false negatives 2, true negatives 4
     references = ["1"] * 5 + ["0"] * 5
     predictions = ["1"] * 3 + ["0"] * 2 + ["1"] + ["0"] * 4
@@ -56,10 +59,12 @@ def test_scores_of_two_classes() -> None:
 
 
 def test_matthews_of_the_documentation_of_scikit_learn() -> None:
+    pytest.importorskip("sklearn")
     assert matthews(["+", "+", "+", "-"], ["+", "-", "+", "+"]) == pytest.approx(-1 / 3)
 
 
 def test_constant_predictions_have_no_correlation() -> None:
+    pytest.importorskip("sklearn")
     assert matthews(["0", "1", "1"], ["1", "1", "1"]) == 0
     assert f1(["0", "0"], ["0", "0"], labels=["0", "1"]) == 0
     assert math.isnan(pearson([1, 2, 3], [2, 2, 2]))
@@ -68,11 +73,13 @@ def test_constant_predictions_have_no_correlation() -> None:
 
 
 def test_a_class_that_never_occurs_counts_in_the_macro_average() -> None:
+    pytest.importorskip("sklearn")
     assert f1(["a", "b"], ["a", "b"], labels=["a", "b", "c"], average="macro") == pytest.approx(2 / 3)
 
 
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=3, max_size=30))
 def test_correlations_are_those_of_values_and_ranks(pairs: list[tuple[float, float]]) -> None:
+    pytest.importorskip("sklearn")
     # Coarse values: many ties, and no differences that vanish when squared.
     true, predicted = (np.round(np.array(side), 1) for side in zip(*pairs, strict=True))
     if len(set(true)) < 2 or len(set(predicted)) < 2:
@@ -88,6 +95,7 @@ def test_correlations_are_those_of_values_and_ranks(pairs: list[tuple[float, flo
 
 
 def test_several_labels() -> None:
+    pytest.importorskip("sklearn")
     scores = multi_label_scores(
         [("a", "b"), (), ("c",), ("a",)], [("b", "a"), (), ("a",), ("a", "b")], labels=["a", "b", "c"]
     )

@@ -28,6 +28,8 @@ from albertkit.published import (
     find,
 )
 
+pytestmark = pytest.mark.light
+
 SIZES = ("base", "large", "xlarge", "xxlarge")
 NAMES = [f"albert-{size}-{version}" for version in ("v1", "v2") for size in SIZES]
 
@@ -123,6 +125,7 @@ def test_loading_a_config_warns_and_overrides_settle(tmp_path: Path) -> None:
 
 
 def test_loading_a_model_warns_of_each_contradiction(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     config = AlbertConfig(**SMALL)
     cache = hub_cache(tmp_path, "albert/albert-base-v2", config, AlbertModel(config))
     with pytest.warns(ContradictionWarning, match="contradicts the published model") as caught:
@@ -140,6 +143,7 @@ def test_loading_a_model_warns_of_each_contradiction(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_warns_too(tiny_vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     AlbertForMaskedLM(AlbertConfig(**{**SMALL, "vocab_size": 500})).save_pretrained("albert-base-v2")
     AlbertTokenizer(tiny_vocabulary).save_pretrained("albert-base-v2")
@@ -150,6 +154,7 @@ def test_a_pipeline_warns_too(tiny_vocabulary: Path, tmp_path: Path, monkeypatch
 
 
 def test_a_conversion_notes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     AlbertModel(AlbertConfig(**SMALL)).save_pretrained("albert-base-v2")
     (note,) = [note for note in convert("albert-base-v2", "out").notes if "contradicts" in note]
@@ -161,6 +166,7 @@ def test_a_conversion_notes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_tokenizer_under_a_published_name(
     tiny_vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     AlbertTokenizer(tiny_vocabulary, do_lower_case=False).save_pretrained("albert-base-v2")
     for cls in (AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer):
