@@ -303,6 +303,13 @@ class TestVerbs:
         fill = pipeline("fill-mask", model.folder)
         same(found, {word: fill(f"{word} opened the [MASK].") for word in ("she", "he")})
 
+    def test_bench(self, run: Run, make: Make) -> None:
+        sizes = ("--lengths", "8", "--batches", "2", "--minutes", "0.05", "--rounds", "1")
+        result = run("bench", "--model", make("AlbertForMaskedLM").folder, *sizes, "--json")
+        assert result.status == 0, result.errors
+        names = [figure["name"] for figure in result.json[1:]]
+        assert {f"{engine}, 2 x 8 tokens: texts per second" for engine in ("onnx", "onnx-int8")} <= {*names}
+
     def test_convert(self, run: Run, make: Make, tmp_path: Path) -> None:
         folder = make("AlbertForMaskedLM", "groups").folder
         result = run("convert", folder, tmp_path / "copy", "--verify", "--json", "--max-shard-size", "100KB")
