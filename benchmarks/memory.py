@@ -35,16 +35,24 @@ _SECONDS = 0.1  # between two looks at a process
 
 def engine_memory(engine: str, dtype: str, batches: int) -> list[float]:
     """Return the MB resident after each of `MARKS`, of this process."""
-    import torch
+    import numpy as np
 
-    from albertkit import AlbertConfig, AlbertForSequenceClassification
+    from albertkit import AlbertConfig
+    from albertkit.checkpoints.arrays import DTYPES
+    from albertkit.checkpoints.shapes import expected_shapes
     from albertkit.engines.choosing import make_engine
+    from albertkit.engines.light_model import LightModel
     from albertkit.tasks.engine import first_token
     from albertkit.tasks.rows import Row
 
-    config = AlbertConfig.from_pretrained("bundled", max_position_embeddings=LONGEST)
-    model = AlbertForSequenceClassification(config).to(getattr(torch, dtype))
-    computing = make_engine(model, engine)
+    config = AlbertConfig.from_pretrained("bundled", max_position_embeddings=LONGEST, dtype=dtype)
+    head = "AlbertForSequenceClassification"
+    normal = np.random.default_rng(0).standard_normal
+    weights = {
+        name: (0.02 * normal(shape)).astype(DTYPES[dtype])
+        for name, shape in expected_shapes(head, config).items()
+    }
+    computing = make_engine(LightModel(head, config, weights), engine)
     rng = random.Random(0)
 
     def some_tokens(row: Row) -> list[int]:
