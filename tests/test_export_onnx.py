@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from albertkit.checkpoints.arrays import to_arrays
 from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.config import ACTIVATION_NAMES, AlbertConfig
 from albertkit.conversion import file_sha256
-from albertkit.errors import CheckpointError, ConfigError, DataError, MissingExtraError
+from albertkit.errors import CheckpointError, ConfigError, DataError
 from albertkit.export import onnx_export
 from albertkit.export.onnx_check import compare, open_session
 from albertkit.export.onnx_export import export_onnx
@@ -416,14 +415,6 @@ def test_a_model_too_large_for_one_file(save: Save, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("albertkit.export.onnx_file._MOST_BYTES", 1_000)
     with pytest.raises(CheckpointError, match="choose the dtype 'float16'"):
         export_onnx(save("AlbertModel"), tmp_path / "model.onnx")
-
-
-def test_without_the_extra_the_error_says_what_to_install(
-    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'albertkit\[onnx\]'"):
-        export_onnx(labelled, tmp_path / "model.onnx")
 
 
 def test_the_verb(run, labelled: Path, tmp_path: Path) -> None:
