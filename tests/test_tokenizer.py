@@ -234,6 +234,19 @@ def test_their_folder_opens_in_ours_and_ours_in_theirs(
     assert len(again) == len(tiny)
 
 
+@pytest.mark.parametrize("rules", [{}, {"keep_accents": True, "do_lower_case": False, "sep_token": "<s>"}])
+def test_tokenizer_json_is_written_as_the_library_writes_it(rules, tiny_vocabulary: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = AlbertTokenizer(tiny_vocabulary, **rules)
+    tokenizer.add_tokens(["foxtrot"])
+    text = tokenizer._vocabulary_files()["tokenizer.json"].decode()
+    ours, theirs = json.loads(text), json.loads(tokenizers.Tokenizer.from_str(text).to_str())
+    pieces, scores = zip(*ours["model"].pop("vocab"), strict=True)
+    their_pieces, their_scores = zip(*theirs["model"].pop("vocab"), strict=True)
+    assert (json.dumps(ours), pieces) == (json.dumps(theirs), their_pieces)  # in the same order too
+    np.testing.assert_allclose(scores, their_scores, rtol=1e-15)  # the library parses numbers to one bit
+
+
 def test_other_readers_of_tokenizer_json(shared: Path, tmp_path: Path) -> None:
     """What the Rust library makes of the file alone, without anything of ours."""
     ours = AlbertTokenizer(shared / "data" / "spiece.model")
