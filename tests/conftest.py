@@ -11,6 +11,7 @@ from types import ModuleType
 
 import hypothesis
 import pytest
+from both_engines import engine_of_pipelines  # noqa: F401  # of files that use it
 from chromium import browser  # noqa: F401  # a fixture of the tests of pages
 from command_line import run  # noqa: F401  # a fixture of the tests of verbs
 

@@ -22,6 +22,8 @@ from albertkit.tasks.rows import Row, batches_by_length
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
+pytestmark = pytest.mark.usefixtures("engine_of_pipelines")
+
 # Texts that both tokenizers cut alike: theirs begins a new word after every punctuation mark.
 TEXTS = [
     "the harbour opened the [MASK] in the morning",
@@ -60,12 +62,12 @@ def folder(tokenizer: AlbertTokenizer, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="module")
-def fill(folder: Path) -> FillMaskPipeline:
+def fill(engine_of_pipelines: str, folder: Path) -> FillMaskPipeline:
     return pipeline("fill-mask", folder)
 
 
 @pytest.fixture(scope="module")
-def encode(folder: Path) -> FeatureExtractionPipeline:
+def encode(engine_of_pipelines: str, folder: Path) -> FeatureExtractionPipeline:
     return pipeline("feature-extraction", folder)
 
 

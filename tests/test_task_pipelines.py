@@ -26,6 +26,8 @@ from albertkit.modeling.task_heads import (
 from albertkit.pipelines import interface, pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
+pytestmark = pytest.mark.usefixtures("engine_of_pipelines")
+
 LIMIT = 96
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 WORDS = ["harbour", "opened", "word", "the", "silver", "code", "dinner", "letters", "sister", "remembered"]
@@ -644,7 +646,7 @@ TASKS = (
 
 
 @pytest.fixture(scope="module")
-def made(classes, tags, questions, choices, order):
+def made(engine_of_pipelines, classes, tags, questions, choices, order):
     """For each task the pipeline on each of the two engines."""
     folders = dict(zip(TASKS, (classes, tags, questions, choices, order, order, order), strict=True))
     options = {

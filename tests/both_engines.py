@@ -1,0 +1,24 @@
+"""A fixture that runs every test of a file on both engines of pipelines.
+
+pytestmark = pytest.mark.usefixtures("engine_of_pipelines")
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from albertkit.engines.choosing import make_engine
+from albertkit.pipelines import interface
+
+
+@pytest.fixture(scope="module", params=["onnx", "torch"])
+def engine_of_pipelines(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The engine that "auto" stands for."""
+
+    def chosen(model: Any, name: str = "auto") -> Any:
+        return make_engine(model, request.param if name == "auto" else name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interface, "make_engine", chosen)
+        yield request.param
