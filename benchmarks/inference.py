@@ -1,6 +1,7 @@
 """Texts to labels, ours against transformers, with the same random weights of the ALBERT-base shape.
 
-Ours in fp32 and in int8; theirs also as a graph in ONNX Runtime. Needs the extras `onnx` and `test`.
+Ours in fp32 and in int8, and by the engine `torch`; theirs also as a graph in ONNX Runtime. Needs the extra
+`test`.
 
     python benchmarks/inference.py [--texts dev.tsv] [--questions xquad.en.json] [--vocabulary spiece.model]
         [--count 192] [--runs 3] [--engine auto] [--processor-time] [--json] [--write-page]
@@ -17,6 +18,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
@@ -103,6 +105,7 @@ def main() -> None:
         AlbertForSequenceClassification(AlbertConfig.preset("base")).save_pretrained(name)
         ours = pipeline("text-classification", name, device="cpu", engine=arguments.engine)
         int8 = pipeline("text-classification", name, device="cpu", engine="onnx-int8")
+        by_torch = pipeline("text-classification", name, device="cpu", engine="torch")
         theirs = transformers.pipeline("text-classification", model=name, device="cpu")
         (traced,) = other_sides(["onnxruntime"], ours.model, tokenizer, Path(name))
     footprint = measure_footprint("AlbertForSequenceClassification", ours.model.config)
@@ -116,14 +119,28 @@ def main() -> None:
     ceiling = largest_product(cpu, clock=clock)
     results = {}
     for label, given, sides, repeat in (
-        ("texts", texts, (ours, lambda given: theirs(given, batch_size=32), int8, traced.compute_texts), 1),
-        ("pairs", pairs, (ours, lambda given: theirs(given, batch_size=best_size)), 1),
+        (
+            "texts",
+            texts,
+            (ours, lambda given: theirs(given, batch_size=32), int8, traced.compute_texts, by_torch),
+            1,
+        ),
+        ("pairs", pairs, (ours, lambda given: theirs(given, batch_size=best_size), by_torch), 1),
         ("short", short, (ours, theirs, int8), 5),
     ):
         timed = alternate(arguments.runs, *(seconds(side, given, repeat) for side in sides))
         results[label] = [side[0] for side in timed]
-    (results["long"],) = alternate(
-        arguments.runs, seconds(lambda given: ours(given, truncation=True), long), warm_up=False
+    results["long"] = [
+        side[0]
+        for side in alternate(
+            arguments.runs,
+            *(seconds(partial(one, truncation=True), long) for one in (ours, by_torch)),
+        )
+    ]
+    difference = max(
+        abs(one["score"] - other["score"])
+        for some in (texts, pairs)
+        for one, other in zip(ours(some), by_torch(some), strict=True)
     )
     ceiling = max(ceiling, largest_product(cpu, clock=clock))
 
@@ -135,8 +152,9 @@ def main() -> None:
         tokens = [length(one) for one in given]
         return sum(count * footprint.flops(count) for count in tokens) / results[label][0] / 1e9
 
-    mine, other, rounded, graph = results["texts"]
-    pair_mine, pair_other = results["pairs"]
+    mine, other, rounded, graph, texts_torch = results["texts"]
+    pair_mine, pair_other, pair_torch = results["pairs"]
+    long_mine, long_torch = results["long"]
     short_mine, short_other, short_rounded = results["short"]
     count, short_name = len(texts), f"one text of {length(short)} tokens"
     figures = [
@@ -159,8 +177,20 @@ def main() -> None:
         state(f"pairs of {tokens[1]:.0f} tokens", speed("pairs", pairs), ceiling / 1e9),
         compare(f"{LONG[0]} of {LONG[1]} tokens", speed("long", long), ceiling / 1e9, at_least=0.85),
     ]
+    engines = [
+        compare("texts a second", count / mine, count / texts_torch, at_least=0.95),
+        compare("pairs a second", len(pairs) / pair_mine, len(pairs) / pair_torch, at_least=0.95),
+        compare(
+            f"{LONG[0]} of {LONG[1]} tokens: rows a second",
+            LONG[0] / long_mine,
+            LONG[0] / long_torch,
+            at_least=0.95,
+        ),
+        compare("largest difference of a score from torch's", difference, 1e-5, at_most=1),
+    ]
     tables = [
         (f"ALBERT-base, fp32 or int8, {threads} threads", "transformers", figures),
+        ("Engine of models that are loaded by name", "engine torch", engines),
         ("GFLOP/s of real tokens, fp32", "largest product", shares),
     ]
     for title, against, some in tables:

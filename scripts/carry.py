@@ -41,7 +41,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from albertkit.cli.main import app
+from albertkit.cli.main import make_app
 from albertkit.errors import AlbertKitError, DataError
 from albertkit.files import atomic_path, contents
 from albertkit.training.state import checkpoints
@@ -223,7 +223,7 @@ def train(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
     words = ["pretrain", "--recipe", arguments.recipe, "--tokenizer", arguments.tokenizer, "--data", shards]
     words += ["--output", run, "--max-minutes", arguments.max_minutes, *flags]
     try:
-        app([str(word) for word in words])  # ends with SystemExit
+        make_app()([str(word) for word in words])  # ends with SystemExit
     finally:
         # Also after an error: the checkpoint before it is whole.
         if checkpoints(run):

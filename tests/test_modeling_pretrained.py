@@ -13,6 +13,7 @@ from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_tw
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from albertkit.auto_config import AutoConfig
 from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
 from albertkit.modeling import auto, loading
@@ -198,7 +199,7 @@ def test_order_outputs_follow_the_number_of_labels(tmp_path: Path):
 def test_models_in_subfolders(tmp_path: Path):
     model = make("AlbertModel")
     model.save_pretrained(tmp_path / "checkpoints" / "step-5")
-    for load in (AlbertModel, auto.AutoModel, AlbertConfig, auto.AutoConfig):
+    for load in (AlbertModel, auto.AutoModel, AlbertConfig, AutoConfig):
         loaded = load.from_pretrained(tmp_path, subfolder="checkpoints/step-5")
         assert getattr(loaded, "config", loaded) == AlbertConfig.from_pretrained(
             tmp_path / "checkpoints" / "step-5"
@@ -389,7 +390,7 @@ def test_auto_classes(name, head, tmp_path: Path):
     auto_class = getattr(auto, name)
     assert type(auto_class.from_pretrained(tmp_path)) is HEADS[head]
     assert type(auto_class.from_config(tiny())) is HEADS[head]
-    assert auto.AutoConfig.from_pretrained(tmp_path, num_labels=3).num_labels == 3
+    assert AutoConfig.from_pretrained(tmp_path, num_labels=3).num_labels == 3
     with pytest.raises(TypeError, match="from_pretrained"):
         auto_class()
 
@@ -398,7 +399,7 @@ def test_auto_classes_refuse_other_models(tmp_path: Path):
     AlbertForPreTraining(tiny()).save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "roberta"}))
-    for load in (auto.AutoConfig.from_pretrained, auto.AutoModel.from_pretrained):
+    for load in (AutoConfig.from_pretrained, auto.AutoModel.from_pretrained):
         with pytest.raises(ConfigError, match="'roberta'"):
             load(tmp_path)
 
@@ -413,7 +414,7 @@ def test_arguments_have_the_names_of_transformers(tmp_path: Path):
         loaded = load.from_pretrained(pretrained_model_name_or_path=tmp_path)
         assert loaded.name_or_path == loaded.config.name_or_path == str(tmp_path)
         assert torch.equal(loaded(**batch()).logits, source(**batch()).logits)
-    for load in (AlbertConfig, auto.AutoConfig):
+    for load in (AlbertConfig, AutoConfig):
         config = load.from_pretrained(pretrained_model_name_or_path=tmp_path)
         assert config.hidden_size == TINY["hidden_size"]
     config.save_pretrained(save_directory=tmp_path / "config")
