@@ -191,6 +191,10 @@ class TestTheEngine:
         model.set_patience(1)
         with pytest.raises(ConfigError, match="choose the engine 'torch'"):
             make_engine(model, "onnx").run(rows_of([5]))
+        hook = model.classifier.register_forward_hook(lambda *given: given[-1])  # then the model is called
+        expected = PlainEngine(model).run(rows_of([5]))
+        np.testing.assert_array_equal(make_engine(model, "onnx").run(rows_of([5])), expected)
+        hook.remove()
 
 
 class TestFiles:

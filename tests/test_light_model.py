@@ -245,5 +245,6 @@ class TestBecomingAModule:
     def test_special_methods_are_no_reason(self, fill):
         with pytest.raises(AttributeError):
             _ = fill.model.__len__
+        assert not hasattr(fill.model, "_repr_html_")  # a notebook asks for it
         assert isinstance(copy.deepcopy(fill.model), LightModel)
         assert fill.model.module is None

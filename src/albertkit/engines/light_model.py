@@ -184,8 +184,8 @@ class LightModel:
         return self.to_module()(*inputs, **options)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
+        if name.startswith("_") and self.__dict__.get("module") is None:
+            raise AttributeError(name)  # what notebooks, copies and debuggers look for in every object
         return getattr(self.to_module(), name)
 
     def __repr__(self) -> str:

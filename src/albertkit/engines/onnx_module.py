@@ -45,12 +45,13 @@ class OnnxModuleEngine(Engine):
     ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
         """As `Engine.batches`, the longest rows first."""
         model = self.model
-        engine = self._engine() if self._suits(output, rows) else PlainEngine(model)
-        if output == "logits" and getattr(model, "patience", None) is not None:
+        suits = self._suits(output, rows)
+        if suits and output == "logits" and getattr(model, "patience", None) is not None:
             raise ConfigError(
                 "this engine computes all depths in ONNX Runtime, and the model has a patience of "
                 f"{model.patience}: choose the engine 'torch', or set_patience(None)"
             )
+        engine = self._engine() if suits else PlainEngine(model)
         return engine.batches(
             rows, output=output, read=read, batch_tokens=batch_tokens, batch_size=batch_size
         )
