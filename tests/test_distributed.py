@@ -94,10 +94,15 @@ def test_two_processes_are_one(data: Path, tmp_path: Path) -> None:
     assert all((weights[0][key] - weights[1][key]).abs().max() < 1e-4 for key in weights[0])
 
 
-def test_processes_with_one_objective(data: Path, tmp_path: Path) -> None:
+def test_processes_with_one_objective_and_muon(data: Path, tmp_path: Path) -> None:
     """The head of the other objective gets no gradient, which the processes must agree on."""
-    said = pretrain(data, tmp_path, "--no-sentence-order", "--steps", 2, processes=2)
-    assert "finished at step 2" in said
+    options = ("--no-sentence-order", "--optimizer", "muon", "--steps", 4)
+    pretrain(data, tmp_path / "one", *options)
+    said = pretrain(data, tmp_path / "two", *options, processes=2)
+    assert "finished at step 4" in said
+    one, two = (figures(tmp_path / name, "train/masked_loss") for name in ("one", "two"))
+    assert one[0] - one[-1] > 0.05
+    assert two == pytest.approx(one, abs=5e-3)
 
 
 def test_a_sum_returns_when_nobody_else_holds_its_tensor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from albertkit.training.optimizers import build_optimizer, clip_gradients
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.training.optimizers import NO_DECAY, AdamW, build_optimizer, clip_gradients
 from albertkit.training.schedules import linear_factor, trapezoid_factor
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -54,6 +57,46 @@ def test_corrected_adamw_is_torchs() -> None:
     optimizer = build_optimizer(model, "adamw-corrected", learning_rate=0.1, weight_decay=0.5)
     assert isinstance(optimizer, torch.optim.AdamW)
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 0.0]
+
+
+def test_muon_updates_the_matrices_of_the_layers_and_adamw_all_other_parameters() -> None:
+    shape = {"vocab_size": 20, "embedding_size": 4, "hidden_size": 8, "intermediate_size": 16}
+    config = AlbertConfig(**shape, num_hidden_layers=2, num_attention_heads=2)
+    model, twin = AlbertForPreTraining(config), AlbertForPreTraining(config)
+    twin.load_state_dict(model.state_dict())
+    optimizer = build_optimizer(model, "muon", learning_rate=0.01, weight_decay=0.1)
+    inner = "albert.encoder.albert_layer_groups.0.albert_layers.0."
+    names = ["attention.query", "attention.key", "attention.value", "attention.dense", "ffn", "ffn_output"]
+    weights = dict(twin.named_parameters())
+    matrices = [weights.pop(f"{inner}{name}.weight") for name in names]
+    plain = [weights.pop(name) for name in list(weights) if any(part in name for part in NO_DECAY)]
+    muon = torch.optim.Muon(
+        matrices, lr=0.01, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+    )
+    groups = [{"params": [*weights.values()]}, {"params": plain, "weight_decay": 0.0}]
+    adamw = AdamW(groups, lr=0.01, weight_decay=0.1)
+    for step in range(3):
+        for seeded in (model, twin):
+            torch.manual_seed(step)
+            for param in seeded.parameters():
+                param.grad = torch.randn(param.shape)
+        for group in [*optimizer.param_groups, *muon.param_groups, *adamw.param_groups]:
+            group["lr"] = 0.01 * (step + 1)
+        if step == 1:
+            optimizer.load_state_dict(optimizer.state_dict())  # as a rollback does
+        for each in (optimizer, muon, adamw):
+            each.step()
+    assert optimizer.state_dict()["state"].keys() == set(range(len([*model.parameters()])))
+    for name, param in model.named_parameters():
+        assert torch.equal(param, twin.get_parameter(name)), name
+
+
+def test_muon_is_refused_where_it_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="layers with trainable matrices; choose 'adamw'"):
+        build_optimizer(nn.Linear(3, 2), "muon", learning_rate=0.1, weight_decay=0.0)
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(ConfigError, match=r"needs PyTorch 2\.9 or later, and this is"):
+        build_optimizer(nn.Linear(3, 2), "muon", learning_rate=0.1, weight_decay=0.0)
 
 
 def test_clipping_leaves_small_gradients_alone() -> None:

@@ -148,7 +148,7 @@ class PretrainingSettings:
         spread = self.model.get("initializer_range", 0.02)
         if training.optimizer == "lamb" and rate > _LAMB_LIMIT:
             found.append(f"a learning rate of {rate:g} is too high for LAMB: runs at 1e-2 collapsed")
-        if training.optimizer != "lamb" and self.init_from is None and rate > _ADAMW_LIMIT * spread:
+        if training.optimizer.startswith("adamw") and self.init_from is None and rate > _ADAMW_LIMIT * spread:
             found.append(
                 f"a learning rate of {rate:g} is high for AdamW beside weights of {spread:g} "
                 f"(initializer_range): runs above {_ADAMW_LIMIT:g} times their size collapsed"

@@ -1,6 +1,6 @@
-"""LAMB and AdamW as the original ALBERT was trained with, and gradient clipping as TensorFlow does it.
+"""LAMB and AdamW as the original ALBERT was trained with, Muon, and gradient clipping as TensorFlow does it.
 
-Neither corrects Adam's bias: that is how the original optimizers are (google-research/albert
+LAMB and AdamW do not correct Adam's bias: that is how the original optimizers are (google-research/albert
 `lamb_optimizer.py`, `optimization.py`). LAMB: You et al. 2019, "Large Batch Optimization for Deep
 Learning", algorithm 2. `adamw-corrected` is `torch.optim.AdamW`, for those who want the usual one.
 """
@@ -11,10 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from albertkit.errors import ConfigError
 from albertkit.training.settings import OptimizerName
 
 # Parameters whose names hold one of these get neither weight decay nor, in LAMB, a trust ratio.
 NO_DECAY = ("LayerNorm", "layer_norm", "bias")
+# Two-dimensional parameters whose names hold this are matrices that Muon updates.
+LAYERS = "albert_layer_groups"
 
 
 class AdamW(torch.optim.Optimizer):
@@ -70,6 +73,46 @@ class Lamb(AdamW):
     layer_adaptation = True
 
 
+class Muon(torch.optim.Optimizer):
+    """Muon for the matrices of the layers, the original's AdamW for all other parameters.
+
+    Muon (Jordan et al. 2024) replaces the momentum of a matrix by the nearest orthogonal matrix. Its updates
+    are scaled to the size of AdamW's (Liu et al. 2025, "Muon is Scalable for LLM Training"), so one learning
+    rate serves both.
+
+    Args:
+        matrices: two-dimensional parameters.
+        others: parameter groups for AdamW.
+        lr: learning rate.
+        weight_decay: decoupled weight decay.
+
+    Raises:
+        ConfigError: this PyTorch has no Muon, or `matrices` is empty.
+    """
+
+    def __init__(
+        self, matrices: list[Tensor], others: list[dict[str, Any]], *, lr: float, weight_decay: float
+    ) -> None:
+        if not hasattr(torch.optim, "Muon"):
+            raise ConfigError(f"optimizer 'muon' needs PyTorch 2.9 or later, and this is {torch.__version__}")
+        if not matrices:
+            raise ConfigError("optimizer 'muon' needs layers with trainable matrices; choose 'adamw'")
+        self._muon = torch.optim.Muon(
+            matrices, lr=lr, weight_decay=weight_decay, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+        )
+        self._adamw = AdamW(others, lr=lr, weight_decay=weight_decay)
+        super().__init__([*self._muon.param_groups, *self._adamw.param_groups], {})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update every parameter that has a gradient."""
+        assert closure is None, "closures are not supported"
+        # Groups and state are those of this optimizer, which `load_state_dict` replaces.
+        for part, groups in ((self._muon, self.param_groups[:1]), (self._adamw, self.param_groups[1:])):
+            part.param_groups, part.state = groups, self.state
+            part.step()
+
+
 def _trust_ratio(param: Tensor, update: Tensor) -> Tensor:
     """Return ||param|| / ||update||, or 1 where either is zero. On the device: no synchronisation."""
     param_norm = torch.linalg.vector_norm(param)
@@ -81,16 +124,23 @@ def _trust_ratio(param: Tensor, update: Tensor) -> Tensor:
 def build_optimizer(
     model: nn.Module, name: OptimizerName, *, learning_rate: float, weight_decay: float
 ) -> torch.optim.Optimizer:
-    """Build the named optimizer over the model's trainable parameters, in two groups.
+    """Build the named optimizer over the model's trainable parameters.
 
     Biases and layer norms (see `NO_DECAY`) are neither decayed nor, in LAMB, scaled.
+
+    Raises:
+        ConfigError: the optimizer cannot train this model.
     """
-    decayed: list[Tensor] = []
-    plain: list[Tensor] = []
-    for parameter_name, param in model.named_parameters():
-        if param.requires_grad:
-            (plain if any(part in parameter_name for part in NO_DECAY) else decayed).append(param)
+    trained = {key: param for key, param in model.named_parameters() if param.requires_grad}
+    matrices: list[Tensor] = []
+    if name == "muon":
+        chosen = [key for key, param in trained.items() if LAYERS in key and param.ndim == 2]
+        matrices = [trained.pop(key) for key in chosen]
+    plain = [param for key, param in trained.items() if any(part in key for part in NO_DECAY)]
+    decayed = [param for key, param in trained.items() if not any(part in key for part in NO_DECAY)]
     groups: list[dict[str, Any]] = [{"params": decayed}, {"params": plain, "weight_decay": 0.0}]
+    if name == "muon":
+        return Muon(matrices, groups, lr=learning_rate, weight_decay=weight_decay)
     if name == "lamb":
         groups[1]["layer_adaptation"] = False
         return Lamb(groups, lr=learning_rate, weight_decay=weight_decay)

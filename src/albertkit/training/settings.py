@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from albertkit.errors import ConfigError
 
-OptimizerName = Literal["lamb", "adamw", "adamw-corrected"]
+OptimizerName = Literal["lamb", "adamw", "adamw-corrected", "muon"]
 ScheduleName = Literal["linear", "trapezoid"]
 
 
@@ -19,7 +19,8 @@ class TrainingSettings:
     tokens: int | None = None
     """Real tokens of the whole run, padding not counted; instead of steps."""
     optimizer: OptimizerName = "lamb"
-    """The original's LAMB or AdamW, or PyTorch's bias-corrected AdamW."""
+    """The original's LAMB or AdamW, PyTorch's bias-corrected AdamW, or Muon for the layers' matrices with the
+    original's AdamW for all other weights."""
     learning_rate: float | None = None
     """Peak learning rate (default: the paper's, scaled to the batch)."""
     weight_decay: float = 0.01
