@@ -22,7 +22,7 @@ from albertkit import pipeline
 from albertkit.files import atomic_path
 from albertkit.hub import resolve
 from albertkit.pretraining.shards import file_sha256
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.model_file import NORMAL, WORD_START, read_model_file, read_piece_table
 
 QUESTIONS = Path(__file__).with_name("cloze.jsonl")
@@ -62,7 +62,7 @@ def read_questions(file: Path = QUESTIONS) -> list[Question]:
     ]
 
 
-def answer_ids(question: Question, tokenizer: TokenizerInterface) -> set[int]:
+def answer_ids(question: Question, tokenizer: TokenizerBase) -> set[int]:
     """Return the ids of the answers that are one piece, and so can be given."""
     cut = (tokenizer.tokenize(answer) for answer in question.answers)
     ids = {tokenizer.convert_tokens_to_ids(pieces[0]) for pieces in cut if len(pieces) == 1}
@@ -70,7 +70,7 @@ def answer_ids(question: Question, tokenizer: TokenizerInterface) -> set[int]:
 
 
 def scores(
-    questions: Sequence[Question], guesses: Iterable[Sequence[int]], tokenizer: TokenizerInterface
+    questions: Sequence[Question], guesses: Iterable[Sequence[int]], tokenizer: TokenizerBase
 ) -> dict[str, Score]:
     """Return the scores by category, and of "all".
 

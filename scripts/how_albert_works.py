@@ -20,7 +20,7 @@ from torch.nn.functional import cosine_similarity
 from albertkit import AlbertConfig, AlbertForMaskedLM, AutoTokenizer
 from albertkit.files import atomic_path
 from albertkit.footprint import Footprint, measure
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, END = "<!-- table: scripts/how_albert_works.py -->", "<!-- end of table -->"
@@ -75,7 +75,7 @@ def draw_sharing(target: Path) -> None:
 
 @torch.inference_mode()
 def by_depth(
-    model: AlbertForMaskedLM, tokenizer: TokenizerInterface, questions: Sequence[Question], own: int
+    model: AlbertForMaskedLM, tokenizer: TokenizerBase, questions: Sequence[Question], own: int
 ) -> list[tuple[float, float, Score]]:
     """Return for each number of layers: cosine with the layer before and with depth `own`; answers.
 

@@ -28,8 +28,8 @@ from albertkit.pretraining.words import WordTable
 from albertkit.recipe import build
 from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.pieces import PieceEncoder
 from albertkit.tokenization.reachable import unreachable_pieces
+from albertkit.tokenization.unigram import UnigramModel
 from albertkit.tokenization.vocabulary import train_vocabulary
 
 # Each line is one sentence.
@@ -137,7 +137,7 @@ def test_case_and_accents_are_kept_everywhere(language: str, tokenizer_folder: P
 
 def test_whole_words(language: str, tokenizer_folder: Path) -> None:
     words = WordTable(tokenizer_folder / "spiece.model")
-    encoder = PieceEncoder(tokenizer_folder / "spiece.model", KEEP_ALL)
+    encoder = UnigramModel(tokenizer_folder / "spiece.model", KEEP_ALL)
 
     def cut(text: str) -> list[str]:
         starts = words.starts(np.array(encoder.ids(text)))
@@ -169,8 +169,8 @@ def test_whole_words(language: str, tokenizer_folder: Path) -> None:
 
 def test_unreachable_pieces_are_named(language: str, tokenizer_folder: Path, tmp_path: Path) -> None:
     model_file = tokenizer_folder / "spiece.model"
-    assert unreachable_pieces(PieceEncoder(model_file, KEEP_ALL)) == {}
-    found = unreachable_pieces(PieceEncoder(model_file, Normalization()))
+    assert unreachable_pieces(UnigramModel(model_file, KEEP_ALL)) == {}
+    found = unreachable_pieces(UnigramModel(model_file, Normalization()))
     cased, accented = found.get("do_lower_case=true", []), found.get("keep_accents=false", [])
     expected = {
         "de": ({"Ü", "Ö", "K"}, {"ü", "ä", "ö"}),
@@ -193,7 +193,7 @@ def test_unreachable_pieces_are_named(language: str, tokenizer_folder: Path, tmp
 
 
 def test_the_published_vocabulary_is_all_reachable(shared: Path) -> None:
-    encoder = PieceEncoder(shared / "data/spiece.model", Normalization())
+    encoder = UnigramModel(shared / "data/spiece.model", Normalization())
     assert unreachable_pieces(encoder) == {}
 
 

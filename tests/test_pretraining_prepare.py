@@ -23,7 +23,7 @@ from albertkit.pretraining.sentences import SentenceSettings, sections
 from albertkit.pretraining.shards import ShardBuilder, ShardSet
 from albertkit.pretraining.units import Done, Unit, Work
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.pieces import PieceEncoder
+from albertkit.tokenization.unigram import UnigramModel
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_shards_hold_exactly_the_encoded_sentences(
 ) -> None:
     report = prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1, unit_characters=20_000)
     shards = ShardSet(tmp_path / "out/train")
-    encoder = PieceEncoder(tiny_vocabulary, Normalization())
+    encoder = UnigramModel(tiny_vocabulary, Normalization())
     expected = [
         [encoder.ids(sentence) for sentence in section]
         for text in tiny_texts
@@ -289,7 +289,7 @@ def test_whole_source_documents_are_held_out(
         [corpus_file], tiny_vocabulary, tmp_path / "out",
         workers=1, holdout_every=10, seed=13, section_sentences=4,
     )  # fmt: skip
-    encoder = PieceEncoder(tiny_vocabulary, Normalization())
+    encoder = UnigramModel(tiny_vocabulary, Normalization())
     held_out = ShardSet(tmp_path / "out/validation")
     found = [s.tolist() for i in range(len(held_out)) for s in held_out.document(i)]
     expected = [
@@ -334,7 +334,7 @@ def test_restart_keeps_finished_units(
         run(tmp_path / "cut")
 
 
-class FailingEncoder(PieceEncoder):
+class FailingEncoder(UnigramModel):
     """Cannot encode one of the texts."""
 
     def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:
@@ -353,7 +353,7 @@ def test_a_failing_worker_fails_the_job(
 ) -> None:
     with corpus_file.open("a", encoding="utf-8") as file:
         file.write('{"text": "This is poison. Beware."}\n')
-    monkeypatch.setattr(prepare_module, "PieceEncoder", FailingEncoder)
+    monkeypatch.setattr(prepare_module, "UnigramModel", FailingEncoder)
     with pytest.raises(DataError, match=r"corpus.jsonl, line 201: MemoryError: too much"):
         prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=workers, unit_characters=20_000)
     assert not (tmp_path / "out/train/manifest.json").exists()
@@ -443,7 +443,7 @@ def test_normalisation_comes_from_the_tokenizer_folder(tmp_path: Path, tiny_voca
     file.write_text("The Captain left. Queen Anne stayed.", encoding="utf-8")
     prepare([file], folder, tmp_path / "out", workers=1)
     shards = ShardSet(tmp_path / "out/train")
-    cased = PieceEncoder(tiny_vocabulary, Normalization(do_lower_case=False))
+    cased = UnigramModel(tiny_vocabulary, Normalization(do_lower_case=False))
     expected = [cased.ids("The Captain left."), cased.ids("Queen Anne stayed.")]
     assert [sentence.tolist() for sentence in shards.document(0)] == expected
     assert shards.manifest.settings["normalization"]["do_lower_case"] is False

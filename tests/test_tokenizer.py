@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from albertkit.errors import MissingExtraError, TokenizerError
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.fast import AlbertTokenizerFast
-from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -21,13 +21,13 @@ PARAMETERS = [pytest.param(AlbertTokenizer, marks=pytest.mark.light), AlbertToke
 
 
 @pytest.fixture(params=PARAMETERS, ids=["sentencepiece", "rust"], scope="module")
-def tokenizer(request: pytest.FixtureRequest, shared: Path) -> TokenizerInterface:
+def tokenizer(request: pytest.FixtureRequest, shared: Path) -> TokenizerBase:
     """Each tokenizer on the published vocabulary."""
     return request.param(shared / "data" / "spiece.model")
 
 
 @pytest.fixture(params=PARAMETERS, ids=["sentencepiece", "rust"], scope="module")
-def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path) -> TokenizerInterface:
+def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path) -> TokenizerBase:
     """Each tokenizer on a vocabulary of 500 pieces."""
     return request.param(tiny_vocabulary)
 
@@ -35,7 +35,7 @@ def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path) -> TokenizerInte
 # ---- the original's answers ----
 
 
-def test_ids_and_pieces_are_the_originals_on_every_line(tokenizer: TokenizerInterface, shared: Path) -> None:
+def test_ids_and_pieces_are_the_originals_on_every_line(tokenizer: TokenizerBase, shared: Path) -> None:
     lines = [json.loads(line) for line in (shared / "fixtures" / "tokenizer.jsonl").open(encoding="utf-8")]
     texts = [line["text"] for line in lines]
     encoded = tokenizer(texts, add_special_tokens=False, parse_special_tokens=False, verbose=False)
@@ -49,7 +49,7 @@ def test_ids_and_pieces_are_the_originals_on_every_line(tokenizer: TokenizerInte
         assert one == line["ids"]
 
 
-def test_mask_in_a_text_and_segments_of_a_pair(tokenizer: TokenizerInterface) -> None:
+def test_mask_in_a_text_and_segments_of_a_pair(tokenizer: TokenizerBase) -> None:
     assert tokenizer("Test sentence with [MASK].")["input_ids"] == [2, 1289, 5123, 29, 4, 13, 9, 3]
     pair = tokenizer("Question?", "Answer")
     assert pair["input_ids"] == [2, 1301, 60, 3, 1623, 3]
@@ -58,7 +58,7 @@ def test_mask_in_a_text_and_segments_of_a_pair(tokenizer: TokenizerInterface) ->
     assert list(pair.keys()) == ["input_ids", "token_type_ids", "attention_mask"]
 
 
-def test_cased_text_as_the_julia_article_has_it(tokenizer: TokenizerInterface, shared: Path) -> None:
+def test_cased_text_as_the_julia_article_has_it(tokenizer: TokenizerBase, shared: Path) -> None:
     cased = type(tokenizer)(shared / "data" / "spiece.model", do_lower_case=False)
     ids = cased.encode("God is Great! I won a lottery.", add_special_tokens=False)
     counted_from_one = [14, 2, 5649, 26, 14, 2, 100, 722, 188, 14, 2, 231, 22, 17519, 10]
@@ -91,7 +91,7 @@ def test_both_agree_under_other_rules(rules: dict[str, bool], shared: Path) -> N
 # ---- special tokens in a text ----
 
 
-def test_special_tokens_are_plain_text_on_request(tiny: TokenizerInterface, tiny_vocabulary: Path) -> None:
+def test_special_tokens_are_plain_text_on_request(tiny: TokenizerBase, tiny_vocabulary: Path) -> None:
     text = "The [MASK] fox"
     assert tiny.mask_token_id in tiny.encode(text)
     assert tiny.mask_token_id not in tiny.encode(text, parse_special_tokens=False)
@@ -106,12 +106,12 @@ def test_special_tokens_are_plain_text_on_request(tiny: TokenizerInterface, tiny
 
 
 @pytest.mark.parametrize("text", ["[MASK]", "[MASK][MASK]", " [MASK]  [MASK] ", "[CLS][SEP]<pad><unk>"])
-def test_special_tokens_need_nothing_around_them(text: str, tiny: TokenizerInterface) -> None:
+def test_special_tokens_need_nothing_around_them(text: str, tiny: TokenizerBase) -> None:
     expected = {"[MASK]": [4], "[CLS][SEP]<pad><unk>": [2, 3, 0, 1]}.get(text, [4, 4])
     assert tiny.encode(text, add_special_tokens=False) == expected
 
 
-def test_roles(tiny: TokenizerInterface) -> None:
+def test_roles(tiny: TokenizerBase) -> None:
     assert (tiny.pad_token, tiny.unk_token, tiny.cls_token) == ("<pad>", "<unk>", "[CLS]")
     assert (tiny.sep_token, tiny.mask_token, tiny.bos_token, tiny.eos_token) == (
         *("[SEP]", "[MASK]", "[CLS]", "[SEP]"),
@@ -144,7 +144,7 @@ NAMES = ["input_ids", "attention_mask"]
 @pytest.mark.parametrize("max_length", [14, 15, 24])
 @pytest.mark.parametrize("pair", [(LONG, SHORT), (SHORT, LONG), (SHORT, SHORT)])
 @pytest.mark.parametrize("stride", [0, 2])
-def test_windows_of_pairs(truncation, max_length, pair, stride, tiny: TokenizerInterface, theirs) -> None:
+def test_windows_of_pairs(truncation, max_length, pair, stride, tiny: TokenizerBase, theirs) -> None:
     options = {
         "truncation": truncation,
         "max_length": max_length,
@@ -170,7 +170,7 @@ def test_windows_of_pairs(truncation, max_length, pair, stride, tiny: TokenizerI
 
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("stride", [0, 1, 3])
-def test_windows_of_a_batch(side, stride, tiny: TokenizerInterface, tiny_vocabulary: Path, theirs) -> None:
+def test_windows_of_a_batch(side, stride, tiny: TokenizerBase, tiny_vocabulary: Path, theirs) -> None:
     tiny = type(tiny)(tiny_vocabulary, truncation_side=side)
     theirs.truncation_side = side
     options = {"max_length": 11, "truncation": True, "stride": stride, "return_overflowing_tokens": True}
@@ -195,14 +195,14 @@ def test_windows_of_a_batch(side, stride, tiny: TokenizerInterface, tiny_vocabul
         {"padding": False, "truncation": False},
     ],
 )
-def test_padding_and_truncation_of_a_batch(options, tiny: TokenizerInterface, theirs) -> None:
+def test_padding_and_truncation_of_a_batch(options, tiny: TokenizerBase, theirs) -> None:
     ours, expected = tiny([LONG, SHORT, ""], **options), theirs([LONG, SHORT, ""], **options)
     for name in NAMES:
         assert ours[name] == expected[name]
     assert [len(row) for row in ours["token_type_ids"]] == [len(row) for row in ours["input_ids"]]
 
 
-def test_texts_split_into_words(tiny: TokenizerInterface, theirs) -> None:
+def test_texts_split_into_words(tiny: TokenizerBase, theirs) -> None:
     words = ["The", "captain", "of", "1847,", "", "opened"]
     ours = tiny(words, is_split_into_words=True)
     assert ours["input_ids"] == tiny.build_inputs_with_special_tokens(
@@ -222,9 +222,7 @@ def test_texts_split_into_words(tiny: TokenizerInterface, theirs) -> None:
     assert pair.n_sequences == 2
 
 
-def test_their_folder_opens_in_ours_and_ours_in_theirs(
-    tiny: TokenizerInterface, theirs, tmp_path: Path
-) -> None:
+def test_their_folder_opens_in_ours_and_ours_in_theirs(tiny: TokenizerBase, theirs, tmp_path: Path) -> None:
     assert theirs(SHORT)["input_ids"] == tiny(SHORT)["input_ids"]
     assert theirs.model_max_length == 512
     theirs.save_pretrained(tmp_path)
@@ -288,7 +286,7 @@ def test_other_readers_of_tokenizer_json(shared: Path, tmp_path: Path) -> None:
     assert ours("the fox", return_offsets_mapping=True)["offset_mapping"] == [(0, 0), (0, 3), (4, 7), (0, 0)]
 
 
-def test_another_reader_of_a_tokenizer_json(tiny: TokenizerInterface, tmp_path: Path) -> None:
+def test_another_reader_of_a_tokenizer_json(tiny: TokenizerBase, tmp_path: Path) -> None:
     """Vocabulary, special tokens, pairs and decoding are all in the file."""
     tiny.save_pretrained(tmp_path)
     tokenizers = pytest.importorskip("tokenizers")
@@ -307,7 +305,7 @@ def test_another_reader_of_a_tokenizer_json(tiny: TokenizerInterface, tmp_path: 
 # ---- other inputs and outputs ----
 
 
-def test_a_batch_of_pairs_in_every_form(tiny: TokenizerInterface) -> None:
+def test_a_batch_of_pairs_in_every_form(tiny: TokenizerBase) -> None:
     expected = tiny([LONG, SHORT], [SHORT, LONG])
     assert tiny([(LONG, SHORT), (SHORT, LONG)]) == expected
     assert tiny.batch_encode_plus([(LONG, SHORT), (SHORT, LONG)]) == expected
@@ -315,7 +313,7 @@ def test_a_batch_of_pairs_in_every_form(tiny: TokenizerInterface) -> None:
     assert expected["input_ids"][0] == tiny.encode(LONG, SHORT)
 
 
-def test_the_empty_batch_and_the_empty_text(tiny: TokenizerInterface) -> None:
+def test_the_empty_batch_and_the_empty_text(tiny: TokenizerBase) -> None:
     assert dict(tiny([])) == {"input_ids": [], "token_type_ids": [], "attention_mask": []}
     assert tiny("")["input_ids"] == [2, 3]
     assert tiny("", "")["input_ids"] == [2, 3, 3]
@@ -323,7 +321,7 @@ def test_the_empty_batch_and_the_empty_text(tiny: TokenizerInterface) -> None:
     assert tiny("", add_special_tokens=False)["input_ids"] == []
 
 
-def test_only_a_large_batch_counts_as_looked_through(tiny: TokenizerInterface) -> None:
+def test_only_a_large_batch_counts_as_looked_through(tiny: TokenizerBase) -> None:
     gc.collect()
     kept = [[] for _ in range(300)]
     before = gc.get_count()[0]
@@ -334,7 +332,7 @@ def test_only_a_large_batch_counts_as_looked_through(tiny: TokenizerInterface) -
     assert gc.isenabled()
 
 
-def test_tensors(tiny: TokenizerInterface) -> None:
+def test_tensors(tiny: TokenizerBase) -> None:
     torch = pytest.importorskip("torch")
     one = tiny.encode_plus("Who?", "The captain", return_tensors="pt")
     assert one["input_ids"].shape == one.token_type_ids.shape == (1, len(tiny.encode("Who?", "The captain")))
@@ -348,7 +346,7 @@ def test_tensors(tiny: TokenizerInterface) -> None:
         tiny([LONG, "fox"], return_tensors="pt")
 
 
-def test_tensorflow_where_it_is_installed(tiny: TokenizerInterface, monkeypatch) -> None:
+def test_tensorflow_where_it_is_installed(tiny: TokenizerBase, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(constant=np.array))
     assert tiny(["fox"], return_tensors="tf")["input_ids"].tolist() == [tiny.encode("fox")]
     monkeypatch.setitem(sys.modules, "tensorflow", None)  # as if it were not
@@ -356,7 +354,7 @@ def test_tensorflow_where_it_is_installed(tiny: TokenizerInterface, monkeypatch)
         tiny("fox", return_tensors="tf")
 
 
-def test_pad_by_hand(tiny: TokenizerInterface) -> None:
+def test_pad_by_hand(tiny: TokenizerBase) -> None:
     torch = pytest.importorskip("torch")
     rows = [tiny(LONG), tiny(SHORT)]
     assert dict(tiny.pad(rows)) == dict(tiny([LONG, SHORT], padding=True))
@@ -371,7 +369,7 @@ def test_pad_by_hand(tiny: TokenizerInterface) -> None:
         tiny.pad({"ids": [[1]]})
 
 
-def test_ids_that_exist_already(tiny: TokenizerInterface) -> None:
+def test_ids_that_exist_already(tiny: TokenizerBase) -> None:
     ids = tiny.encode(SHORT, add_special_tokens=False)
     assert tiny.prepare_for_model(ids) == tiny(SHORT)
     fitted = {"max_length": len(ids) + 6, "truncation": "only_second"}
@@ -386,7 +384,7 @@ def test_ids_that_exist_already(tiny: TokenizerInterface) -> None:
     assert tiny.truncate_sequences([10, 11], [12, 13, 14], 1, "only_second") == ([10, 11], [12, 13], [14])
 
 
-def test_masks_and_segments_of_the_layout(tiny: TokenizerInterface) -> None:
+def test_masks_and_segments_of_the_layout(tiny: TokenizerBase) -> None:
     assert tiny.num_special_tokens_to_add() == 2
     assert tiny.num_special_tokens_to_add(pair=True) == 3
     assert tiny.build_inputs_with_special_tokens([7], [8, 9]) == [2, 7, 3, 8, 9, 3]
@@ -403,7 +401,7 @@ def test_masks_and_segments_of_the_layout(tiny: TokenizerInterface) -> None:
     assert encoded["length"] == [12]
 
 
-def test_no_silent_cut_of_a_long_text(tiny: TokenizerInterface, tiny_vocabulary: Path, caplog) -> None:
+def test_no_silent_cut_of_a_long_text(tiny: TokenizerBase, tiny_vocabulary: Path, caplog) -> None:
     fresh = type(tiny)(tiny_vocabulary, model_max_length=8)
     assert len(fresh.encode(LONG)) > 8
     assert "the model takes 8" in caplog.text
@@ -413,9 +411,7 @@ def test_no_silent_cut_of_a_long_text(tiny: TokenizerInterface, tiny_vocabulary:
     assert caplog.text == ""
 
 
-def test_a_length_that_truncates_unasked_is_said(
-    tiny: TokenizerInterface, tiny_vocabulary: Path, caplog
-) -> None:
+def test_a_length_that_truncates_unasked_is_said(tiny: TokenizerBase, tiny_vocabulary: Path, caplog) -> None:
     fresh = type(tiny)(tiny_vocabulary)
     for truncation, said in ((True, False), (None, True), (None, False)):  # once
         caplog.clear()
@@ -451,12 +447,12 @@ def test_a_length_that_truncates_unasked_is_said(
         ((LONG, LONG), {"max_length": 4, "truncation": True}, "no room for any token of one of the texts"),
     ],
 )
-def test_what_cannot_be_done_says_why(arguments, options, message: str, tiny: TokenizerInterface) -> None:
+def test_what_cannot_be_done_says_why(arguments, options, message: str, tiny: TokenizerBase) -> None:
     with pytest.raises(TokenizerError, match=message):
         tiny(*arguments, **options)
 
 
-def test_unknown_arguments_are_errors(tiny: TokenizerInterface, tiny_vocabulary: Path) -> None:
+def test_unknown_arguments_are_errors(tiny: TokenizerBase, tiny_vocabulary: Path) -> None:
     with pytest.raises(TypeError, match="do_lowercase"):
         type(tiny)(tiny_vocabulary, do_lowercase=True)
     with pytest.raises(TypeError, match="return_tensor"):
@@ -466,7 +462,7 @@ def test_unknown_arguments_are_errors(tiny: TokenizerInterface, tiny_vocabulary:
 # ---- ids to text ----
 
 
-def test_decoding(tokenizer: TokenizerInterface) -> None:
+def test_decoding(tokenizer: TokenizerBase) -> None:
     torch = pytest.importorskip("torch")
     ids = tokenizer.encode("Hello, I'm a [MASK] model. It is [MASK].")
     assert tokenizer.decode(ids) == "[CLS] hello, i'm a [MASK] model. it is [MASK].[SEP]"
@@ -484,7 +480,7 @@ def test_decoding(tokenizer: TokenizerInterface) -> None:
     assert tokenizer.convert_tokens_to_string(["▁the", "▁state", "-", "of"]) == "the state-of"
 
 
-def test_special_tokens_are_joined_as_in_transformers(tokenizer: TokenizerInterface, tmp_path: Path) -> None:
+def test_special_tokens_are_joined_as_in_transformers(tokenizer: TokenizerBase, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     tokenizer.save_pretrained(tmp_path)
     theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
@@ -510,18 +506,18 @@ def test_special_tokens_are_joined_as_in_transformers(tokenizer: TokenizerInterf
         "[MASK] £5",
     ],
 )
-def test_spaces_beside_a_mask_come_back(text: str, tokenizer: TokenizerInterface) -> None:
+def test_spaces_beside_a_mask_come_back(text: str, tokenizer: TokenizerBase) -> None:
     assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
 
 
-def test_length_is_a_list_also_of_one_text(tiny: TokenizerInterface, theirs) -> None:
+def test_length_is_a_list_also_of_one_text(tiny: TokenizerBase, theirs) -> None:
     for texts in ("The captain", ["The captain"], ["The captain", "My sister lost"]):
         ours = tiny(texts, return_length=True)["length"]
         assert ours == theirs(texts, return_length=True)["length"]
     assert tiny("", return_length=True)["length"] == [2]
 
 
-def test_a_deep_copy_knows_its_words(tiny: TokenizerInterface) -> None:
+def test_a_deep_copy_knows_its_words(tiny: TokenizerBase) -> None:
     encoding = tiny("The captain lost", return_offsets_mapping=True)
     words = encoding.word_ids()
     copied = copy.deepcopy(encoding)
@@ -531,7 +527,7 @@ def test_a_deep_copy_knows_its_words(tiny: TokenizerInterface) -> None:
     assert len(encoding["input_ids"]) == len(copied["input_ids"]) - 1
 
 
-def test_tokens_and_ids(tokenizer: TokenizerInterface) -> None:
+def test_tokens_and_ids(tokenizer: TokenizerBase) -> None:
     assert tokenizer.convert_tokens_to_ids("▁the") == 14
     assert tokenizer.convert_tokens_to_ids(["▁the", "no such piece", "[MASK]"]) == [14, 1, 4]
     assert tokenizer.convert_ids_to_tokens(14) == "▁the"
@@ -549,7 +545,7 @@ def test_tokens_and_ids(tokenizer: TokenizerInterface) -> None:
 # ---- added tokens ----
 
 
-def test_added_tokens(tiny: TokenizerInterface, tiny_vocabulary: Path, tmp_path: Path) -> None:
+def test_added_tokens(tiny: TokenizerBase, tiny_vocabulary: Path, tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
     grown = type(tiny)(tiny_vocabulary)
     assert grown.add_tokens(["Covid-19", "fox trot"]) == 2
@@ -582,7 +578,7 @@ def test_added_tokens(tiny: TokenizerInterface, tiny_vocabulary: Path, tmp_path:
 
 
 def test_a_role_can_be_given_to_another_token(
-    tiny: TokenizerInterface, tiny_vocabulary: Path, tmp_path: Path
+    tiny: TokenizerBase, tiny_vocabulary: Path, tmp_path: Path
 ) -> None:
     grown = type(tiny)(tiny_vocabulary)
     grown.pad_token = "[PAD]"

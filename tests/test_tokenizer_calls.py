@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from albertkit.errors import AlbertKitError, ConfigError, TokenizerError
 from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.encoding import BatchEncoding
 from albertkit.tokenization.fast import AlbertTokenizerFast
-from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
@@ -39,7 +39,7 @@ def folders(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(params=CLASSES, ids=lambda cls: cls.__name__)
-def tokenizer(request: pytest.FixtureRequest, folders: dict[type, Path]) -> TokenizerInterface:
+def tokenizer(request: pytest.FixtureRequest, folders: dict[type, Path]) -> TokenizerBase:
     return request.param.from_pretrained(folders[request.param])
 
 
@@ -130,9 +130,7 @@ def test_both_names_of_a_setting(folders: dict[type, Path], tmp_path: Path) -> N
             cls.from_pretrained(folder, parse_special_tokens=True, split_special_tokens=True)
 
 
-def test_special_tokens_as_text(
-    tokenizer: TokenizerInterface, folders: dict[type, Path], tmp_path: Path
-) -> None:
+def test_special_tokens_as_text(tokenizer: TokenizerBase, folders: dict[type, Path], tmp_path: Path) -> None:
     whole, split = tokenizer.encode("[MASK]"), tokenizer.encode("[MASK]", parse_special_tokens=False)
     assert whole != split
     assert tokenizer.encode("[MASK]", split_special_tokens=True) == split
@@ -149,7 +147,7 @@ def test_special_tokens_as_text(
     assert type(tokenizer).from_pretrained(tmp_path, split_special_tokens=False).encode("[MASK]") == whole
 
 
-def test_attributes(tokenizer: TokenizerInterface, folders: dict[type, Path]) -> None:
+def test_attributes(tokenizer: TokenizerBase, folders: dict[type, Path]) -> None:
     theirs = transformers.AlbertTokenizer.from_pretrained(folders[AlbertTokenizer])
     if type(tokenizer) is not AlbertWordPieceTokenizer:
         assert tokenizer.added_tokens_encoder == theirs.added_tokens_encoder
@@ -168,7 +166,7 @@ def test_attributes(tokenizer: TokenizerInterface, folders: dict[type, Path]) ->
     assert type(tokenizer)(tokenizer.vocab_file, **tokenizer.init_kwargs)(TEXT) == tokenizer(TEXT)
 
 
-def test_decoding_takes_what_transformers_takes(tokenizer: TokenizerInterface) -> None:
+def test_decoding_takes_what_transformers_takes(tokenizer: TokenizerBase) -> None:
     ids = tokenizer.encode("the fox", add_special_tokens=False)
     for given_ids in (
         ids,
@@ -187,7 +185,7 @@ def test_decoding_takes_what_transformers_takes(tokenizer: TokenizerInterface) -
     assert tokenizer.convert_ids_to_tokens(torch.tensor(ids[0])) == tokenizer.tokenize("the fox")[0]
 
 
-def test_ids_of_roles_can_be_set(tokenizer: TokenizerInterface) -> None:
+def test_ids_of_roles_can_be_set(tokenizer: TokenizerBase) -> None:
     for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
         setattr(tokenizer, f"{role}_id", None)
         assert (getattr(tokenizer, role), getattr(tokenizer, f"{role}_id")) == (None, None)
@@ -199,7 +197,7 @@ def test_ids_of_roles_can_be_set(tokenizer: TokenizerInterface) -> None:
     assert tokenizer.extra_special_tokens == []
 
 
-def test_the_collator_of_transformers(tokenizer: TokenizerInterface) -> None:
+def test_the_collator_of_transformers(tokenizer: TokenizerBase) -> None:
     rows = [tokenizer("the fox"), tokenizer("the")]
     collate = transformers.DataCollatorWithPadding(tokenizer)  # type: ignore[arg-type]
     first, second = collate(rows), collate(rows)
@@ -208,7 +206,7 @@ def test_the_collator_of_transformers(tokenizer: TokenizerInterface) -> None:
     assert tokenizer.pad(rows, verbose=False)["input_ids"] == first["input_ids"].tolist()
 
 
-def test_saving_options(tokenizer: TokenizerInterface, tmp_path: Path) -> None:
+def test_saving_options(tokenizer: TokenizerBase, tmp_path: Path) -> None:
     paths = tokenizer.save_pretrained(tmp_path, legacy_format=False, filename_prefix="mine")
     assert all(Path(path).name.startswith("mine-") for path in paths)
     with pytest.raises(ConfigError, match=r"push_to_hub=True is not supported: .*hf upload"):
@@ -319,7 +317,7 @@ def test_calls_are_pure(method: str, folders: dict[type, Path], data: st.DataObj
         assert results[0] == results[1]
 
 
-def test_what_changes_a_tokenizer_leaves_its_arguments(tokenizer: TokenizerInterface, tmp_path: Path) -> None:
+def test_what_changes_a_tokenizer_leaves_its_arguments(tokenizer: TokenizerBase, tmp_path: Path) -> None:
     words, roles = ["a b", "A B"], {"extra_special_tokens": ["<x>"], "pad_token": "[P]"}
     before = copy.deepcopy((words, roles))
     for expected in ((1, 2), (0, 0)):
@@ -337,10 +335,10 @@ def test_what_changes_a_tokenizer_leaves_its_arguments(tokenizer: TokenizerInter
     assert [Path(path).read_bytes() for path in tokenizer.save_pretrained(tmp_path)] == first
 
 
-_tokenizers: dict[Path, TokenizerInterface] = {}
+_tokenizers: dict[Path, TokenizerBase] = {}
 
 
-def _loaded(folders: dict[type, Path]) -> list[TokenizerInterface]:
+def _loaded(folders: dict[type, Path]) -> list[TokenizerBase]:
     for cls, folder in folders.items():
         if folder not in _tokenizers:
             _tokenizers[folder] = cls.from_pretrained(folder)

@@ -15,8 +15,8 @@ import transformers
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.fast import AlbertTokenizerFast
-from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import CONTROL, UNKNOWN, USER_DEFINED, read_piece_table
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -25,7 +25,7 @@ TEXT = "The captain, in 1847, found a well-kept [MASK] near the café."
 
 
 @pytest.fixture(params=BOTH, ids=["sentencepiece", "rust"])
-def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path) -> TokenizerInterface:
+def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path) -> TokenizerBase:
     return request.param(tiny_vocabulary)
 
 
@@ -66,7 +66,7 @@ def test_a_folder_keeps_everything(tiny_vocabulary: Path, tmp_path: Path) -> Non
 
 
 def test_special_tokens_as_plain_text_in_the_words_of_transformers(
-    tiny: TokenizerInterface, tmp_path: Path
+    tiny: TokenizerBase, tmp_path: Path
 ) -> None:
     tiny.save_pretrained(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"split_special_tokens": True}))
@@ -303,7 +303,7 @@ def test_the_piece_table_is_what_sentencepiece_reads(tiny_vocabulary: Path) -> N
 # ---- processes and threads ----
 
 
-def test_copies_and_pickles(tiny: TokenizerInterface, tmp_path: Path) -> None:
+def test_copies_and_pickles(tiny: TokenizerBase, tmp_path: Path) -> None:
     tiny.add_tokens(["newword"])
     for other in (pickle.loads(pickle.dumps(tiny)), copy.deepcopy(tiny), copy.copy(tiny)):
         assert other(TEXT + " newword") == tiny(TEXT + " newword")
@@ -314,11 +314,11 @@ def test_copies_and_pickles(tiny: TokenizerInterface, tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(other)).save_pretrained(tmp_path)
 
 
-def _encode(tokenizer: TokenizerInterface, texts: list[str], queue) -> None:
+def _encode(tokenizer: TokenizerBase, texts: list[str], queue) -> None:
     queue.put(tokenizer(texts)["input_ids"])
 
 
-def test_forked_processes(tiny: TokenizerInterface) -> None:
+def test_forked_processes(tiny: TokenizerBase) -> None:
     texts = [f"{TEXT} {number}" for number in range(50)]
     expected = tiny(texts)["input_ids"]  # threads have run before the fork
     context = multiprocessing.get_context("fork")
@@ -332,7 +332,7 @@ def test_forked_processes(tiny: TokenizerInterface) -> None:
         assert child.exitcode == 0
 
 
-def test_threads(tiny: TokenizerInterface) -> None:
+def test_threads(tiny: TokenizerBase) -> None:
     texts = [f"{TEXT} {number}" for number in range(40)]
     expected = dict(tiny(texts, return_offsets_mapping=True))
     results: list[dict] = []
@@ -370,7 +370,7 @@ MEGABYTE = {
 }
 
 
-def _seconds(tokenizer: TokenizerInterface, unit: str, size: int, *, offsets: bool) -> float:
+def _seconds(tokenizer: TokenizerBase, unit: str, size: int, *, offsets: bool) -> float:
     text = unit * (size // len(unit.encode()))
     times = []
     for _ in range(2):

@@ -14,9 +14,9 @@ from albertkit.tokenization.fast import AlbertTokenizerFast
 from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.offsets import align
-from albertkit.tokenization.pieces import PieceEncoder
 from albertkit.tokenization.rust import RustPieceEncoder
 from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.tokenization.unigram import UnigramModel
 
 RULES = [
     Normalization(do_lower_case=lower, remove_space=space, keep_accents=accents)
@@ -32,10 +32,10 @@ texts = st.text(st.one_of(st.sampled_from(AWKWARD), st.characters(exclude_catego
 
 
 @pytest.fixture(scope="module")
-def encoders(tiny_vocabulary: Path) -> dict[Normalization, tuple[PieceEncoder, RustPieceEncoder]]:
+def encoders(tiny_vocabulary: Path) -> dict[Normalization, tuple[UnigramModel, RustPieceEncoder]]:
     pairs = {}
     for rules in RULES:
-        encoder = PieceEncoder(tiny_vocabulary, rules)
+        encoder = UnigramModel(tiny_vocabulary, rules)
         pairs[rules] = (encoder, RustPieceEncoder(encoder.table(), rules, source="test"))
     return pairs
 

@@ -24,7 +24,7 @@ from albertkit.footprint import Footprint
 from albertkit.footprint import measure as measure_footprint
 from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 torch: Any = optional("torch", extra="torch")
 
@@ -81,7 +81,7 @@ class Report:
 
 def run(
     model: Model,
-    tokenizer: TokenizerInterface,
+    tokenizer: TokenizerBase,
     sides: Sequence[Side],
     *,
     name: str,
@@ -178,7 +178,7 @@ def _call(side: Side, rows: list[Row]) -> Callable[[], Any]:
 def _measure_texts(
     sides: Sequence[Side],
     texts: Sequence[str],
-    tokenizer: TokenizerInterface,
+    tokenizer: TokenizerBase,
     model: Model,
     footprint: Footprint,
     meter: _Meter,

@@ -20,7 +20,7 @@ from albertkit.engines.plain import Batch, evaluating, pad_batch
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
 from albertkit.tasks.rows import Row
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 transformers = optional("transformers", extra="test")
 onnxruntime = optional("onnxruntime", extra="onnx")
@@ -72,7 +72,7 @@ class OtherLibrary(Side):
 
 
 def make_sides(
-    names: Sequence[str], model: Model, tokenizer: TokenizerInterface, folder: Path
+    names: Sequence[str], model: Model, tokenizer: TokenizerBase, folder: Path
 ) -> list[OtherLibrary]:
     """Return the libraries of these names, as `sides.other_sides`."""
     if "onnxruntime" in names:

@@ -22,7 +22,7 @@ from albertkit.extras import optional
 from albertkit.tasks.engine import Engine, Output, every_token, first_token
 from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 torch = optional("torch", extra="test")
 transformers = optional("transformers", extra="test")
@@ -34,7 +34,7 @@ _READING_ALL = ("AlbertForTokenClassification", "AlbertForQuestionAnswering", "A
 class OwnEngine(Side):
     """An engine of this package."""
 
-    def __init__(self, name: str, engine: Engine, model: Model, tokenizer: TokenizerInterface):
+    def __init__(self, name: str, engine: Engine, model: Model, tokenizer: TokenizerBase):
         super().__init__(name)
         architecture = class_name(model)
         self.engine, self.tokenizer = engine, tokenizer
@@ -58,7 +58,7 @@ class OwnEngine(Side):
         return scores[:, :1] if self.is_answering else scores
 
 
-def own_sides(model: Model, tokenizer: TokenizerInterface) -> tuple[list[OwnEngine], dict[str, str]]:
+def own_sides(model: Model, tokenizer: TokenizerBase) -> tuple[list[OwnEngine], dict[str, str]]:
     """Return the engines that can compute a model here, `plain` first, and why others cannot.
 
     A light model stays one: the engines of torch share a module with its weights.
@@ -74,9 +74,7 @@ def own_sides(model: Model, tokenizer: TokenizerInterface) -> tuple[list[OwnEngi
     return sides, left_out
 
 
-def other_sides(
-    names: Sequence[str], model: Model, tokenizer: TokenizerInterface, folder: Path
-) -> Sequence[Side]:
+def other_sides(names: Sequence[str], model: Model, tokenizer: TokenizerBase, folder: Path) -> Sequence[Side]:
     """Return other libraries with the weights of a model.
 
     Args:

@@ -24,7 +24,7 @@ from albertkit.hub import BUNDLED
 if TYPE_CHECKING:
     import numpy as np
 
-    from albertkit.tokenization.interface import TokenizerInterface
+    from albertkit.tokenization.base import TokenizerBase
 
 
 def fill_mask(
@@ -133,7 +133,7 @@ def embed(
         )
 
 
-def _print_words(text: str, masks: list[list[dict[str, Any]]], tokenizer: "TokenizerInterface") -> None:
+def _print_words(text: str, masks: list[list[dict[str, Any]]], tokenizer: "TokenizerBase") -> None:
     """The words for each mask."""
     console = new_console()
     print_title(console, text)

@@ -21,7 +21,7 @@ from albertkit.finetuning.settings import TaskSettings
 from albertkit.finetuning.trained_model import load_task
 from albertkit.graphs.network import MULTIPLE_CHOICE
 from albertkit.inputs import format_of, read_inputs
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 TASKS = {
     "AlbertForSequenceClassification": "text-classification",
@@ -110,7 +110,7 @@ def measure_on_labels(
 def measure_agreement(
     rounded: Path,
     model: Model,
-    tokenizer: TokenizerInterface | None,
+    tokenizer: TokenizerBase | None,
     texts: Sequence[str],
     *,
     optional_inputs: bool,

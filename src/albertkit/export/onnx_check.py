@@ -15,7 +15,7 @@ from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError
 from albertkit.extras import optional
 from albertkit.graphs.network import MULTIPLE_CHOICE
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 onnxruntime = optional("onnxruntime")
 
@@ -42,7 +42,7 @@ Model = tuple[str, AlbertConfig, Arrays]
 
 
 def batches(
-    tokenizer: TokenizerInterface | None,
+    tokenizer: TokenizerBase | None,
     config: AlbertConfig,
     texts: Sequence[str],
     *,
@@ -73,7 +73,7 @@ def batches(
 class _Encoder:
     """Texts, or pairs, as one padded batch."""
 
-    def __init__(self, tokenizer: TokenizerInterface, longest: int) -> None:
+    def __init__(self, tokenizer: TokenizerBase, longest: int) -> None:
         self.tokenizer = tokenizer
         self.longest = longest
 
@@ -121,7 +121,7 @@ def _shape(batch: Batch, choices: bool, names: Sequence[str]) -> Batch:
 def compare(
     path: Path,
     model: Model,
-    tokenizer: TokenizerInterface | None,
+    tokenizer: TokenizerBase | None,
     texts: Sequence[str],
     *,
     optional_inputs: bool,

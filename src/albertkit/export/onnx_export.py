@@ -40,7 +40,7 @@ from albertkit.graphs.int8 import INT8, QUANTIZATION
 from albertkit.graphs.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
 from albertkit.published import contradictions
 from albertkit.tokenization.auto import AutoTokenizer
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 OPSET = 20
 """The first with Gelu; what ONNX Runtime 1.17 and later read."""
@@ -282,9 +282,7 @@ def _round(weights: Arrays, dtype: np.dtype, notes: list[str]) -> dict[str, np.n
     return rounded
 
 
-def _open_tokenizer(
-    checkpoint: Checkpoint, config: AlbertConfig, notes: list[str]
-) -> TokenizerInterface | None:
+def _open_tokenizer(checkpoint: Checkpoint, config: AlbertConfig, notes: list[str]) -> TokenizerBase | None:
     if vocabulary_file(checkpoint) is None:
         notes.append("the source has no vocabulary: random ids were compared in place of texts")
         return None

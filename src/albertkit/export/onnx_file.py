@@ -17,8 +17,8 @@ from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path, complete_files, json_text, made_folder
 from albertkit.graphs.graph import onnx
 from albertkit.graphs.padded import build
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.folder import MODEL_FILE, RUST_FILE, WORD_LIST_FILE
-from albertkit.tokenization.interface import TokenizerInterface
 
 _MOST_BYTES = 2_000_000_000  # of one protobuf message, in which the graph must find room too
 
@@ -87,7 +87,7 @@ def _describe(value: Any) -> str:
 
 
 def metadata_of(
-    config: AlbertConfig, checkpoint: Checkpoint, tokenizer: TokenizerInterface | None, *, compute: str
+    config: AlbertConfig, checkpoint: Checkpoint, tokenizer: TokenizerBase | None, *, compute: str
 ) -> dict[str, str]:
     """What programs need to know that have the file alone; all values are text."""
     shape = json_text(config.to_dict(), sort_keys=True)

@@ -15,7 +15,7 @@ from albertkit.metrics.multiple_choice import choice_scores
 from albertkit.tasks.examples import ChoiceExample
 from albertkit.tasks.multiple_choice import Chosen, MultipleChoice
 from albertkit.tasks.rows import Row, runs_of_examples
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 
 class LabelledChoices(LabelledTask):
@@ -40,9 +40,7 @@ class LabelledChoices(LabelledTask):
             source, columns, labelled=labelled, header=options.header, delimiter=options.delimiter
         )
 
-    def task(
-        self, tokenizer: TokenizerInterface, config: AlbertConfig, settings: TaskSettings
-    ) -> MultipleChoice:
+    def task(self, tokenizer: TokenizerBase, config: AlbertConfig, settings: TaskSettings) -> MultipleChoice:
         """Return the task."""
         return MultipleChoice(
             tokenizer, max_length=task_room(config, settings), truncation=settings.truncation

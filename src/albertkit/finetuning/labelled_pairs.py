@@ -20,7 +20,7 @@ from albertkit.metrics.retrieval import find, retrieval_scores, unit
 from albertkit.tasks.examples import PairExample
 from albertkit.tasks.feature_extraction import NORMALIZE_KEY, POOLING_KEY, saved_pooling
 from albertkit.tasks.sentence_embedding import Embedded, SentenceEmbedding
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, at which they are all the same
 _KINDS = {
@@ -55,7 +55,7 @@ class LabelledPairs(LabelledTask):
         )
 
     def task(
-        self, tokenizer: TokenizerInterface, config: AlbertConfig, settings: TaskSettings
+        self, tokenizer: TokenizerBase, config: AlbertConfig, settings: TaskSettings
     ) -> SentenceEmbedding:
         """Return the task, with the pooling of the settings, or that of the config."""
         pooling, normalize = _pooling(config, settings)

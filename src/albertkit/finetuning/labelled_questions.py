@@ -23,7 +23,7 @@ from albertkit.tasks.question_answering import (
 )
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 _BELOW_ALL = 0.01  # logits by which a threshold lies below all differences: more than rounding can change
 
@@ -58,7 +58,7 @@ class LabelledQuestions(LabelledTask):
         )
 
     def task(
-        self, tokenizer: TokenizerInterface, config: AlbertConfig, settings: TaskSettings
+        self, tokenizer: TokenizerBase, config: AlbertConfig, settings: TaskSettings
     ) -> QuestionAnswering:
         """Return the task."""
         return QuestionAnswering(

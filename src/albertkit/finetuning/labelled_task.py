@@ -22,7 +22,7 @@ from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 if TYPE_CHECKING:
     from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -78,7 +78,7 @@ class LabelledTask(ABC):
         return file_format(path)[0] in FORMATS
 
     @abstractmethod
-    def task(self, tokenizer: TokenizerInterface, config: AlbertConfig, settings: TaskSettings) -> Task:
+    def task(self, tokenizer: TokenizerBase, config: AlbertConfig, settings: TaskSettings) -> Task:
         """Return the task for a model of this config."""
 
     @abstractmethod

@@ -27,7 +27,7 @@ from albertkit.tasks.sequence_classification import (
     SequenceClassification,
     problem_type_of,
 )
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 CONSTANT = 0.01  # spread of predicted numbers, relative to that of the true ones, that tells nothing
 
@@ -67,7 +67,7 @@ class LabelledTexts(LabelledTask):
         )
 
     def task(
-        self, tokenizer: TokenizerInterface, config: AlbertConfig, settings: TaskSettings
+        self, tokenizer: TokenizerBase, config: AlbertConfig, settings: TaskSettings
     ) -> SequenceClassification:
         """Return the task with the labels of the config."""
         return SequenceClassification(

@@ -20,7 +20,7 @@ from albertkit.tasks.examples import WordsExample
 from albertkit.tasks.task import Task
 from albertkit.tasks.token_classification import Tagged, TokenClassification, WordsRow
 from albertkit.text_files import file_format
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 
 class LabelledWords(LabelledTask):
@@ -53,7 +53,7 @@ class LabelledWords(LabelledTask):
         return file_format(path)[0] != ".tsv" and super().is_table(path)
 
     def task(
-        self, tokenizer: TokenizerInterface, config: AlbertConfig, settings: TaskSettings
+        self, tokenizer: TokenizerBase, config: AlbertConfig, settings: TaskSettings
     ) -> TokenClassification:
         """Return the task with the labels of the config."""
         return TokenClassification(

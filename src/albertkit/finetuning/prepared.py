@@ -25,7 +25,7 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.task import SETTINGS_KEY, Task
 from albertkit.tasks.unknown import UnknownTokens
 from albertkit.tokenization.auto import AutoTokenizer
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Prepared:
 
     labelled: LabelledTask
     task: Task
-    tokenizer: TokenizerInterface
+    tokenizer: TokenizerBase
     config: AlbertConfig
     start: str
     """The model to begin with."""

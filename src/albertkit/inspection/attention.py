@@ -24,7 +24,7 @@ from albertkit.errors import DataError
 from albertkit.tasks.engine import Engine, Output, Read, every_token
 from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.special_tokens import Parsing
 
 MOST_PROBABILITIES = 6_000_000
@@ -89,7 +89,7 @@ class AttentionReport:
 
 def inspect_attention(
     model: Model,
-    tokenizer: TokenizerInterface,
+    tokenizer: TokenizerBase,
     text: str,
     text_pair: str | None = None,
     *,

@@ -20,7 +20,7 @@ from albertkit.extras import optional
 from albertkit.files import check_picture, write_picture
 from albertkit.tasks.masked_lm import MaskedLM, MaskedText
 from albertkit.tasks.scores import log_sum_exp
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 matplotlib_figure = optional("matplotlib.figure", extra="train")
 
@@ -75,7 +75,7 @@ class BiasReport:
 
 def compare_groups(
     model: Model,
-    tokenizer: TokenizerInterface,
+    tokenizer: TokenizerBase,
     *,
     template: str,
     groups: Sequence[str],
@@ -142,7 +142,7 @@ def compare_groups(
     )
 
 
-def _check(text: str, feature: MaskedText, tokenizer: TokenizerInterface, max_length: int) -> None:
+def _check(text: str, feature: MaskedText, tokenizer: TokenizerBase, max_length: int) -> None:
     if len(feature.mask_positions) != 1:
         raise DataError(
             f"there are {len(feature.mask_positions)} {tokenizer.mask_token} in {text!r:.80}; expected one"

@@ -30,7 +30,7 @@ from albertkit.pipelines.sentence_order import SentenceOrderPipeline
 from albertkit.pipelines.text_classification import TextClassificationPipeline
 from albertkit.pipelines.token_classification import TokenClassificationPipeline
 from albertkit.tokenization.auto import AutoTokenizer
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 __all__ = [
     "FeatureExtractionPipeline",
@@ -88,7 +88,7 @@ def pipeline(task: str | None = None, model: Any = None, **options: Any) -> Pipe
 def pipeline(
     task: str | None = None,
     model: str | Path | Model | None = None,
-    tokenizer: str | Path | TokenizerInterface | None = None,
+    tokenizer: str | Path | TokenizerBase | None = None,
     *,
     config: AlbertConfig | str | Path | None = None,
     device: Device = None,

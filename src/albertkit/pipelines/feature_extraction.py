@@ -25,7 +25,7 @@ from albertkit.tasks.feature_extraction import (
     saved_pooling,
 )
 from albertkit.tasks.rows import Row
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 torch: Any = optional("torch", extra="torch")
 
@@ -40,7 +40,7 @@ class FeatureExtractionPipeline(Pipeline):
     def __init__(
         self,
         model: Model,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         pooling: Pooling | Literal["none"] | None = None,
         normalize: bool | None = None,

@@ -11,7 +11,7 @@ from albertkit.engines.light_model import Model
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import merge_arguments, read_limits
 from albertkit.tasks.masked_lm import MaskedLM, MaskedRow, MaskedText
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 
 class FillMaskPipeline(Pipeline):
@@ -24,7 +24,7 @@ class FillMaskPipeline(Pipeline):
     def __init__(
         self,
         model: Model,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         top_k: int = 5,
         targets: str | Sequence[str] | None = None,

@@ -17,7 +17,7 @@ from albertkit.tasks.engine import Engine
 from albertkit.tasks.rows import Row
 from albertkit.tasks.task import saved_lengths
 from albertkit.tasks.unknown import UnknownTokens
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 _INPUTS_AHEAD = 512  # so many inputs of an iterable are sorted by length together ...
 _BATCHES_AHEAD = 16  # ... or so many batches, where a batch has a number of rows
@@ -73,7 +73,7 @@ class Pipeline(ABC):
     def __init__(
         self,
         model: Model,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         task: str | None = None,
         device: Device = None,
@@ -89,7 +89,7 @@ class Pipeline(ABC):
                 f"{self.task} needs a model of class {' or '.join(self.accepts)}, got {_class_name(model)}. "
                 f'pipeline("{self.task}", model=...) loads a model by its folder or name'
             )
-        if not isinstance(tokenizer, TokenizerInterface):
+        if not isinstance(tokenizer, TokenizerBase):
             raise ConfigError(f"expected a tokenizer of albertkit, got {_class_name(tokenizer)}")
         if len(tokenizer) > model.config.vocab_size:
             raise ConfigError(

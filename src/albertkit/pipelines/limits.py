@@ -5,8 +5,7 @@ from numbers import Integral
 from typing import Any
 
 from albertkit.errors import ConfigError
-from albertkit.tokenization.layout import Strategy
-from albertkit.tokenization.options import Options, read_fit
+from albertkit.tokenization.options import Options, Strategy, read_fit
 
 _ARGUMENTS = ("truncation", "max_length", "padding")
 _LEAST = 3  # [CLS], a token, [SEP]

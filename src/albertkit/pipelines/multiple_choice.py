@@ -11,7 +11,7 @@ from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.tasks.examples import ChoiceExample
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.rows import Row
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 
 class MultipleChoicePipeline(Pipeline):
@@ -27,7 +27,7 @@ class MultipleChoicePipeline(Pipeline):
     def __init__(
         self,
         model: Model,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         truncation: bool = False,
         **shared: Unpack[Shared],

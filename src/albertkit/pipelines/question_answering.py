@@ -12,7 +12,7 @@ from albertkit.pipelines.limits import check_size
 from albertkit.tasks.examples import QuestionExample
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering, QuestionRow
 from albertkit.tasks.task import saved_lengths
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 
 class QuestionAnsweringPipeline(Pipeline):
@@ -31,7 +31,7 @@ class QuestionAnsweringPipeline(Pipeline):
     def __init__(
         self,
         model: Model,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         top_k: int = 1,
         doc_stride: int | None = None,

@@ -12,7 +12,7 @@ from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
 from albertkit.tasks.examples import TextExample
 from albertkit.tasks.rows import Row
 from albertkit.tasks.sentence_order import LABELS, SentenceOrder
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 
 class SentenceOrderPipeline(Pipeline):
@@ -27,7 +27,7 @@ class SentenceOrderPipeline(Pipeline):
     def __init__(
         self,
         model: Model,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         truncation: bool = False,
         **shared: Unpack[Shared],

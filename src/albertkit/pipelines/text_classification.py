@@ -18,7 +18,7 @@ from albertkit.tasks.sequence_classification import (
     SequenceClassification,
     problem_type_of,
 )
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 _UNSET: Any = ""  # top_k=None means all labels, so that is not what nobody has set
 
@@ -36,7 +36,7 @@ class TextClassificationPipeline(Pipeline):
     def __init__(
         self,
         model: Model,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         top_k: int | None = _UNSET,
         function_to_apply: Function | None = None,

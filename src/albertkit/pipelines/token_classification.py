@@ -14,7 +14,7 @@ from albertkit.tasks.entities import Aggregation, Entities
 from albertkit.tasks.examples import WordsExample
 from albertkit.tasks.token_classification import TokenClassification, WordsRow
 from albertkit.tasks.words import split_words
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 
 class _Sentence(NamedTuple):
@@ -33,7 +33,7 @@ class TokenClassificationPipeline(Pipeline):
     def __init__(
         self,
         model: Model,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         aggregation_strategy: Aggregation = "none",
         ignore_labels: Collection[str] = ("O",),

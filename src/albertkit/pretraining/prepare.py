@@ -22,8 +22,8 @@ from albertkit.pretraining.shards import Manifest, ShardRecord, file_sha256
 from albertkit.pretraining.units import SPLITS, Units, Work
 from albertkit.tokenization import folder
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.pieces import PieceEncoder
 from albertkit.tokenization.reachable import unreachable_warning
+from albertkit.tokenization.unigram import UnigramModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,13 +170,13 @@ def prepare(
     )
 
 
-def _open_tokenizer(name_or_path: str | Path) -> tuple[PieceEncoder, str]:
+def _open_tokenizer(name_or_path: str | Path) -> tuple[UnigramModel, str]:
     """Return the tokenizer's encoder, and the hash of its vocabulary."""
     path = folder.locate(name_or_path)
     file = folder.find_model_file(path)
     if file is None:
         raise folder.missing(path, folder.MODEL_FILE)
-    return PieceEncoder(file, Normalization.of(folder.read_settings(path))), file_sha256(file)
+    return UnigramModel(file, Normalization.of(folder.read_settings(path))), file_sha256(file)
 
 
 def _check_content(

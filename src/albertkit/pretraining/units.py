@@ -14,7 +14,7 @@ from albertkit.errors import DataError, MissingExtraError
 from albertkit.pretraining.corpus import Corpus, SourceDocument
 from albertkit.pretraining.sentences import SentenceSettings, sections
 from albertkit.pretraining.shards import Shard, ShardBuilder
-from albertkit.tokenization.pieces import PieceEncoder
+from albertkit.tokenization.unigram import UnigramModel
 
 SPLITS = ("train", "validation")
 
@@ -97,7 +97,7 @@ class Done:
 class Work:
     """The work on a unit: sentences, sections, ids, shards."""
 
-    encoder: PieceEncoder
+    encoder: UnigramModel
     settings: SentenceSettings
     finished: Mapping[int, str]  # fingerprints of the units that an interrupted run has finished, by number
 

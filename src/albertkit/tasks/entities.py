@@ -23,7 +23,7 @@ import numpy as np
 from albertkit.errors import ConfigError
 from albertkit.metrics.spans import OUTSIDE, of_scheme
 from albertkit.tasks.token_classification import Tagged
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 Aggregation = Literal["none", "simple", "first", "max", "average"]
 
@@ -55,7 +55,7 @@ class Entities:
 
     def __init__(
         self,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         labels: Sequence[str],
         *,
         aggregation: Aggregation = "none",

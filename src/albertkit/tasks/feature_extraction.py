@@ -12,7 +12,7 @@ from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 Pooling = Literal["mean", "cls"]
 """One vector for a text: "mean" of the vectors of its tokens, [CLS] and [SEP] included; or that of [CLS]."""
@@ -28,7 +28,7 @@ class FeatureExtraction:
         max_length: most tokens that the model reads, [CLS] and [SEP] included.
     """
 
-    def __init__(self, tokenizer: TokenizerInterface, *, max_length: int) -> None:
+    def __init__(self, tokenizer: TokenizerBase, *, max_length: int) -> None:
         self.tokenizer = tokenizer
         self.max_length = max_length
 

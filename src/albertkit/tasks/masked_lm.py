@@ -16,8 +16,8 @@ import numpy as np
 from albertkit.errors import ConfigError, DataError
 from albertkit.tasks.rows import Row
 from albertkit.tasks.scores import largest, softmax
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.encoding import BatchEncoding, Encoding
-from albertkit.tokenization.interface import TokenizerInterface
 from albertkit.tokenization.model_file import WORD_START
 
 
@@ -57,7 +57,7 @@ class MaskedLM:
         max_length: most tokens that the model reads, [CLS] and [SEP] included.
     """
 
-    def __init__(self, tokenizer: TokenizerInterface, *, max_length: int) -> None:
+    def __init__(self, tokenizer: TokenizerBase, *, max_length: int) -> None:
         self.tokenizer = tokenizer
         self.max_length = max_length
 

@@ -17,7 +17,7 @@ from albertkit.tasks.rows import Row, by_example, runs_of_examples
 from albertkit.tasks.scores import softmax
 from albertkit.tasks.task import Task
 from albertkit.tasks.texts import text_rows
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 GAP = "_"
 
@@ -44,7 +44,7 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
     name = "multiple-choice"
     architecture = "AlbertForMultipleChoice"
 
-    def __init__(self, tokenizer: TokenizerInterface, *, max_length: int, truncation: bool = False) -> None:
+    def __init__(self, tokenizer: TokenizerBase, *, max_length: int, truncation: bool = False) -> None:
         super().__init__(tokenizer, max_length=max_length)
         self.truncation = truncation
 

@@ -22,8 +22,8 @@ from albertkit.tasks.scores import largest, log_sum_exp
 from albertkit.tasks.task import Task
 from albertkit.tasks.windows import overlap, owned
 from albertkit.tasks.words import joined
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.encoding import Encoding
-from albertkit.tokenization.interface import TokenizerInterface
 
 NO_ANSWER = (0, 0)  # start and end at [CLS]
 _USUALLY_ENOUGH = 20  # spans of a window, until the answers are found
@@ -99,7 +99,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     def __init__(
         self,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         max_length: int,
         doc_stride: int = 128,

@@ -20,7 +20,7 @@ from albertkit.tasks.rows import Row, by_example, runs_of_examples
 from albertkit.tasks.scores import normalize
 from albertkit.tasks.task import Task
 from albertkit.tasks.texts import text_rows
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
 
     def __init__(
         self,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         max_length: int,
         pooling: Pooling = "mean",

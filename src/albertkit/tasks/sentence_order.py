@@ -13,7 +13,7 @@ from albertkit.errors import DataError
 from albertkit.tasks.examples import TextExample
 from albertkit.tasks.rows import Row
 from albertkit.tasks.sequence_classification import SequenceClassification
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 LABELS = ("in order", "swapped")  # in the order of the head's scores, as in `sentence_order_label`
 
@@ -31,7 +31,7 @@ class SentenceOrder(SequenceClassification):
     architecture = "AlbertForPreTraining"
     output = "order"
 
-    def __init__(self, tokenizer: TokenizerInterface, *, max_length: int, truncation: bool = False) -> None:
+    def __init__(self, tokenizer: TokenizerBase, *, max_length: int, truncation: bool = False) -> None:
         super().__init__(tokenizer, max_length=max_length, labels=LABELS, truncation=truncation)
 
     def features(self, examples: Sequence[TextExample]) -> list[Row]:

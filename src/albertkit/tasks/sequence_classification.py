@@ -16,7 +16,7 @@ from albertkit.tasks.rows import Row
 from albertkit.tasks.scores import sigmoid, softmax
 from albertkit.tasks.task import Task, label_ids, unknown_label
 from albertkit.tasks.texts import text_rows
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 Function = Literal["softmax", "sigmoid", "none"]
@@ -59,7 +59,7 @@ class SequenceClassification(Task[TextExample, Row, Classified]):
 
     def __init__(
         self,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         max_length: int,
         labels: Sequence[str],

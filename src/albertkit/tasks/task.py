@@ -17,7 +17,7 @@ from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError
 from albertkit.tasks.engine import Engine, Output, first_token
 from albertkit.tasks.rows import Row
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 SETTINGS_KEY = "task_settings"
 """Where the config of a fine-tuned model keeps the lengths that its rows were made with."""
@@ -64,7 +64,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     lengths: ClassVar[tuple[str, ...]] = ("max_length",)
     """The arguments that a model which was fine-tuned with them should be used with."""
 
-    def __init__(self, tokenizer: TokenizerInterface, *, max_length: int) -> None:
+    def __init__(self, tokenizer: TokenizerBase, *, max_length: int) -> None:
         if max_length < 4:
             raise ConfigError(f"max_length is {max_length}; expected at least 4: a pair has 3 special tokens")
         self.tokenizer = tokenizer

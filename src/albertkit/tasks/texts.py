@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from albertkit.errors import DataError
 from albertkit.tasks.rows import Row
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.options import read_strategy
 from albertkit.tokenization.special_tokens import Parsing
 
@@ -13,7 +13,7 @@ Text = str | tuple[str, str]  # or a text and a second one
 
 
 def text_rows(
-    tokenizer: TokenizerInterface,
+    tokenizer: TokenizerBase,
     texts: Sequence[Text],
     *,
     max_length: int,

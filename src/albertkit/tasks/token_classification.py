@@ -20,8 +20,8 @@ from albertkit.tasks.rows import Row, by_example
 from albertkit.tasks.scores import softmax
 from albertkit.tasks.task import Task, label_ids, unknown_label
 from albertkit.tasks.windows import overlap, owned
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.encoding import Encoding
-from albertkit.tokenization.interface import TokenizerInterface
 
 LabelledPieces = Literal["first", "all"]
 
@@ -75,7 +75,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def __init__(
         self,
-        tokenizer: TokenizerInterface,
+        tokenizer: TokenizerBase,
         *,
         max_length: int,
         labels: Sequence[str],

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from albertkit.tasks.rows import Row
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.model_file import WORD_START
 
 _MOSTLY = 0.5
@@ -19,7 +19,7 @@ class UnknownTokens:
         tokenizer: made the rows.
     """
 
-    def __init__(self, tokenizer: TokenizerInterface) -> None:
+    def __init__(self, tokenizer: TokenizerBase) -> None:
         self._unknown = tokenizer.unk_token_id
         special = {tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id}
         self._ignored = (special | {tokenizer.convert_tokens_to_ids(WORD_START)}) - {self._unknown}

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence
-from albertkit.tokenization.layout import Layout, Side, Window, padded_length, windows
-from albertkit.tokenization.options import Fit, Options
+from albertkit.tokenization.layout import Layout, Window, padded_length, windows
+from albertkit.tokenization.options import Fit, Options, Side
 
 _MANY_OBJECTS = 10_000  # new ones; fewer are walked in less time than it takes to count frozen ones
 

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 from albertkit import hub
 from albertkit.errors import TokenizerError
 from albertkit.tokenization import folder
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 
 _CLASSES = ("AlbertTokenizer", "AlbertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
 """Names in `tokenizer_config.json` that ALBERT's own classes stand for; the last two are what `transformers`
@@ -35,7 +35,7 @@ class AutoTokenizer:
         token: str | bool | None = None,
         local_files_only: bool = False,
         **overrides: Any,
-    ) -> TokenizerInterface:
+    ) -> TokenizerBase:
         """Load the tokenizer of a model folder, a vocabulary file, the hub, or the bundled model.
 
         Args:
@@ -71,7 +71,7 @@ class AutoTokenizer:
         return tokenizer
 
 
-def _choose(path: Path, use_fast: bool | None) -> type[TokenizerInterface]:
+def _choose(path: Path, use_fast: bool | None) -> type[TokenizerBase]:
     """Return the class for the files of a folder; raise TokenizerError where it is another model's.
 
     Each class loads a library of its own, and the unused ones should cost nothing.
@@ -107,7 +107,7 @@ def _check_class(path: Path, known: tuple[str, ...]) -> None:
         )
 
 
-def _check_size(path: Path, tokenizer: TokenizerInterface) -> None:
+def _check_size(path: Path, tokenizer: TokenizerBase) -> None:
     """Raise TokenizerError where the model in the same folder has no embeddings for some pieces.
 
     Tokens that were added do not count: the model may still be resized for them. Fewer pieces than embeddings

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 from albertkit.errors import TokenizerError
 from albertkit.extras import optional
 from albertkit.tokenization import folder
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.model_file import load_processor, read_model_file, read_piece_table
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.options import take_settings
@@ -20,7 +20,7 @@ else:
     tokenizers = optional("tokenizers", extra="tokenizers")
 
 
-class AlbertTokenizerFast(TokenizerInterface):
+class AlbertTokenizerFast(TokenizerBase):
     """Turns texts into what the model reads, and back; needs spiece.model, or tokenizer.json alone.
 
     Same calls and same answers as `AlbertTokenizer`: offsets, words, special tokens and all. Choose it where

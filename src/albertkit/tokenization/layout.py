@@ -8,12 +8,10 @@ row (segments, masks, offsets ...) follow from that.
 """
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from albertkit.errors import TokenizerError
-
-Side = Literal["left", "right"]
-Strategy = Literal["longest_first", "only_first", "only_second", "do_not_truncate"]
+from albertkit.tokenization.options import Side, Strategy
 
 
 class Run(NamedTuple):

@@ -7,7 +7,6 @@ from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 from albertkit.errors import TokenizerError, suggestion
 from albertkit.loading_options import take_loading_options
-from albertkit.tokenization.layout import Side, Strategy
 from albertkit.tokenization.special_tokens import Parsing, token_texts
 
 # Options of the tokenizers of `transformers` with the only value that goes with ALBERT.
@@ -18,6 +17,8 @@ _FIXED: dict[str, Any] = {
     "tokenizer_type": "albert",
 }
 
+Side = Literal["left", "right"]
+Strategy = Literal["longest_first", "only_first", "only_second", "do_not_truncate"]
 Padding = Literal["longest", "max_length", "do_not_pad"]
 Words = Sequence[str]  # a text that is already split into words
 Text = str | Words

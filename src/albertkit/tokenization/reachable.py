@@ -9,12 +9,12 @@ from collections import defaultdict
 from dataclasses import replace
 
 from albertkit.tokenization.model_file import NORMAL, USER_DEFINED, WORD_START
-from albertkit.tokenization.pieces import PieceEncoder
+from albertkit.tokenization.unigram import UnigramModel
 
 _SHOWN = 8  # pieces that a message names for each reason
 
 
-def unreachable_pieces(encoder: PieceEncoder) -> dict[str, list[str]]:
+def unreachable_pieces(encoder: UnigramModel) -> dict[str, list[str]]:
     """Return the pieces that no text can give, by the setting that is the reason; empty where all is well."""
     found: dict[str, list[str]] = defaultdict(list)
     table = encoder.table()
@@ -24,7 +24,7 @@ def unreachable_pieces(encoder: PieceEncoder) -> dict[str, list[str]]:
     return dict(found)
 
 
-def unreachable_warning(encoder: PieceEncoder) -> str | None:
+def unreachable_warning(encoder: UnigramModel) -> str | None:
     """Say which pieces no text can give and why, None where there are none."""
     found = unreachable_pieces(encoder)
     if not found:
@@ -42,7 +42,7 @@ def unreachable_warning(encoder: PieceEncoder) -> str | None:
     )
 
 
-def _reason(encoder: PieceEncoder, piece: str, kind: int) -> str | None:
+def _reason(encoder: UnigramModel, piece: str, kind: int) -> str | None:
     text = piece.replace(WORD_START, " ").strip(" ")
     rule = encoder.normalization
     normalized = rule(text)

@@ -22,8 +22,8 @@ from albertkit.tokenization.decoding import MarkedStarts
 from albertkit.tokenization.model_file import CONTROL, UNIGRAM, UNKNOWN, WORD_START, PieceTable
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.offsets import Alignment, align
-from albertkit.tokenization.pieces import DigitCommaRule, not_unicode
 from albertkit.tokenization.rust_file import rust_scores
+from albertkit.tokenization.unigram import DigitCommaRule, not_unicode
 
 if TYPE_CHECKING:
     import tokenizers

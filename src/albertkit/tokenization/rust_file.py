@@ -27,8 +27,8 @@ from albertkit.tokenization.model_file import (
     PieceTable,
 )
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.pieces import DigitCommaRule
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
+from albertkit.tokenization.unigram import DigitCommaRule
 
 _NEVER = -1_000.0
 """Added to the scores of pieces that no reader should choose."""

@@ -7,15 +7,15 @@ import sentencepiece
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization import folder
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.model_file import UNIGRAM
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.pieces import PieceEncoder
 from albertkit.tokenization.rust_file import tokenizer_file
 from albertkit.tokenization.tokens import TokenizerSettings
+from albertkit.tokenization.unigram import UnigramModel
 
 
-class AlbertTokenizer(TokenizerInterface):
+class AlbertTokenizer(TokenizerBase):
     """Turns texts into what the model reads, and back.
 
         tokenizer = AlbertTokenizer.from_pretrained("albert-base-v2")
@@ -38,7 +38,7 @@ class AlbertTokenizer(TokenizerInterface):
     """
 
     is_fast = False
-    _cutter: PieceEncoder
+    _cutter: UnigramModel
 
     def __new__(
         cls,
@@ -76,7 +76,7 @@ class AlbertTokenizer(TokenizerInterface):
             do_lower_case=do_lower_case, remove_space=remove_space, keep_accents=keep_accents
         )
         with folder.named_damage(vocab_file):
-            cutter = PieceEncoder(vocab_file, normalization)
+            cutter = UnigramModel(vocab_file, normalization)
         super().__init__(cutter, source=vocab_file, **settings)
         self.vocab_file = str(vocab_file)
 

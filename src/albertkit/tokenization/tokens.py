@@ -8,16 +8,15 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 from albertkit.errors import TokenizerError
 from albertkit.extras import optional
-from albertkit.tokenization.cutter import PieceCutter
 from albertkit.tokenization.decoding import clean_up
-from albertkit.tokenization.layout import Side
-from albertkit.tokenization.options import read_flag
+from albertkit.tokenization.options import Side, read_flag
 from albertkit.tokenization.special_tokens import (
     DEFAULT_ROLES,
     SpecialTokens,
     token_text,
     token_texts,
 )
+from albertkit.tokenization.subword import SubwordModel
 
 tokenizers: Any = optional("tokenizers", extra="tokenizers")
 
@@ -90,14 +89,14 @@ class RoleId:
 
 
 class TokenInterface:
-    """What a tokenizer knows of single tokens; `TokenizerInterface` adds what it does with texts."""
+    """What a tokenizer knows of single tokens; `TokenizerBase` adds what it does with texts."""
 
     default_roles: ClassVar[Mapping[str, str]] = DEFAULT_ROLES
     """The token of each role, where the settings name none."""
     SPECIAL_TOKENS_ATTRIBUTES: ClassVar[tuple[str, ...]] = tuple(DEFAULT_ROLES)
 
     def __init__(
-        self, cutter: PieceCutter, *, source: str | Path, **settings: Unpack[TokenizerSettings]
+        self, cutter: SubwordModel, *, source: str | Path, **settings: Unpack[TokenizerSettings]
     ) -> None:
         unknown = settings.keys() - TokenizerSettings.__annotations__.keys()
         if unknown:

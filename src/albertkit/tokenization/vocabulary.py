@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.pieces import PieceEncoder
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.trainer import SAMPLE_CHARACTERS, Sample, train_model
+from albertkit.tokenization.unigram import UnigramModel
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,10 @@ def train_vocabulary(
         model_file = Path(folder) / "spiece.model"
         model_file.write_bytes(model)
         AlbertTokenizer(model_file, **asdict(normalization)).save_pretrained(output)
-        return _report(PieceEncoder(model_file, normalization), sample, held_out)
+        return _report(UnigramModel(model_file, normalization), sample, held_out)
 
 
-def _report(encoder: PieceEncoder, sample: Sample, held_out: Sample) -> VocabularyReport:
+def _report(encoder: UnigramModel, sample: Sample, held_out: Sample) -> VocabularyReport:
     lines = held_out.lines or sample.lines  # a corpus of under 50 lines has none to hold out
     words = pieces = characters = unknown = 0
     unk_id = encoder.processor.unk_id()

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.extras import optional
 from albertkit.tokenization import folder
-from albertkit.tokenization.interface import TokenizerInterface
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.normalization import BertNormalization
 from albertkit.tokenization.options import take_settings
-from albertkit.tokenization.pieces import not_unicode
 from albertkit.tokenization.rust_file import text_of
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text
 from albertkit.tokenization.tokens import TokenizerSettings
+from albertkit.tokenization.unigram import not_unicode
 
 if TYPE_CHECKING:
     import tokenizers
@@ -51,7 +51,7 @@ class MarkedContinuations:
         return tokenizers.decoders.WordPiece(prefix=_CONTINUATION).decode(tokens)
 
 
-class WordPieceEncoder:
+class WordPieceModel:
     """Cuts plain text into pieces; knows nothing of special tokens, pairs or padding."""
 
     spelling = MarkedContinuations()
@@ -120,7 +120,7 @@ class WordPieceEncoder:
             raise not_unicode([text]) from error
 
 
-class AlbertWordPieceTokenizer(TokenizerInterface):
+class AlbertWordPieceTokenizer(TokenizerBase):
     """Turns texts into what a model with a WordPiece vocabulary reads, and back; `transformers` has it as
     BertTokenizer, with the same ids and offsets.
 
@@ -145,7 +145,7 @@ class AlbertWordPieceTokenizer(TokenizerInterface):
     default_roles = ROLES
     normalization_class = BertNormalization
     saved_class = "BertTokenizer"
-    _cutter: WordPieceEncoder
+    _cutter: WordPieceModel
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class AlbertWordPieceTokenizer(TokenizerInterface):
         unk_token = token_text(settings.get("unk_token") or ROLES["unk_token"])
         self.vocab_file = None if vocab_file is None else str(vocab_file)
         with folder.named_damage(source):
-            cutter = WordPieceEncoder(pieces, BertNormalization(**rules), unk_token=unk_token)
+            cutter = WordPieceModel(pieces, BertNormalization(**rules), unk_token=unk_token)
         super().__init__(
             cutter, source=source, **cast(TokenizerSettings, {**known, **take_settings(settings)})
         )

@@ -83,7 +83,7 @@ class DigitCommaRule:
         return [*digits, ","]
 
 
-class PieceEncoder:
+class UnigramModel:
     """Cuts plain text into pieces; knows nothing of special tokens, pairs or padding."""
 
     spelling = MarkedStarts()

@@ -6,7 +6,7 @@ from albertkit.tokenization.decoding import Spelling
 from albertkit.tokenization.normalization import BertNormalization, Normalization
 
 
-class PieceCutter(Protocol):
+class SubwordModel(Protocol):
     """Cuts plain text into pieces; knows nothing of special tokens, pairs or padding."""
 
     size: int

@@ -1,7 +1,7 @@
 """Everything that all tokenizers do alike, given something that cuts plain text into pieces.
 
-`TokenizerInterface` is what `transformers` users know: calls, special tokens, decoding, saving. The classes
-that fill it in differ in what is behind `PieceCutter` alone, so their answers cannot differ in anything else.
+`TokenizerBase` is what `transformers` users know: calls, special tokens, decoding, saving. Its subclasses
+differ in their `SubwordModel` alone.
 
 Legend: B batch, T tokens of a row.
 """
@@ -20,13 +20,13 @@ from albertkit.errors import TokenizerError
 from albertkit.loading_options import refuse_push_to_hub
 from albertkit.tokenization import folder
 from albertkit.tokenization.assembly import Marks, assemble, collection_paused, pad_rows
-from albertkit.tokenization.cutter import PieceCutter
 from albertkit.tokenization.encoding import BatchEncoding, Places, Sequence
-from albertkit.tokenization.layout import Side, windows
+from albertkit.tokenization.layout import windows
 from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.options import (
     CallOptions,
     Options,
+    Side,
     Text,
     read_examples,
     read_fit,
@@ -36,12 +36,13 @@ from albertkit.tokenization.options import (
     take_settings,
 )
 from albertkit.tokenization.special_tokens import Parsing, Part, token_texts
+from albertkit.tokenization.subword import SubwordModel
 from albertkit.tokenization.tokens import TokenInterface, TokenizerSettings
 
 logger = logging.getLogger(__name__)
 
 
-class TokenizerInterface(TokenInterface, ABC):
+class TokenizerBase(TokenInterface, ABC):
     """Texts to what a model reads: pairs, truncation, windows and padding; and a tokenizer's files."""
 
     model_input_names: ClassVar[list[str]] = ["input_ids", "token_type_ids", "attention_mask"]
@@ -52,7 +53,7 @@ class TokenizerInterface(TokenInterface, ABC):
     """The name under which `transformers` knows such a tokenizer."""
 
     def __init__(
-        self, cutter: PieceCutter, *, source: str | Path, **settings: Unpack[TokenizerSettings]
+        self, cutter: SubwordModel, *, source: str | Path, **settings: Unpack[TokenizerSettings]
     ) -> None:
         settings = cast(TokenizerSettings, take_settings(settings))
         super().__init__(cutter, source=source, **settings)
