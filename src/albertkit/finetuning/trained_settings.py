@@ -1,18 +1,21 @@
 """The settings and columns that a model was fine-tuned with, found again in its folder."""
 
+import shlex
+from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.table import DelimitedTable
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, suggestion
 from albertkit.files import read_json
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_task import LabelledTask
+from albertkit.finetuning.registry import labelled_task
 from albertkit.finetuning.report import REPORT_JSON
 from albertkit.finetuning.settings import TaskSettings
-from albertkit.recipe import build
+from albertkit.recipe import build, scalar_fields
 from albertkit.tasks.task import saved_lengths
 
 COLUMNS_KEY = "columns"
@@ -34,6 +37,41 @@ def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
     if not isinstance(task, dict):
         raise ConfigError(f"{Path(model) / REPORT_JSON}: expected a table of settings, found {trained!r:.60}")
     return build(TaskSettings, {**task, **given}, where="settings")
+
+
+def split_settings(settings: type, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the keyword arguments of a call that are fields of `settings`, and those of `DataOptions`.
+
+    Raises:
+        ConfigError: an argument is a field of neither.
+    """
+    known = [{field.name for _, field in scalar_fields(one)} for one in (settings, DataOptions)]
+    for name in given:
+        if not any(name in names for names in known):
+            raise ConfigError(f"unknown setting {name!r}; {suggestion(name, known[0] | known[1])}")
+    flags, columns = ({name: given[name] for name in given if name in names} for names in known)
+    return flags, columns
+
+
+def named_options(
+    task: str,
+    model: str | Path,
+    source: str,
+    given: dict[str, Any],
+    say: Callable[[str], None],
+    *,
+    labelled: bool,
+) -> DataOptions:
+    """Return `data_options`, and say which of them are taken from the training."""
+    options = data_options(model, labelled_task(task), source, given, labelled=labelled)
+    default = asdict(build(DataOptions, given, where="columns"))
+    if used := {name: value for name, value in asdict(options).items() if value != default[name]}:
+        flags = " ".join(
+            f"--{name.replace('_', '-')} {shlex.quote(value)}" if value is not False else f"--no-{name}"
+            for name, value in used.items()
+        )
+        say(f"as in training: {flags}")
+    return options
 
 
 def saved_columns(options: DataOptions) -> dict[str, Any]:
