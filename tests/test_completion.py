@@ -10,11 +10,9 @@ import pytest
 
 from albertkit.cli import completing, main
 from albertkit.engines.choosing import ENGINES
-from albertkit.finetuning import prediction_runners
 from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.suites import SUITES
 from albertkit.pipelines import _CLASSES
-from albertkit.pretraining import runners
 
 pytestmark = pytest.mark.light
 
@@ -85,7 +83,6 @@ def test_names_are_those_of_the_modules() -> None:
     assert list(completing.FINETUNING_TASKS) == list(LABELLED_TASKS)
     assert sorted(completing.ENGINES) == sorted(ENGINES)
     assert sorted(completing.SUITES) == sorted(SUITES)
-    assert completing.RUNNERS == prediction_runners.RUNNERS == tuple(runners.RUNNERS)
 
 
 @pytest.mark.parametrize(("shell", "offered"), [("zsh", '"finetune"'), ("fish", "finetune")])

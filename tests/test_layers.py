@@ -36,6 +36,7 @@ LEVELS = {
     "tokenization": 1,
     "checkpoints": 1,
     "metrics": 1,
+    "parallel": 1,
     "footprint": 2,
     "graphs": 2,
     "keras": 2,

@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from albertkit import files, text_files
+from albertkit import files, parallel, text_files
 from albertkit.errors import ConfigError, DataError, DiskFullError, ModelNotFoundError
 from albertkit.pretraining import corpus as corpus_module
 from albertkit.pretraining import prepare as prepare_module
-from albertkit.pretraining import runners
 from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.sentences import SentenceSettings, sections
@@ -262,7 +261,7 @@ def test_ray_makes_the_same_shards(
         run("ray")
     corpus_file.write_bytes(content)
     again = run("ray")
-    assert again.kept_units > 3
+    assert again.kept_units >= 2
     assert (again.train, again.validation, again.text_bytes, again.source_documents) == (
         report.train, report.validation, report.text_bytes, report.source_documents
     )  # fmt: skip
@@ -408,7 +407,7 @@ def die(unit: object) -> None:
 def test_a_killed_worker_fails_the_job(
     tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runners, "_work_in_worker", die)
+    monkeypatch.setattr(parallel, "_work", die)
     with pytest.raises(DataError, match=r"a worker process was killed after .*corpus.jsonl, line 1,"):
         prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=2, unit_characters=20_000)
 

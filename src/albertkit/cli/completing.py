@@ -9,6 +9,7 @@ from pathlib import Path
 
 from albertkit.files import model_folders
 from albertkit.hub import BUNDLED
+from albertkit.parallel import RUNNERS as RUNNERS
 from albertkit.published import REPOSITORIES, SIZES, VERSIONS
 
 Complete = Callable[[str], list[str]]
@@ -31,7 +32,6 @@ FINETUNING_TASKS = (
     "sentence-embedding",
 )
 ENGINES = ("auto", "onnx", "onnx-int8", "torch", "plain")
-RUNNERS = ("local", "ray")
 SUITES = ("glue", "squad", "race", "all")
 
 

@@ -220,7 +220,6 @@ def predict(
     from albertkit.finetuning.exits import set_patience
     from albertkit.finetuning.labelled_task import room_note
     from albertkit.finetuning.prediction import predict_file
-    from albertkit.finetuning.prediction_runners import runner_of
     from albertkit.finetuning.trained_model import load_task
     from albertkit.finetuning.trained_settings import task_settings
 
@@ -230,7 +229,6 @@ def predict(
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     settings = task_settings(model, flags or {})
     options = _trained_options(task, model, input, columns, say, labelled=False)
-    chosen = runner_of(runner, workers=workers, device=device)
     # With Ray only its workers compute.
     own_device = CPU if runner == "ray" else read_device(device)
     labelled, own, loaded = load_task(task, model, settings, device=own_device)
@@ -249,7 +247,9 @@ def predict(
             about={"task": task, "patience": patience} | asdict(settings) | asdict(options),
             batch_tokens=batch_tokens,
             engine=engine,
-            runner=chosen,
+            runner=runner,
+            workers=workers,
+            device=device,
             keep_columns=keep_columns,
             progress=progress,
             on_cut=cut.append,

@@ -10,10 +10,10 @@ from albertkit.errors import ConfigError
 from albertkit.finetuning.exits import set_patience
 from albertkit.finetuning.labelled_task import room_note
 from albertkit.finetuning.prediction import predict_file
-from albertkit.finetuning.prediction_runners import RUNNERS, runner_of
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.finetuning.trained_model import load_task
 from albertkit.finetuning.trained_settings import named_options, split_settings, task_settings
+from albertkit.parallel import RUNNERS
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,6 @@ def predict(
     flags, columns = split_settings(TaskSettings, settings)
     read = task_settings(model, flags)
     options = named_options(task, model, str(input), columns, say, labelled=False)
-    chosen = runner_of(runner, workers=workers, device=str(device))
     # With Ray only its workers compute.
     labelled, own, loaded = load_task(
         task, model, read, device=CPU if runner == "ray" else read_device(device)
@@ -87,7 +86,9 @@ def predict(
         about={"task": task, "patience": patience} | asdict(read) | asdict(options),
         batch_tokens=batch_tokens,
         engine=engine,
-        runner=chosen,
+        runner=runner,
+        workers=workers,
+        device=str(device),
         keep_columns=keep_columns,
         progress=progress,
         on_cut=cut.append,

@@ -26,8 +26,8 @@ from albertkit.files import atomic_path, made_folder, read_json, write_json
 from albertkit.finetuning.features import CHUNK, chunks, features_of_all, may_refuse
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files
-from albertkit.finetuning.prediction_runners import Runner, run_local
 from albertkit.finetuning.predictor import Asked, Predictor
+from albertkit.parallel import check_runner, ordered_map
 from albertkit.tasks.task import Task
 
 _ABOUT = "about.json"
@@ -46,7 +46,9 @@ def predict_file(
     batch_tokens: int | None = None,
     engine: str = "auto",
     part_size: int = CHUNK,
-    runner: Runner = run_local,
+    runner: str = "local",
+    workers: int | None = None,
+    device: str = "auto",
     keep_columns: bool = False,
     progress: Callable[[int, int], None] = lambda *_: None,
     on_cut: Callable[[int], object] = lambda _: None,
@@ -67,7 +69,10 @@ def predict_file(
             suits the device.
         engine: what computes, one of `engines.choosing.ENGINES`.
         part_size: examples of a part.
-        runner: who computes the parts; they are the same with every runner, so another one can continue.
+        runner: "local" (this process) or "ray" (workers of a Ray cluster). Both make the same parts, so one
+            can continue what the other began.
+        workers: number of Ray workers. Default: one for each GPU, or for each CPU if there is no GPU.
+        device: of each Ray worker: "auto", "cpu" or "cuda".
         keep_columns: copy the input's columns. One with the name of a column of the predictions is called
             `input_NAME`.
         progress: called after each part with the number of finished examples and the number of all.
@@ -75,12 +80,16 @@ def predict_file(
         say: takes notes: rows without text, parts that are kept.
 
     Raises:
-        ConfigError: `keep_columns` for an input that is no table.
+        ConfigError: `keep_columns` for an input that is no table, an unknown runner, `workers` of the local
+            runner, or workers that the Ray cluster does not have.
         MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
         DataError: rows that cannot be read, an unknown kind of output, an output that exists or is part of
             the input, parts of another run beside it, or a part that failed.
     """
     output = Path(output)
+    check_runner(runner)
+    if runner == "local" and workers is not None:
+        raise ConfigError(f"workers is {workers}, but the runner is local, which is one process: choose ray")
     _check_output(Path(reader.source), output)
     if keep_columns and not isinstance(reader, TableReader):
         raise ConfigError(f"keep_columns is for tables, and {reader.source} has no columns; leave it out")
@@ -97,15 +106,22 @@ def predict_file(
     if done:
         say(f"continuing after {count:,} of {total:,} predictions, kept in {parts} from an interrupted run")
     examples = islice(_asked(reader, keep_columns), count, None)
-    predictor = Predictor(labelled, task, model, config, batch_tokens, engine)
-    numbered = enumerate(chunks(examples, part_size), start=len(done or ()))
+    finished = ordered_map(
+        Predictor(labelled, task, model, config, batch_tokens, engine),
+        chunks(examples, part_size),
+        runner=runner,
+        workers=1 if runner == "local" else workers,
+        device=device,
+        name=lambda part: f"rows {part[0].row} to {part[-1].row}",
+        hint="the predictions before are kept, and the same command continues",
+    )
     with made_folder(output.parent):
         try:
             if done is None:
                 parts.mkdir(exist_ok=True)
                 write_json(parts / _ABOUT, about, indent=None)
-            with closing(runner(numbered, predictor)) as finished:
-                for number, text in finished:
+            with closing(finished):
+                for number, text in enumerate(finished, start=len(done or ())):
                     with atomic_path(parts / f"{number:08d}.jsonl") as file:
                         file.write_text(text, encoding="utf-8")
                     count += text.count("\n")

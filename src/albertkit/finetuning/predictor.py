@@ -8,7 +8,7 @@ from typing import Any
 
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
-from albertkit.engines.devices import CPU, Device
+from albertkit.engines.devices import CPU, Device, read_device
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import UnknownTokensWarning
 from albertkit.files import finite, json_text
@@ -67,6 +67,7 @@ class Predictor:
 
     def to(self, device: Device) -> "Predictor":
         """Move the model to a device, before anything is predicted; a light model is on the CPU."""
+        device = read_device(device)
         if device != CPU or not isinstance(self.model, LightModel):
             self.model.to(device)
         return self

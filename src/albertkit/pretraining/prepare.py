@@ -1,9 +1,9 @@
 """Raw text -> token shards, in parallel, in bounded memory, the same bytes every time.
 
 The corpus is read in order and dealt out in units of about `unit_characters` characters (units.py). A unit
-becomes one shard of each split, whoever works on it (runners.py), so neither the number of workers nor the
-runner changes anything in the result. A unit that an earlier, interrupted run has finished with the same text
-and settings is kept (prepared_folder.py).
+becomes one shard of each split, whoever works on it (`albertkit.parallel`), so neither the number of workers
+nor the runner changes anything in the result. A unit that an earlier, interrupted run has finished with the
+same text and settings is kept (prepared_folder.py).
 """
 
 import time
@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import ConfigError, DataError, suggestion
+from albertkit.errors import ConfigError, DataError
+from albertkit.parallel import check_runner, ordered_map
 from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepared_folder import PreparedFolder
-from albertkit.pretraining.runners import RUNNERS
 from albertkit.pretraining.sentences import SentenceSettings
 from albertkit.pretraining.shards import Manifest, ShardRecord, file_sha256
 from albertkit.pretraining.units import SPLITS, Units, Work
@@ -81,7 +81,7 @@ def prepare(
         holdout_every: every such source document (a book, say) goes to `validation/`; which ones depends on
             `seed`.
         workers: processes; by default one for each CPU this process may use, or all that a Ray cluster has.
-        runner: "local" (processes of this machine) or "ray" (Ray Data); the shards are the same.
+        runner: "local" (processes of this machine) or "ray"; the shards are the same.
         unit_characters: text per shard, which also bounds the memory: about 0.4 GB here and 0.2 GB a worker.
             Texts of over 8 million characters are read in parts for the same reason.
         progress: called after every unit.
@@ -102,8 +102,7 @@ def prepare(
         raise ConfigError(
             f"holdout_every must be 2 or more, or None to hold nothing out, not {holdout_every}"
         )
-    if runner not in RUNNERS:
-        raise ConfigError(f"no runner {runner!r}; {suggestion(runner, RUNNERS)}")
+    check_runner(runner)
     corpus = Corpus.find(inputs, text_column=text_column, sentence_per_line=sentence_per_line)
     settings = SentenceSettings(
         language=language, sentence_per_line=sentence_per_line, section_sentences=section_sentences
@@ -134,7 +133,15 @@ def prepare(
 
         records: dict[str, list[ShardRecord]] = {split: [] for split in SPLITS}
         text_bytes, kept, source_documents = 0, 0, 0
-        for done in RUNNERS[runner](units, work, workers):
+        done_units = ordered_map(
+            work,
+            units,
+            runner=runner,
+            workers=workers,
+            name=lambda unit: unit.documents[0].origin,
+            hint="finished shards are kept; a smaller unit_characters needs less memory",
+        )
+        for done in done_units:
             was_kept = done.shards is None
             made = finished[done.number][1] if was_kept else prepared.keep(done)
             for split, record in made.items():

@@ -1,4 +1,4 @@
-"""The runners of `predict`: the same parts in the same order, few of them at once; a worker that dies."""
+"""The ordered parallel map: the same results in order, few items at once, workers that die."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,10 +17,10 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_texts import LabelledTexts
 from albertkit.finetuning.prediction import predict_file
-from albertkit.finetuning.prediction_runners import Runner, run_local, runner_of
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.parallel import ordered_map
 from albertkit.tasks.examples import TextExample
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -55,7 +56,7 @@ def one_thread() -> Iterator[None]:
 
 
 def predict(
-    predictor: Predictor, source: Path, output: Path, runner: Runner, *, stop_after: int | None = None
+    predictor: Predictor, source: Path, output: Path, runner: dict[str, Any], stop_after: int | None = None
 ) -> list[int]:
     """Predict; return how many were done after each part."""
     done: list[int] = []
@@ -69,20 +70,20 @@ def predict(
     reader = predictor.labelled.reader(str(source), DataOptions(), labelled=False)
     predict_file(
         *(predictor.labelled, predictor.task, predictor.model, predictor.config, reader, output),
-        about={}, part_size=PART, runner=runner, progress=progress,
+        about={}, part_size=PART, progress=progress, **runner,
     )  # fmt: skip
     return done
 
 
-def parts(count: int, examples: int = 3) -> Iterator[tuple[int, list[Asked]]]:
+def parts(count: int, examples: int = 3) -> Iterator[list[Asked]]:
     for number in range(count):
-        yield number, [Asked(TextExample(f"part {number}"), one) for one in range(1, examples + 1)]
+        yield [Asked(TextExample(f"part {number}"), one) for one in range(1, examples + 1)]
 
 
 def test_the_runners_make_the_same_file(
     predictor: Predictor, source: Path, tmp_path: Path, one_thread: None, two_cpu_ray: None
 ) -> None:
-    local, ray = runner_of("local"), runner_of("ray", workers=2)
+    local, ray = {"runner": "local"}, {"runner": "ray", "workers": 2}
     done = predict(predictor, source, tmp_path / "whole.jsonl", local)
     assert done == [8, 16, 24, 32, 40, 48, 50]
     whole = (tmp_path / "whole.jsonl").read_bytes()
@@ -98,16 +99,18 @@ def test_the_runners_make_the_same_file(
 
 
 def test_few_parts_are_in_memory(predictor: Predictor, two_cpu_ray: None) -> None:
-    for runner, most in ((run_local, 1), (runner_of("ray", workers=2), 4)):
+    for runner, workers, most in (("local", 1, 1), ("ray", 2, 4)):
         taken: list[int] = []
 
-        def counted(taken: list[int] = taken) -> Iterator[tuple[int, list[Asked]]]:
-            for number, examples in parts(20):
+        def counted(taken: list[int] = taken) -> Iterator[list[Asked]]:
+            for number, examples in enumerate(parts(20)):
                 taken.append(number)
-                yield number, examples
+                yield examples
 
-        for place, (number, lines) in enumerate(runner(counted(), predictor)):
-            assert number == place
+        found = ordered_map(
+            predictor, counted(), runner=runner, workers=workers, device="auto", hint="as before"
+        )
+        for place, lines in enumerate(found):
             assert len(lines.splitlines()) == 3
             assert len(taken) - place <= most
 
@@ -133,18 +136,21 @@ def test_a_worker_that_dies_is_started_again(
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker cannot import this file
-    wanted = list(run_local(parts(5), predictor))
-    ray = runner_of("ray", workers=1)
+    wanted = [predictor(examples) for examples in parts(5)]
     for deaths, most in (("once", 1), ("always", 99)):
         (tmp_path / deaths).mkdir()
         dying = Dying(**predictor.__getstate__(), deaths=tmp_path / deaths, most=most)
         found = []
+        results = ordered_map(
+            dying, parts(5), runner="ray", workers=1, device="cpu",
+            name=lambda part: part[0].example.text, hint="the others are kept",
+        )  # fmt: skip
         if most == 1:
-            found += ray(parts(5), dying)
+            found += results
             assert found == wanted
         else:
-            with pytest.raises(DataError, match=r"Ray gave up part 2 \(those before are kept"):
-                found.extend(ray(parts(5), dying))
+            with pytest.raises(DataError, match=r"Ray gave up at part 2 \(the others are kept\): "):
+                found.extend(results)
             assert found == wanted[:2]
         assert len(list((tmp_path / deaths).iterdir())) == min(most, 3)
 
@@ -155,25 +161,29 @@ def test_errors_in_a_worker_are_those_of_this_process(predictor: Predictor, two_
     )
     strict = replace(predictor, task=task)
     messages = []
-    for runner in (run_local, runner_of("ray", workers=1)):
+    for runner in ("local", "ray"):
         with pytest.raises(DataError) as raised:
-            list(runner(iter([(0, [Asked(TextExample("river " * 20), 1)])]), strict))
+            list(
+                ordered_map(
+                    strict, [[Asked(TextExample("river " * 20), 1)]], runner=runner, workers=1, hint=""
+                )
+            )
         messages.append(str(raised.value))
     assert messages[0] == messages[1]
     assert "8" in messages[0]
 
 
-def test_what_there_is_not(predictor: Predictor, two_cpu_ray: None) -> None:
-    with pytest.raises(ConfigError, match="no runner 'rya'; did you mean 'ray'"):
-        runner_of("rya")
-    with pytest.raises(ConfigError, match="workers is 2, but the runner is local"):
-        runner_of("local", workers=2)
-    with pytest.raises(ConfigError, match="2 CPUs and 0 GPUs, too little for 3 workers on cpu"):
-        list(runner_of("ray", workers=3)(parts(1), predictor))
-    with pytest.raises(ConfigError, match="too little for a worker on cuda"):
-        list(runner_of("ray", device="cuda")(parts(1), predictor))
-    with pytest.raises(ConfigError, match="say auto, cpu or cuda"):
-        list(runner_of("ray", device="cuda:1")(parts(1), predictor))
+def test_what_there_is_not(predictor: Predictor, source: Path, tmp_path: Path, two_cpu_ray: None) -> None:
+    for changes, message in (
+        ({"runner": "rya"}, "no runner 'rya'; did you mean 'ray'"),
+        ({"workers": 2}, "workers is 2, but the runner is local"),
+        ({"runner": "ray", "workers": 3}, "2 CPUs and 0 GPUs, too little for 3 workers on cpu"),
+        ({"runner": "ray", "device": "cuda"}, "too little for a worker on cuda"),
+        ({"runner": "ray", "device": "cuda:1"}, "say auto, cpu or cuda"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            predict(predictor, source, tmp_path / "out.jsonl", changes)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_the_verb_takes_a_runner(
