@@ -18,13 +18,11 @@ PACKAGE = Path(albertkit.__file__).parent
 
 # A module imports only lower levels or its own room. The first matching prefix counts.
 LEVELS = {
-    "auto_config": 0,
     "errors": 0,
     "extras": 0,
     "files": 0,
     "hub": 0,
     "inputs": 0,
-    "loading_options": 0,
     "published": 0,
     "recipe": 0,
     "text_files": 0,
@@ -59,11 +57,9 @@ LEVELS = {
 }
 # Rooms of one level that may see each other, along these edges only.
 EDGES_WITHIN_A_LEVEL = {
-    ("auto_config", "config"),
     ("config", "errors"),
     ("config", "files"),
     ("config", "hub"),
-    ("config", "loading_options"),
     ("config", "published"),
     ("datasets", "tasks"),
     ("early_exit", "config"),
@@ -79,7 +75,6 @@ EDGES_WITHIN_A_LEVEL = {
     ("hub", "files"),
     ("hub", "published"),
     ("inputs", "errors"),
-    ("loading_options", "errors"),
     ("pretraining", "training"),
     ("recipe", "errors"),
     ("text_files", "errors"),

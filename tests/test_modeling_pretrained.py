@@ -13,8 +13,7 @@ from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_tw
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from albertkit.auto_config import AutoConfig
-from albertkit.config import AlbertConfig
+from albertkit.config import AlbertConfig, AutoConfig
 from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
 from albertkit.modeling import auto, loading
 from albertkit.modeling.model import AlbertModel

@@ -177,7 +177,7 @@ def test_attention_is_chosen():
     assert model(**batch()).attentions is None
     model.set_attn_implementation("eager")
     assert model.config.attn_implementation == "eager"
-    with pytest.raises(ConfigError, match="attn_implementation is 'flash'; choose one of sdpa, eager"):
+    with pytest.raises(ConfigError, match="attn_implementation must be one of sdpa, eager, got 'flash'"):
         model.set_attn_implementation("flash")
     assert model.config.attn_implementation == "eager"
 

@@ -8,8 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from albertkit.auto_config import AutoConfig
-    from albertkit.config import AlbertConfig
+    from albertkit.config import AlbertConfig, AutoConfig
     from albertkit.errors import (
         AlbertKitError,
         CheckpointError,
@@ -81,7 +80,7 @@ _MODULES = {
     "AlbertTokenizer": "tokenization.tokenizer",
     "AlbertTokenizerFast": "tokenization.fast",
     "AlbertWordPieceTokenizer": "tokenization.wordpiece",
-    "AutoConfig": "auto_config",
+    "AutoConfig": "config",
     "AutoModel": "modeling.auto",
     "AutoModelForMaskedLM": "modeling.auto",
     "AutoModelForMultipleChoice": "modeling.auto",

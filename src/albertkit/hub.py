@@ -6,10 +6,12 @@ Every way of failing ends in a ModelNotFoundError that says what was received, w
 import difflib
 import importlib.resources
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any, TypedDict, Unpack, cast
 
-from albertkit.errors import ModelNotFoundError
+from albertkit.errors import ConfigError, ModelNotFoundError
 from albertkit.files import contents, model_folders
 from albertkit.published import REPOSITORIES
 
@@ -21,17 +23,31 @@ BUNDLED = "bundled"
 _PATH_LIKE = re.compile(r"[./~\\]|[A-Za-z]:[\\/]|.*\\|.*/$|.*/.*/")
 
 
-def resolve(
-    name_or_folder: str | Path,
-    *,
-    patterns: tuple[str, ...],
-    revision: str | None = None,
-    cache_dir: str | Path | None = None,
-    token: str | bool | None = None,
-    local_files_only: bool = False,
-    subfolder: str = "",
-) -> Path:
-    """The local folder of a model, downloaded into the hub's cache where that is needed.
+class HubOptions(TypedDict, total=False):
+    """Where every `from_pretrained` looks for the files of a model."""
+
+    revision: str | None
+    """Branch, tag or commit on the hub."""
+    cache_dir: str | Path | None
+    """Folder that keeps downloads, instead of the hub's own cache."""
+    token: str | bool | None
+    """A token of the hub; True for the saved token, False for none, None for the saved token if any."""
+    local_files_only: bool
+    """Never ask the hub; use what an earlier call downloaded. The environment variable HF_HUB_OFFLINE=1 does
+    the same for the whole process."""
+    subfolder: str
+    """Folder within the folder or the repository, such as "checkpoint-500"."""
+
+
+def split_hub_options(options: Mapping[str, Any]) -> tuple[HubOptions, dict[str, Any]]:
+    """Return the options of the hub among keyword arguments, and the other arguments."""
+    names = HubOptions.__annotations__
+    hub = {name: value for name, value in options.items() if name in names}
+    return cast(HubOptions, hub), {name: value for name, value in options.items() if name not in names}
+
+
+def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unpack[HubOptions]) -> Path:
+    """Return the local folder of a model, downloaded into the hub's cache if needed.
 
     Args:
         name_or_folder: "bundled"; a folder (it wins over a hub name that reads the same); one of
@@ -39,16 +55,12 @@ def resolve(
             or a hub name "organization/model".
         patterns: names of the files wanted, as globs ("config.json", "model*.safetensors"). Only these are
             downloaded, and the folder must hold at least one of them.
-        revision: branch, tag or commit on the hub.
-        cache_dir: where downloads are kept, instead of the hub's own cache.
-        token: a hub token; True for the saved one, False for none, None for the saved one where there is one.
-        local_files_only: never ask the hub, use what an earlier call downloaded. The environment variable
-            HF_HUB_OFFLINE=1 does the same for the whole process.
-        subfolder: folder within the folder or the repository, such as "checkpoint-500".
+        hub: as `HubOptions` says.
 
     Raises:
         ModelNotFoundError: nothing by that name, or nothing in it that was asked for.
     """
+    subfolder = hub.pop("subfolder", "")
     if name_or_folder == BUNDLED:
         folder = Path(str(importlib.resources.files("albertkit"))) / "assets" / "bundled"
         if not folder.is_dir():
@@ -61,7 +73,7 @@ def resolve(
         if folder is None:
             repository = _repository(name_or_folder)
             wanted = tuple(f"{subfolder}/{pattern}" for pattern in patterns) if subfolder else patterns
-            folder = _download(repository, wanted, revision, cache_dir, token, local_files_only)
+            folder = _download(repository, wanted, hub)
     if subfolder:
         if not (folder / subfolder).resolve().is_relative_to(folder.resolve()):
             raise ModelNotFoundError(f"subfolder {subfolder!r} leads out of {str(name_or_folder)!r}.")
@@ -122,26 +134,13 @@ def _require_one_of(patterns: tuple[str, ...], folder: Path, name: str | Path) -
     )
 
 
-def _download(
-    repository: str,
-    patterns: tuple[str, ...],
-    revision: str | None,
-    cache_dir: str | Path | None,
-    token: str | bool | None,
-    local_files_only: bool,
-) -> Path:
+def _download(repository: str, patterns: tuple[str, ...], hub: Mapping[str, Any]) -> Path:
     from huggingface_hub import snapshot_download  # half a second: only who names a hub model pays it
 
     try:
-        folder = snapshot_download(
-            repository,
-            revision=revision,
-            cache_dir=cache_dir,
-            token=token,
-            local_files_only=local_files_only,
-            allow_patterns=list(patterns),
-        )
+        folder = snapshot_download(repository, allow_patterns=list(patterns), **hub)
     except Exception as error:  # the hub's own errors, its HTTP library's (which changed), the file system's
+        revision, local_files_only = hub.get("revision"), hub.get("local_files_only", False)
         wanted = repr(repository) + (f" at revision {revision!r}" if revision else "")
         raise ModelNotFoundError(
             f"Could not get the model {wanted}: {_explain(error, revision, local_files_only)} "
@@ -195,3 +194,53 @@ def _explain(error: Exception, revision: str | None, local_files_only: bool) -> 
 def _first_line(error: Exception) -> str:
     text = str(error).strip() or repr(error)
     return f"{type(error).__name__}: {text.splitlines()[0]}"
+
+
+# --- options of `transformers` ------------------------------------------------------------------
+
+# What this package has nothing to do with.
+# fmt: off
+_UNSUPPORTED = frozenset((
+    "adapter_kwargs", "adapter_name", "allow_all_kernels", "code_revision", "device_mesh",
+    "disable_mmap", "distributed_config", "force_download", "from_flax", "from_tf", "fusion_config",
+    "generation_config", "gguf_file", "kernel_config", "key_mapping", "load_in_4bit",
+    "load_in_8bit", "max_memory", "mirror", "offload_buffers", "offload_folder",
+    "offload_state_dict", "proxies", "quantization_config", "resume_download",
+    "return_unused_kwargs", "tp_plan", "tp_size", "tqdm_class", "use_auth_token",
+    "use_kernels", "variant",
+))
+# fmt: on
+
+
+def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What is left of these keyword arguments of `from_pretrained` without `transformers`' loading options.
+
+    Here `low_cpu_mem_usage` makes no difference (memory is always used sparingly), nor does
+    `trust_remote_code` (no code of a checkpoint is ever run); `weights_only` can only be True, and
+    `use_safetensors` only None or True. Other loading options may be given as None, False or "".
+
+    Raises:
+        ConfigError: an option that asks for what is not supported.
+    """
+    if not options.get("weights_only", True):
+        raise ConfigError("weights_only=False is not supported: no code of a checkpoint is ever run")
+    if options.get("use_safetensors") is False:
+        raise ConfigError(
+            "use_safetensors=False is not supported: safetensors are read where there are any; leave it out"
+        )
+    for name in sorted(_UNSUPPORTED & options.keys()):
+        if options[name] not in (None, False, "", {}):
+            raise ConfigError(
+                f"{name}: this loading option of transformers is not supported here; leave it out"
+            )
+    taken = {"low_cpu_mem_usage", "trust_remote_code", "use_safetensors", "weights_only"}
+    return {name: value for name, value in options.items() if name not in taken and name not in _UNSUPPORTED}
+
+
+def refuse_push_to_hub(push_to_hub: bool, save_directory: str | Path) -> None:
+    """Raise ConfigError where saving is to upload the folder too, and name the command that uploads it."""
+    if push_to_hub:
+        raise ConfigError(
+            "push_to_hub=True is not supported: save the folder, then upload it with "
+            f"`hf upload ORGANIZATION/MODEL {save_directory}`"
+        )

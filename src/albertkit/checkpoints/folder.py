@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from safetensors import SafetensorError
@@ -25,7 +25,7 @@ from albertkit.config import CONFIG_FILE
 from albertkit.errors import CheckpointError, DataError, DiskFullError, MissingExtraError
 from albertkit.extras import optional
 from albertkit.files import atomic_path, contents, json_text, made_folder, model_folders
-from albertkit.hub import resolve
+from albertkit.hub import HubOptions, resolve
 
 torch: Any = optional("torch", extra="torch")
 
@@ -33,32 +33,16 @@ WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 
 
-def locate(
-    name_or_folder: str | Path,
-    *,
-    also: tuple[str, ...] = (),
-    revision: str | None = None,
-    cache_dir: str | Path | None = None,
-    token: str | bool | None = None,
-    local_files_only: bool = False,
-    subfolder: str = "",
-) -> Path:
-    """The local folder with config and weights of a model; other arguments and errors of `hub.resolve`.
+def locate(name_or_folder: str | Path, *, also: tuple[str, ...] = (), **hub: Unpack[HubOptions]) -> Path:
+    """Return the local folder with config and weights of a model.
 
-    Files named in `also` are fetched too, where the hub has them. Repositories often hold the same weights in
-    several formats: safetensors are asked for first, and the older file only where there are none.
+    Other arguments and errors are those of `hub.resolve`. Files named in `also` are fetched too, where the hub
+    has them. Repositories often hold the same weights in several formats: safetensors are asked for first, and
+    the older file only where there are none.
     """
 
     def fetch(*weights: str) -> Path:
-        return resolve(
-            name_or_folder,
-            patterns=(CONFIG_FILE, *weights, *also),
-            revision=revision,
-            cache_dir=cache_dir,
-            token=token,
-            local_files_only=local_files_only,
-            subfolder=subfolder,
-        )
+        return resolve(name_or_folder, patterns=(CONFIG_FILE, *weights, *also), **hub)
 
     folder = fetch("model*.safetensors", "model.safetensors.index.json")
     older = ("pytorch_model*.bin", "pytorch_model.bin.index.json"), ("tf_model.h5",)

@@ -1,16 +1,17 @@
 """Which format a path leads to, and reading it whatever it is."""
 
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from albertkit.checkpoints import archive, folder, google, julia
 from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.names import from_google
 from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError
+from albertkit.hub import HubOptions
 
 
-def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **hub: Any) -> Path:
+def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **hub: Unpack[HubOptions]) -> Path:
     """The local path of a model: a foreign checkpoint as it was named, else a folder as `folder.locate` says.
 
     Raises:

@@ -3,21 +3,22 @@
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from albertkit.checkpoints.formats import locate, read
 from albertkit.checkpoints.report import LoadReport
-from albertkit.config import AlbertConfig, is_config_argument
+from albertkit.config import ARGUMENTS, AlbertConfig
 from albertkit.errors import ConfigError
+from albertkit.hub import HubOptions
 from albertkit.published import warn_of_contradictions
 
 
 def split(model_class: type, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the model's constructor that are none of the config's; and the rest, for the config."""
     constructor = inspect.signature(model_class).parameters.keys() - {"config"}
-    own = {name for name in options if name in constructor and not is_config_argument(name)}
+    own = {name for name in options if name in constructor and name not in ARGUMENTS}
     return (
         {name: options[name] for name in own},
         {name: value for name, value in options.items() if name not in own},
@@ -31,7 +32,7 @@ def find(
     state_dict: Mapping[str, np.ndarray] | None,
     overrides: Mapping[str, Any],
     safetensors_only: bool = False,
-    **hub: Any,
+    **hub: Unpack[HubOptions],
 ) -> tuple[AlbertConfig, Mapping[str, np.ndarray]]:
     """Config, with overrides, and tensors: those given, the rest from the checkpoint.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, Self, Union
+from typing import TYPE_CHECKING, Any, Self, Union, Unpack
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from albertkit.checkpoints.shapes import ARCHITECTURES, fit
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, suggestion
 from albertkit.extras import optional
+from albertkit.hub import HubOptions
 
 if TYPE_CHECKING:
     from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -69,7 +70,7 @@ class LightModel:
         *,
         config: AlbertConfig | str | Path | None = None,
         dtype: str | None = None,
-        **hub: Any,
+        **hub: Unpack[HubOptions],
     ) -> Self:
         """Return a model whose weights are mapped from the file where they are stored in `dtype`.
 
@@ -78,7 +79,7 @@ class LightModel:
             architecture: the name of the model class.
             config: replaces the checkpoint's own.
             dtype: type of the weights; "auto" for that of the file, None for float32.
-            hub: as in huggingface_hub: `revision`, `cache_dir`, `token`, `local_files_only`.
+            hub: as `hub.HubOptions` says.
 
         Raises:
             ModelNotFoundError: no model has that name.

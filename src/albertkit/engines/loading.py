@@ -3,13 +3,14 @@
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import check_head
 from albertkit.config import AlbertConfig
 from albertkit.engines.devices import CPU
 from albertkit.engines.light_model import LightModel, Model
+from albertkit.hub import HubOptions
 
 
 def load_model(
@@ -20,7 +21,7 @@ def load_model(
     config: AlbertConfig | str | Path | None = None,
     dtype: Any = None,
     model_kwargs: Mapping[str, Any] | None = None,
-    **hub: Any,
+    **hub: Unpack[HubOptions],
 ) -> tuple[Model, LoadReport]:
     """Return a model, and what became of each tensor of its file, which the caller must judge.
 
@@ -31,7 +32,7 @@ def load_model(
         config: replaces the checkpoint's own.
         dtype: type of the weights; "auto" for that of the file, None for float32.
         model_kwargs: further arguments of the PyTorch class, which loads the model where there are any.
-        hub: as in huggingface_hub: `revision`, `cache_dir`, `token`, `local_files_only`.
+        hub: as `hub.HubOptions` says.
 
     Raises:
         ModelNotFoundError: no model has that name.

@@ -12,6 +12,7 @@ from albertkit.checkpoints import loading
 from albertkit.checkpoints.folder import write_folder
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
+from albertkit.hub import split_hub_options, take_loading_options
 from albertkit.keras.backend import keras
 from albertkit.keras.inputs import NAMES, as_tensors, merge_choices, name_inputs, take_options
 from albertkit.keras.layers import Tensor, ops, undrawn
@@ -23,7 +24,6 @@ from albertkit.keras.tensorflow_only import (
     write_saved_model,
 )
 from albertkit.keras.weights import fill, tensors_of
-from albertkit.loading_options import take_loading_options
 from albertkit.tuple_outputs import make_output
 
 
@@ -163,11 +163,6 @@ class TFAlbertPreTrainedModel(keras.Model):
         name: str | None = None,
         ignore_mismatched_sizes: bool = False,
         output_loading_info: bool = False,
-        revision: str | None = None,
-        cache_dir: str | Path | None = None,
-        token: str | bool | None = None,
-        local_files_only: bool = False,
-        subfolder: str = "",
         from_pt: bool = False,  # noqa: ARG003
         **options: Any,
     ) -> Self:
@@ -185,11 +180,10 @@ class TFAlbertPreTrainedModel(keras.Model):
             name: of the Keras model.
             ignore_mismatched_sizes: draw tensors of another shape anew instead of raising.
             output_loading_info: return (model, info), as the PyTorch classes do.
-            revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
-            subfolder: folder of the model within the folder or the hub repository.
             from_pt: makes no difference; weights of PyTorch are read as others are.
-            options: arguments of `AlbertConfig`, such as `num_labels=3`; and `transformers`' loading
-                options, as `loading_options.take_loading_options` says.
+            options: arguments of `AlbertConfig`, such as `num_labels=3`; `revision`, `cache_dir`, `token`,
+                `local_files_only` and `subfolder` (`hub.HubOptions`); and loading options of `transformers`
+                (`hub.take_loading_options`).
 
         Returns:
             The model (of this class), or (model, info).
@@ -199,17 +193,14 @@ class TFAlbertPreTrainedModel(keras.Model):
             ConfigError: the config is not ALBERT's, or an option is unknown, unsupported or does not fit.
             CheckpointError: encoder tensors are missing, or of another shape, or a file is damaged.
         """
+        hub, options = split_hub_options(options)
         found, tensors = loading.find(
             pretrained_model_name_or_path,
             config=config,
             state_dict=None,
             overrides=take_loading_options(options),
             safetensors_only=options.get("use_safetensors") is True,
-            revision=revision,
-            cache_dir=cache_dir,
-            token=token,
-            local_files_only=local_files_only,
-            subfolder=subfolder,
+            **hub,
         )
         with undrawn():
             model = cls(found, name=name, dtype=dtype)

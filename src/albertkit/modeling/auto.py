@@ -8,7 +8,7 @@ import torch
 from albertkit.checkpoints.loading import split
 from albertkit.config import AlbertConfig, one_of
 from albertkit.errors import ConfigError
-from albertkit.loading_options import take_loading_options
+from albertkit.hub import take_loading_options
 from albertkit.modeling.loading import choose_dtype
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel

@@ -18,7 +18,7 @@ from albertkit.checkpoints.names import TIED, UNTIED
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig, one_of
 from albertkit.errors import ConfigError
-from albertkit.loading_options import refuse_push_to_hub, take_loading_options
+from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.modeling.loading import choose_device, choose_dtype
 from albertkit.modeling.outputs import ModelOutput
 from albertkit.modeling.resizing import resize_decoder, resize_embedding
@@ -96,11 +96,6 @@ class AlbertPreTrainedModel(TrainingSwitches):
         device_map: str | torch.device | Mapping[str, str | int | torch.device] | None = None,
         ignore_mismatched_sizes: bool = False,
         output_loading_info: bool = False,
-        revision: str | None = None,
-        cache_dir: str | Path | None = None,
-        token: str | bool | None = None,
-        local_files_only: bool = False,
-        subfolder: str = "",
         **options: Any,
     ) -> Self:
         """The model of a folder or of a name on the hub, in evaluation mode.
@@ -121,11 +116,10 @@ class AlbertPreTrainedModel(TrainingSwitches):
             ignore_mismatched_sizes: draw tensors of another shape anew instead of raising.
             output_loading_info: return (model, info), where info has the sets `missing_keys`,
                 `unexpected_keys` and `mismatched_keys`, and the whole `report`.
-            revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
-            subfolder: folder of the model within the folder or the hub repository.
             options: arguments of `AlbertConfig`, such as `num_labels=3`, or else of this class, such as
-                `add_pooling_layer=False`; and `transformers`' `low_cpu_mem_usage`, `use_safetensors`,
-                `trust_remote_code` and `weights_only`, as `take_loading_options` says.
+                `add_pooling_layer=False`; `revision`, `cache_dir`, `token`, `local_files_only` and
+                `subfolder` (`hub.HubOptions`); and loading options of `transformers`
+                (`hub.take_loading_options`).
 
         Returns:
             The model (of this class), or (model, info).
@@ -135,13 +129,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
             ConfigError: the config is not ALBERT's, or an option is unknown, unsupported or does not fit.
             CheckpointError: encoder tensors are missing, or of another shape, or a file is damaged.
         """
-        hub = {
-            "revision": revision,
-            "cache_dir": cache_dir,
-            "token": token,
-            "local_files_only": local_files_only,
-            "subfolder": subfolder,
-        }
+        hub, options = split_hub_options(options)
         constructor, overrides = loading.split(cls, take_loading_options(options))
         loaded_config, arrays = loading.find(
             pretrained_model_name_or_path,

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from albertkit.config import PARAMETERS
+from albertkit.config import ARGUMENTS
 from albertkit.errors import ConfigError, suggestion
 from albertkit.training.settings import TrainingSettings
 
@@ -110,8 +110,8 @@ class PretrainingSettings:
         if not self.order_weight >= 0:
             raise ConfigError(f"order_weight must be 0 or more, not {self.order_weight}")
         for name in self.model:
-            if name not in PARAMETERS:
-                nearest = suggestion(name, PARAMETERS)
+            if name not in ARGUMENTS:
+                nearest = suggestion(name, ARGUMENTS)
                 raise ConfigError(f"[model]: unknown setting {name!r}; {nearest}")
         if "vocab_size" in self.model:
             raise ConfigError("[model] has vocab_size, but that is the tokenizer's; leave it out")

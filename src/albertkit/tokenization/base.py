@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, Unpack, cast
 
 from albertkit import published
 from albertkit.errors import TokenizerError
-from albertkit.loading_options import refuse_push_to_hub
+from albertkit.hub import refuse_push_to_hub
 from albertkit.tokenization import folder
 from albertkit.tokenization.assembly import Marks, assemble, collection_paused, pad_rows
 from albertkit.tokenization.encoding import BatchEncoding, Places, Sequence

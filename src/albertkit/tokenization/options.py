@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 from albertkit.errors import TokenizerError, suggestion
-from albertkit.loading_options import take_loading_options
+from albertkit.hub import take_loading_options
 from albertkit.tokenization.special_tokens import Parsing, token_texts
 
 # Options of the tokenizers of `transformers` with the only value that goes with ALBERT.
