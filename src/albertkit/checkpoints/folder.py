@@ -36,9 +36,9 @@ INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 def locate(name_or_folder: str | Path, *, also: tuple[str, ...] = (), **hub: Unpack[HubOptions]) -> Path:
     """Return the local folder with config and weights of a model.
 
-    Other arguments and errors are those of `hub.resolve`. Files named in `also` are fetched too, if the hub has
-    them. Repositories often hold the same weights in several formats: safetensors are asked for first, and the
-    older file only if there are none.
+    Other arguments and errors are those of `hub.resolve`. Files named in `also` are fetched too, if the hub
+    has them. Repositories often hold the same weights in several formats: safetensors are asked for first,
+    and the older file only if there are none.
     """
 
     def fetch(*weights: str) -> Path:
