@@ -28,8 +28,6 @@ _DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 def albertkit_side(case: dict[str, Any], output: Path) -> dict[str, float] | None:
     """Run the recipe of the case and return its figures, in the main process."""
-    from rich.console import Console
-
     from albertkit.pretraining.run import pretrain
     from albertkit.pretraining.settings import PretrainingSettings
     from albertkit.recipe import build
@@ -44,7 +42,6 @@ def albertkit_side(case: dict[str, Any], output: Path) -> dict[str, float] | Non
             case["tokenizer"],
             output,
             world=world,
-            console=Console(quiet=True),
         )
         if not world.is_main:
             return None

@@ -22,7 +22,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from task_baselines import BASELINES
 
 from albertkit.config import AlbertConfig
@@ -222,7 +221,6 @@ def measure(
         output=output,
         options=row.options,
         seeds=row.seeds,
-        console=Console(stderr=True),
     )
     summary = json.loads((output / SEEDS_JSON).read_text())
     reports = [json.loads((output / f"seed-{seed}" / REPORT_JSON).read_text()) for seed in range(row.seeds)]

@@ -14,7 +14,6 @@ import torch
 from command_line import Result, Run, assert_one_line_error
 from pyarrow import parquet
 
-from albertkit.cli.printing import PredictionProgress
 from albertkit.config import AlbertConfig
 from albertkit.finetuning import features
 from albertkit.finetuning.data_options import DataOptions
@@ -24,6 +23,7 @@ from albertkit.finetuning.labelled_texts import LabelledTexts
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.logs import ProgressBar
 from albertkit.metrics.classification import accuracy
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
@@ -401,7 +401,7 @@ def test_an_interrupted_prediction_continues(
         computed.append(len(asked))
         return whole(self, asked)
 
-    monkeypatch.setattr(PredictionProgress, "SECONDS", 0.0)
+    monkeypatch.setattr(ProgressBar, "SECONDS", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(Predictor, "__call__", stopped)
         result = predicted(run, classifier, rows, output)

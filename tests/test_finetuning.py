@@ -1,7 +1,6 @@
 """Fine-tuning: tasks are learnt, runs go on exactly, collapse is noticed, reports say what was measured."""
 
 import csv
-import io
 import itertools
 import json
 import math
@@ -20,7 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 from safetensors.torch import load_file
 
 from albertkit.config import AlbertConfig
@@ -122,10 +120,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def quiet() -> Console:
-    return Console(stderr=True, quiet=True)
-
-
 def tune(
     task: str,
     settings: FinetuningSettings,
@@ -145,7 +139,6 @@ def tune(
         output=output,
         options=DataOptions(**options),
         seeds=seeds,
-        console=quiet(),
     )
 
 
@@ -239,17 +232,18 @@ def test_parts_of_a_batch_take_the_same_step(
     assert all(torch.allclose(one[name], two[name], atol=1e-5) for name in one)
 
 
-def test_stops_early_with_the_best(model: Path, data: Path, tmp_path: Path) -> None:
-    said = io.StringIO()
+def test_stops_early_with_the_best(
+    model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     result = finetune(
         "text-classification", replace(FAST, epochs=50, early_stopping=2), model=model,
         train_data=data / "train.jsonl", validation_data=data / "validation.jsonl", output=tmp_path,
-        console=Console(file=said, width=200),
     )  # fmt: skip
     state = result.run.state
     assert state.step < 50 * 8
     assert state.step == state.best_step + 2 * 24
-    lines = [line for line in said.getvalue().splitlines() if line.startswith("ended early")]
+    lines = [line for line in caplog.messages if line.startswith("ended early")]
     assert lines == [f"ended early: 2 evaluations without a better one than at step {state.best_step}"]
     assert result.report is not None
     assert result.report["metrics"]["accuracy"] == state.best == 1.0
@@ -380,38 +374,41 @@ def test_baselines_do_not_look_at_the_input() -> None:
     assert baseline("question-answering", questions[1:]) == {}
 
 
-def test_a_collapse_says_how_good_the_model_is(model: Path, data: Path, tmp_path: Path) -> None:
+def test_a_collapse_says_how_good_the_model_is(
+    model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """What the loss calls a collapse may be above chance all the same."""
-    said = io.StringIO()
+    caplog.set_level("INFO")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "collapse", lambda *_, **__: "for a test")
         patch.setattr(run_module, "MOST_RESTARTS", 0)
         result = finetune(
             "text-classification", replace(FAST, epochs=3), model=model, train_data=data / "train.jsonl",
-            validation_data=data / "validation.jsonl", output=tmp_path, console=Console(file=said, width=200),
+            validation_data=data / "validation.jsonl", output=tmp_path,
         )  # fmt: skip
     assert result.report is not None
     accuracy, baseline = result.report["metrics"]["accuracy"], result.report["baseline"]["accuracy"]
     assert f"collapsed again: for a test. The model in {tmp_path} has accuracy {accuracy:.4f} (baseline " in (
-        said.getvalue()
+        caplog.text
     )
     assert accuracy > baseline >= 0.5
     assert f"| baseline of accuracy | {baseline:.4f} |" in (tmp_path / "report.md").read_text()
 
 
-def test_several_seeds_have_a_deviation(model: Path, data: Path, tmp_path: Path) -> None:
-    said = io.StringIO()
+def test_several_seeds_have_a_deviation(
+    model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     result = finetune(
         "text-classification", replace(FAST, epochs=3), model=model, train_data=data / "train.jsonl",
         validation_data=data / "validation.jsonl", output=tmp_path, seeds=2,
-        console=Console(file=said, width=200),
     )  # fmt: skip
     reports = [json.loads((tmp_path / f"seed-{seed}" / "report.json").read_text()) for seed in (0, 1)]
     values = [report["metrics"]["accuracy"] for report in reports]
     assert result.report is not None
     found = result.report["seeds"]["accuracy"]
     assert found["values"] == values
-    lines = said.getvalue().splitlines()
+    lines = caplog.messages
     assert [line for line in lines if line.startswith("run ")] == [
         f"run {number + 1} of 2, in {tmp_path}/seed-{number}" for number in (0, 1)
     ]
@@ -509,6 +506,7 @@ def test_a_run_that_improves_nothing_says_so(
     data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     scores: list[float],
     step: int,
     beats: bool,
@@ -517,16 +515,15 @@ def test_a_run_that_improves_nothing_says_so(
     monkeypatch.setattr(
         LABELLED_TASKS["text-classification"], "scores", lambda *_: {"accuracy": next(values, 0.5)}
     )
-    said = io.StringIO()
+    caplog.set_level("INFO")
     result = finetune(
         "text-classification", replace(FAST, steps=2, evaluate_every=1), model=model,
         train_data=data / "train.jsonl", validation_data=data / "validation.jsonl", output=tmp_path / "run",
-        console=Console(file=said, width=200),
     )  # fmt: skip
     assert result.report is not None
     assert (result.report["step"], result.report["beats_untrained"]) == (step, beats)
     warning = f"warning: no checkpoint beats the untrained model. The model of step {step} is kept."
-    assert (warning in said.getvalue()) is not beats
+    assert (warning in caplog.text) is not beats
 
 
 @pytest.mark.parametrize(("scores", "beats"), [([0.5, 0.5, 0.4], False), ([0.5, 0.6, 0.4], True)])
@@ -535,6 +532,7 @@ def test_a_run_of_the_first_version_continues(
     data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     scores: list[float],
     beats: bool,
 ) -> None:
@@ -877,7 +875,7 @@ def test_words_are_learnt(model: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_text("\n".join(lines))
     report = finetune(
         "token-classification", replace(FAST, epochs=12), model=model, train_data=tmp_path / "train.conll",
-        validation_data=tmp_path / "validation.conll", output=tmp_path / "run", console=quiet(),
+        validation_data=tmp_path / "validation.conll", output=tmp_path / "run",
     ).report  # fmt: skip
     assert report is not None
     assert report["main_metric"] == "f1"
@@ -1030,7 +1028,9 @@ def test_a_rate_that_teaches_nothing_is_refused(rate: float) -> None:
     assert replace(FAST, learning_rate=None).rate(768) == 3e-5
 
 
-def test_answers_that_cannot_be_learnt_are_counted(model: Path, tmp_path: Path) -> None:
+def test_answers_that_cannot_be_learnt_are_counted(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """One is longer than any window, one longer than an answer may be, one question is cut."""
     filler = "river house letters " * 20
     asked = [
@@ -1041,14 +1041,14 @@ def test_answers_that_cannot_be_learnt_are_counted(model: Path, tmp_path: Path) 
     ]
     write(tmp_path / "train.jsonl", asked)
     write(tmp_path / "validation.jsonl", asked[:2])
-    said = io.StringIO()
+    caplog.set_level("INFO")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "MOST_RESTARTS", 0)
         report = finetune(
             "question-answering",
             replace(FAST, steps=1, task=TaskSettings(max_answer_length=9, max_question_length=10)),
             model=model, train_data=tmp_path / "train.jsonl", validation_data=tmp_path / "validation.jsonl",
-            output=tmp_path / "run", console=Console(file=said, width=200),
+            output=tmp_path / "run",
         ).report  # fmt: skip
     assert report is not None
     assert report["data"]["training"]["examples_cut"] == 1
@@ -1064,7 +1064,7 @@ def test_answers_that_cannot_be_learnt_are_counted(model: Path, tmp_path: Path) 
         f"training: 1 of 4 {unseen}",
         f"validation: 1 of 2 {unseen}",
     ):
-        assert line in said.getvalue()
+        assert line in caplog.text
 
 
 def test_questions_without_answer_are_counted() -> None:

@@ -23,6 +23,8 @@ LEVELS = {
     "files": 0,
     "hub": 0,
     "inputs": 0,
+    "logs": 0,
+    "loading_options": 0,
     "published": 0,
     "recipe": 0,
     "text_files": 0,

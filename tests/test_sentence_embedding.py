@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from command_line import Run
-from rich.console import Console
 from safetensors.torch import load_file
 from training_losses import embedding_loss_of
 
@@ -330,7 +329,6 @@ def tune(
         validation_data=data / f"validation{kind.replace('-alone', '')}.jsonl",
         output=output,
         options=DataOptions(),
-        console=Console(stderr=True, quiet=True),
     )
 
 

@@ -1,23 +1,24 @@
 """The verbs for labelled data: finetune, evaluate, predict."""
 
-from collections.abc import Callable
-from functools import partial
+import logging
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from albertkit.cli.completing import FINETUNING_TASKS, RUNNERS, SUITES, models, one_of
 from albertkit.cli.flags import settings_flags
-from albertkit.cli.printing import PredictionProgress, print_json
+from albertkit.cli.printing import print_json
 from albertkit.cli.reading import Engine, Model, Patience
 from albertkit.errors import ConfigError
 from albertkit.extras import require
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
 from albertkit.hub import BUNDLED
+from albertkit.logs import ProgressBar
 from albertkit.recipe import build, merge, read_recipe
+
+logger = logging.getLogger(__name__)
 
 _Task = Annotated[
     str,
@@ -72,7 +73,6 @@ def finetune(
 
     table = merge(read_recipe(recipe) if recipe else {}, flags or {}, FinetuningSettings)
     settings = build(FinetuningSettings, table, where=str(recipe or "settings"))
-    console = Console(stderr=True)
     with join_world(device) as world, full_disk_named(output):
         result = run(
             task,
@@ -84,13 +84,12 @@ def finetune(
             options=_options(columns),
             seeds=seeds,
             world=world,
-            console=console,
         )
     if result.report:
-        console.print(f"best at step {result.report['step']}; model and report in {output}", soft_wrap=True)
+        logger.info("best at step %d; model and report in %s", result.report["step"], output)
         _print_metrics(result.report, json)
     elif world.is_main:
-        console.print(f"stopped at step {result.run.state.step} (the same command goes on)", soft_wrap=True)
+        logger.info("stopped at step %d (the same command goes on)", result.run.state.step)
     if result.run.signal is not None:
         raise typer.Exit(128 + result.run.signal)
 
@@ -152,20 +151,19 @@ def evaluate(
 
     if task is not None and suite is not None:
         raise ConfigError(f"received the task {task} and the suite {suite}; expected one of the two")
-    say = partial(Console(stderr=True).print, highlight=False, markup=False, soft_wrap=True)
     common = {
         "output": output,
         "device": read_device(device),
         "batch_tokens": batch_tokens,
         "engine": engine,
-        "say": say,
+        "say": logger.info,
     }
     if early_exit_curve is not None:
         check_picture(early_exit_curve)
     if task is not None:
         common |= {"patience": patience, "exit_curve": early_exit_curve}
         settings = task_settings(model, flags or {})
-        options = _trained_options(task, model, data, columns, say, labelled=True)
+        options = _trained_options(task, model, data, columns, labelled=True)
         _print_metrics(measure(task, model, data, settings=settings, options=options, **common), json)
         return
     if patience is not None or early_exit_curve is not None:
@@ -225,18 +223,16 @@ def predict(
 
     if engine in RUNNERS:
         raise ConfigError(f"--engine is {engine!r}, which is a runner: write --runner {engine}")
-    console = Console(stderr=True)
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     settings = task_settings(model, flags or {})
-    options = _trained_options(task, model, input, columns, say, labelled=False)
+    options = _trained_options(task, model, input, columns, labelled=False)
     # With Ray only its workers compute.
     own_device = CPU if runner == "ray" else read_device(device)
     labelled, own, loaded = load_task(task, model, settings, device=own_device)
     if note := room_note(loaded.config, settings):
-        say(note)
+        logger.info("%s", note)
     set_patience(loaded, patience)
     cut: list[int] = []
-    with PredictionProgress(console) as progress:
+    with ProgressBar() as bar:
         count = predict_file(
             labelled,
             own,
@@ -251,13 +247,13 @@ def predict(
             workers=workers,
             device=device,
             keep_columns=keep_columns,
-            progress=progress,
+            progress=lambda done, total: bar.update(f"{done:,} of {total:,} examples", done, total),
             on_cut=cut.append,
-            say=say,
+            say=logger.info,
         )
-    say(f"{count:,} predictions in {output}")
+    logger.info("%s predictions in %s", f"{count:,}", output)
     if cut:
-        say(
+        logger.info(
             f"{len(cut):,} of {count:,} are of examples that were cut ({sum(cut):,} tokens, of one up to "
             f"{max(cut):,}); the column 'cut' says which"
         )
@@ -268,7 +264,6 @@ def _trained_options(
     model: str,
     source: str,
     columns: dict[str, Any] | None,
-    say: Callable[[str], None],
     *,
     labelled: bool,
 ) -> DataOptions:
@@ -287,7 +282,7 @@ def _trained_options(
             f"--{name.replace('_', '-')} {shlex.quote(value)}" if value is not False else f"--no-{name}"
             for name, value in used.items()
         )
-        say(f"as in training: {flags}")
+        logger.info("as in training: %s", flags)
     return options
 
 

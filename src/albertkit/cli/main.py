@@ -1,6 +1,7 @@
 """The `albertkit` command: its verbs, and one line for every error."""
 
 import importlib
+import logging
 import sys
 import warnings
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from albertkit import __version__
 from albertkit.cli.flags import old_names
 from albertkit.cli.mistakes import is_usage_error, usage_error
 from albertkit.errors import AlbertKitError
+from albertkit.logs import lines_shown
 
 TEXT, RAW, LABELLED, CHECKPOINTS = (
     "Use a model on text",
@@ -105,7 +107,8 @@ def run() -> None:
     warnings.showwarning = _print_warning
     try:
         # The name also where it is called as a module. The library itself would print a box for wrong use.
-        status = make_app(_needed(sys.argv[1:]))(prog_name="albertkit", standalone_mode=False)
+        with lines_shown(always=True):
+            status = make_app(_needed(sys.argv[1:]))(prog_name="albertkit", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -123,8 +126,8 @@ def run() -> None:
 
 
 def _print_warning(message: Warning | str, *_: object) -> None:
-    """Print a warning as a line for readers of text, not of code."""
-    typer.echo(f"warning: {message}", err=True)
+    """Log a warning as a line for readers of text, not of code."""
+    logging.getLogger("albertkit").warning("%s", message)
 
 
 def _print_error(message: str) -> None:

@@ -1,20 +1,20 @@
 """The verbs from raw text to a pretrained model: train-tokenizer, prepare, pretrain."""
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from albertkit.cli.completing import RUNNERS, models, one_of
 from albertkit.cli.flags import settings_flags
 from albertkit.cli.printing import print_json
 from albertkit.extras import require
+from albertkit.logs import ProgressBar
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, merge, read_recipe
+
+logger = logging.getLogger(__name__)
 
 _Inputs = Annotated[
     list[str],
@@ -110,23 +110,14 @@ def prepare(
 
     Example: albertkit prepare books/*.txt --tokenizer tokenizer --holdout-every 40 --output shards
     """
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     from albertkit.pretraining.prepare import PrepareProgress
     from albertkit.pretraining.prepare import prepare as build_shards
 
-    rate_column = TextColumn("{task.percentage:3.0f}% {task.fields[rate]} ETA")
-    columns = (BarColumn(), rate_column, TimeRemainingColumn())
-    console = Console(stderr=True)
-    with (
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
-        _plain_warnings(console),
-    ):
-        task = bar.add_task("prepare", total=1.0, rate="")
+    with ProgressBar() as bar:
 
         def show(progress: PrepareProgress) -> None:
             rate = progress.text_bytes / 1e6 / max(progress.seconds, 1e-9)
-            bar.update(task, completed=progress.fraction, rate=f"{rate:.1f} MB/s")
+            bar.update(f"{progress.fraction:.0%} of the text, {rate:.1f} MB/s", progress.fraction)
 
         report = build_shards(
             inputs,
@@ -192,32 +183,17 @@ def pretrain(
 
     table = merge(read_recipe(recipe) if recipe else {}, flags or {}, PretrainingSettings)
     settings = build(PretrainingSettings, table, where=str(recipe or "settings"))
-    console = Console(stderr=True)
     with join_world(device) as world, full_disk_named(output):
-        result = run(settings, data, tokenizer, output, world=world, console=console)
+        result = run(settings, data, tokenizer, output, world=world)
     state = result.state
     ending = "finished" if result.finished else "stopped (the same command goes on)"
     if world.is_main:
-        console.print(
+        logger.info(
             f"{ending} at step {state.step}, {state.tokens:,} tokens, {state.seconds / 60:.1f} minutes of "
-            f"training; model in {output}",
-            soft_wrap=True,
+            f"training; model in {output}"
         )
     if result.signal is not None:
         raise typer.Exit(128 + result.signal)  # as a shell counts: a script must not take this for finished
-
-
-@contextmanager
-def _plain_warnings(console: Console) -> Iterator[None]:
-    """Print warnings as lines for readers of text, not of code."""
-
-    def show(message: Warning | str, *_: object) -> None:
-        console.print(f"warning: {message}", highlight=False, markup=False, soft_wrap=True)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = show
-        yield
 
 
 def _print_report(values: dict[str, object], as_json: bool) -> None:

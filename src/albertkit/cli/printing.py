@@ -1,6 +1,5 @@
 """Answers as people read them, and as programs do."""
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,35 +52,6 @@ def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
         bar = Bar(size=best, begin=0, end=score, width=30, color="cyan")
         table.add_row(Text(name), f"{100 * score:.3g}%", bar)
     console.print(table)
-
-
-class PredictionProgress:
-    """Show how many examples are done: a moving line in a terminal, else a new line every ten seconds."""
-
-    SECONDS = 10.0
-
-    def __init__(self, console: "Console") -> None:
-        self._console = console
-        self._status = console.status("reading the input")
-        self._printed = time.monotonic()
-
-    def __enter__(self) -> "PredictionProgress":
-        if self._console.is_terminal:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._status.stop()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Take the number of finished examples, and of all."""
-        now = time.monotonic()
-        text = f"{done:,} of {total:,} examples"
-        if self._console.is_terminal:
-            self._status.update(text)
-        elif done < total and now - self._printed >= self.SECONDS:
-            self._console.print(text, highlight=False, soft_wrap=True)
-            self._printed = now
 
 
 def print_cut(console: "Console", answer: dict[str, Any]) -> None:

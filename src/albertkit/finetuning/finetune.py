@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_task import check_best_metric
@@ -27,7 +26,6 @@ def finetune(
     options: DataOptions | None = None,
     seeds: int = 1,
     world: World | None = None,
-    console: Console | None = None,
 ) -> FinetuningResult:
     """Fine-tune a model, or go on with the run in `output`, and report how good it is.
 
@@ -45,7 +43,6 @@ def finetune(
         seeds: how many runs, with as many seeds; several lie in `output/seed-0` and so on, and the best
             model, the mean and the deviation in `output`.
         world: the processes of the run, and the device of this one.
-        console: where progress goes.
 
     Raises:
         MissingExtraError: the extra `train` is not installed.
@@ -56,7 +53,6 @@ def finetune(
     load_plotting()  # what is missing is said before any work
     check_best_metric(labelled_task(task), settings.best_metric)
     world = world or World(torch.device("cpu"))
-    console = console or Console(stderr=True)
     prepared = prepare(
         task,
         settings,
@@ -64,9 +60,9 @@ def finetune(
         train_data=train_data,
         validation_data=validation_data,
         options=options or DataOptions(),
-        say=sayer(world, console),
+        say=sayer(world),
     )
     output = Path(output)
     if seeds > 1:
-        return run_seeds(prepared, settings, output, seeds=seeds, world=world, console=console)
-    return run_prepared(prepared, settings, output, world=world, console=console)
+        return run_seeds(prepared, settings, output, seeds=seeds, world=world)
+    return run_prepared(prepared, settings, output, world=world)

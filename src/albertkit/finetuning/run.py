@@ -1,12 +1,12 @@
 """One fine-tuning run on prepared data, and its restarts where it collapses."""
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from torch import Tensor
 
 from albertkit.config import AlbertConfig
@@ -28,6 +28,8 @@ from albertkit.training.loop import RunResult, train
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.state import RunState
 
+logger = logging.getLogger(__name__)
+
 MOST_RESTARTS = 2
 
 
@@ -42,12 +44,12 @@ class FinetuningResult:
     """How often it collapsed."""
 
 
-def sayer(world: World, console: Console) -> Callable[[str], None]:
-    """Return what prints a line, in the main process."""
+def sayer(world: World) -> Callable[[str], None]:
+    """Return what logs a line, in the main process."""
 
     def say(line: str) -> None:
         if world.is_main:
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            logger.info("%s", line)
 
     return say
 
@@ -58,11 +60,10 @@ def run_prepared(
     output: Path,
     *,
     world: World,
-    console: Console,
     restarts: int = 0,
 ) -> FinetuningResult:
     """Do a run on prepared data; if it collapses, the next one."""
-    say = sayer(world, console)
+    say = sayer(world)
     rate = settings.rate(prepared.config.hidden_size) / 2**restarts
     # Seeds of restarts are far from those of several runs.
     tried = replace(settings, learning_rate=rate, seed=settings.seed + 1000 * restarts)
@@ -70,7 +71,7 @@ def run_prepared(
     is_last = restarts == MOST_RESTARTS
     prior = prior_loss(prepared, _class_weights(prepared, tried))
     # There is nothing to go on to after the last one, so that one has all its time.
-    result = _train(prepared, tried, folder, world, console, watched=not is_last, prior=prior)
+    result = _train(prepared, tried, folder, world, watched=not is_last, prior=prior)
     if not result.finished:
         return FinetuningResult(result, None, restarts)
     evaluation, reason = None, result.state.given_up
@@ -81,7 +82,7 @@ def run_prepared(
         say(
             f"collapsed: {reason}. Starting again with half the learning rate, {rate / 2:g}, and another seed"
         )
-        return run_prepared(prepared, settings, output, world=world, console=console, restarts=restarts + 1)
+        return run_prepared(prepared, settings, output, world=world, restarts=restarts + 1)
     report = None
     if evaluation:
         state = result.state
@@ -137,7 +138,6 @@ def _train(
     settings: FinetuningSettings,
     folder: Path,
     world: World,
-    console: Console,
     *,
     watched: bool,
     prior: float | None,
@@ -176,7 +176,6 @@ def _train(
         fingerprint=_identity(settings)
         | {"model": prepared.start, "training_data": fingerprint(prepared.units)},
         world=world,
-        console=console,
     )
 
 

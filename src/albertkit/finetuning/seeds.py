@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from albertkit.files import finite, write_json
 from albertkit.finetuning.prepared import Prepared
 from albertkit.finetuning.run import FinetuningResult, run_prepared, sayer
@@ -26,7 +24,6 @@ def run_seeds(
     *,
     seeds: int,
     world: World,
-    console: Console,
 ) -> FinetuningResult:
     """Do runs in `output/seed-0` and so on, and put the best model with its report into `output`.
 
@@ -38,20 +35,19 @@ def run_seeds(
         output: folder of the runs; runs that are there go on.
         seeds: how many runs, at least 2.
         world: the processes.
-        console: where progress goes.
 
     Returns:
         The best run, or the one that was interrupted.
     """
     assert seeds > 1
-    say = sayer(world, console)
+    say = sayer(world)
     if world.is_main and not (output / SEEDS_JSON).is_file():
         refuse_other_folders(output, {f"seed-{number}" for number in range(seeds)})
     results: list[FinetuningResult] = []
     for number in range(seeds):
         folder, seeded = output / f"seed-{number}", replace(settings, seed=settings.seed + number)
         say(f"run {number + 1} of {seeds}, in {folder}")
-        result = run_prepared(prepared, seeded, folder, world=world, console=console)
+        result = run_prepared(prepared, seeded, folder, world=world)
         if not result.run.finished:
             return result
         results.append(result)

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from albertkit.files import full_disk_named
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.finetune import finetune as finetune_files
@@ -59,7 +57,6 @@ def finetune(
     recipe: str | Path | None = None,
     seeds: int = 1,
     device: str = "auto",
-    console: Console | None = None,
     **settings: Any,
 ) -> FinetuningRun:
     """Fine-tune a model on labelled data, or continue the run in `output`, and report how good it is.
@@ -74,7 +71,6 @@ def finetune(
         recipe: TOML file of settings.
         seeds: number of runs with different seeds; the best model is kept.
         device: "auto", "cpu", "cuda" and so on.
-        console: where progress is printed.
         settings: fields of `FinetuningSettings`, `TaskSettings` and `DataOptions`, which override the recipe.
     """
     assert metrics is None
@@ -92,7 +88,6 @@ def finetune(
             options=build(DataOptions, columns, where="columns"),
             seeds=seeds,
             world=world,
-            console=console,
         )
     run = result.run
     return FinetuningRun(Path(output), result.report, run.state.step, result.restarts, run.signal)

@@ -1,12 +1,12 @@
 """A pretraining run: shards in, a model folder out (Lan et al. 2019, sections 3.1 and 4.1)."""
 
 import itertools
+import logging
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from torch.utils.data import DataLoader, IterableDataset
 
 from albertkit.errors import TrainingError
@@ -26,6 +26,8 @@ from albertkit.training.distributed import World
 from albertkit.training.loop import RunResult, train
 from albertkit.training.throughput import TRAINING_PASSES
 
+logger = logging.getLogger(__name__)
+
 OVERFITTED = 0.1  # share of its first loss below which one batch is learnt
 
 
@@ -36,7 +38,6 @@ def pretrain(
     output: str | Path,
     *,
     world: World | None = None,
-    console: Console | None = None,
 ) -> RunResult:
     """Pretrain on the shards in `data`, or go on with the run in `output`.
 
@@ -50,7 +51,6 @@ def pretrain(
             checkpoint.
         output: folder of the run.
         world: the processes of the run, and the device of this one.
-        console: where progress goes.
 
     Raises:
         DataError: shards missing, damaged or of another tokenizer.
@@ -61,7 +61,6 @@ def pretrain(
     """
     data, output = Path(data), Path(output)
     world = world or World(torch.device("cpu"))
-    console = console or Console(stderr=True)
     settings = settings.with_learning_rate()
     train_shards = ShardSet(data / "train")
     vocabulary = resolve(tokenizer, patterns=("spiece.model",)) / "spiece.model"
@@ -73,7 +72,7 @@ def pretrain(
     objective.freeze_unused(model)
     if world.is_main:
         for warning in settings.warnings():
-            console.print(f"warning: {warning}", highlight=False, markup=False, soft_wrap=True)
+            logger.warning("%s", warning)
 
     def batches(position: dict[str, int] | None) -> Iterator[tuple[PretrainingBatch, dict[str, int]]]:
         stream = ExampleStream(
@@ -93,11 +92,10 @@ def pretrain(
         return ((batch, asdict(batch.position)) for batch in source)
 
     if not (data / "validation").is_dir() and world.is_main:
-        console.print(
-            "warning: nothing was held out (prepare --holdout-every): no evaluation, and nobody watches "
-            "whether the outputs become constant",
-            highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
+        logger.warning(
+            "nothing was held out (prepare --holdout-every): no evaluation, and nobody watches whether the "
+            "outputs become constant"
+        )
     evaluated = (data / "validation").is_dir() and not settings.overfit_one_batch
     held_out: list[PretrainingBatch] = []
     if evaluated and world.is_main:
@@ -131,10 +129,9 @@ def pretrain(
         | {"data": [shard.sha256 for shard in train_shards.manifest.shards]},
         world=world,
         flops_per_token=_training_flops(model, settings),
-        console=console,
     )
     if settings.overfit_one_batch and result.finished and world.is_main:
-        _require_overfitted(output, console)
+        _require_overfitted(output)
     return result
 
 
@@ -169,7 +166,7 @@ def _training_flops(model: AlbertForPreTraining, settings: PretrainingSettings) 
     return TRAINING_PASSES * forward
 
 
-def _require_overfitted(output: Path, console: Console) -> None:
+def _require_overfitted(output: Path) -> None:
     """Raise a TrainingError unless the losses on the one batch fell to almost nothing."""
     lines = [line for line in read_metrics(output) if "grad_norm" in line]
     names = [name for name in lines[0] if name.endswith("_loss")]
@@ -179,4 +176,4 @@ def _require_overfitted(output: Path, console: Console) -> None:
             f"one batch was not learnt ({shown}): more steps or another learning rate, in another output "
             "folder, may do; if not, the model, the data or the optimizer is broken"
         )
-    console.print(f"one batch was learnt: {shown}", highlight=False, soft_wrap=True)
+    logger.info("one batch was learnt: %s", shown)

@@ -4,6 +4,7 @@ What is learned is the caller's: an objective (model, batch -> loss and metrics)
 can start at any position, and an evaluation. The loop owns the optimizer, the schedule and the clock.
 """
 
+import logging
 import math
 import shutil
 import time
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from rich.console import Console
 from torch import Tensor, nn
 
 from albertkit.errors import ConfigError, TrainingError
@@ -40,6 +40,8 @@ from albertkit.training.state import (
     saved_precision,
 )
 from albertkit.training.throughput import computes_in_bf16, peak_flops, peak_memory
+
+logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
 BEST = "best"
@@ -72,7 +74,6 @@ def train(
     fingerprint: dict[str, Any] | None = None,
     world: World | None = None,
     flops_per_token: float = 0.0,
-    console: Console | None = None,
 ) -> RunResult:
     """Train until the length of `settings`, from the newest checkpoint in `output` if there is one.
 
@@ -92,7 +93,6 @@ def train(
         fingerprint: what else must be the same for a resume (data, shape).
         world: the processes of the run.
         flops_per_token: operations of a training step for each token, for the utilisation figure.
-        console: where progress goes.
 
     Raises:
         TrainingError: a resume with other settings, a folder in use or that holds something else than a run,
@@ -100,7 +100,7 @@ def train(
     """
     world = world or World(next(model.parameters()).device)
     run = _Run(model, settings, output, world, save_model, fingerprint or {}, flops_per_token, best_metric)
-    with run.opened(console or Console(stderr=True)), stop_signals(run.say) as run.stopping:
+    with run.opened(), stop_signals() as run.stopping:
         run.resume_or_start()
         run.wrap()
         run.steps(objective, batches, evaluate, is_hopeless)
@@ -188,7 +188,7 @@ class _Run:
         self._clock = time.perf_counter()
 
     @contextmanager
-    def opened(self, console: Console) -> Iterator[None]:
+    def opened(self) -> Iterator[None]:
         """Keep the folder for this run alone, and report while inside."""
         if not self.world.is_main:
             self.world.wait()  # for the main process to find the folder fit
@@ -207,9 +207,7 @@ class _Run:
         step = checkpoint_step(newest[0]) if newest else 0
         settings = self.settings
         try:
-            self.reporter = Reporter(
-                self.output, console, step=step, length=settings.length, unit=settings.unit
-            )
+            self.reporter = Reporter(self.output, step=step, length=settings.length, unit=settings.unit)
             self.world.wait()
             yield
         finally:
@@ -262,7 +260,7 @@ class _Run:
             f"a line every {settings.log_every} steps"
         )
         if self.bf16 and not computes_in_bf16(self.world.device):
-            self.say(f"warning: {self.world.device} gains nothing by bf16; fp32 is faster")
+            logger.warning("%s gains nothing by bf16; fp32 is faster", self.world.device)
         if self.flops_per_token and self.world.is_main:
             self.peak_flops = peak_flops(self.world.device, torch.bfloat16 if self.bf16 else torch.float32)
 
@@ -512,9 +510,9 @@ class _Run:
             self.reporter.log(self._head(), values, shown=f"step {self.state.step}{length}")
 
     def say(self, line: str) -> None:
-        """Print a line, in the main process."""
-        if self.reporter:
-            self.reporter.say(line)
+        """Log a line, in the main process."""
+        if self.world.is_main:
+            logger.info("%s", line)
 
     def _head(self) -> dict[str, Any]:
         state = self.state

@@ -1,22 +1,23 @@
-"""What a run tells: lines of `metrics.jsonl`, TensorBoard, a progress bar on a terminal, lines elsewhere."""
+"""What a run tells: lines of `metrics.jsonl`, TensorBoard, lines of the log, a progress bar."""
 
 import json
+import logging
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from albertkit.extras import optional
 from albertkit.files import atomic_path, finite, full_disk_named, json_text
+from albertkit.logs import ProgressBar
 from albertkit.training.curves import load_plotting, plot_curves
 
 tensorboard = optional("torch.utils.tensorboard", extra="train")
 # TensorBoard's own way to be told to write files without TensorFlow: where that is installed, importing it
 # takes seconds and hundreds of megabytes.
 sys.modules.setdefault("tensorboard.compat.notf", ModuleType("tensorboard.compat.notf"))
+
+logger = logging.getLogger(__name__)
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
@@ -27,44 +28,29 @@ class Reporter:
 
     Args:
         output: folder of the run.
-        console: where people read.
         step: where the run stands.
         length: of the whole run, in `unit`.
         unit: "steps" or "tokens".
     """
 
-    def __init__(self, output: Path, console: Console, *, step: int, length: int, unit: str) -> None:
-        self.output, self.console = output, console
+    def __init__(self, output: Path, *, step: int, length: int, unit: str) -> None:
+        self.output, self._length, self._unit = output, length, unit
         self._board: Any = None  # opened with the first figures: a refused run leaves no trace
         self._purge_step = step + 1
         load_plotting()  # what is not installed must show before an hour's work
         tensorboard.SummaryWriter  # noqa: B018
-        self._bar = Progress(
-            TextColumn("{task.fields[shown]}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(unit),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=length, shown="")
-        self._bar.start()
+        self._bar = ProgressBar(lines=False).__enter__()
 
     def close(self) -> None:
         """End the bar and flush."""
-        self._bar.stop()
+        self._bar.__exit__()
         if self._board:
             self._board.close()
 
-    def say(self, line: str) -> None:
-        """Print a line; never wrapped: logs are searched line by line."""
-        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
-
     def advance(self, place: int, loss: float) -> None:
         """Move the bar."""
-        self._bar.update(self._task, completed=place, shown=f"loss {loss:.3f}")
+        text = f"loss {loss:.3f}  {place:,} of {self._length:,} {self._unit}"
+        self._bar.update(text, place, self._length)
 
     def log(self, head: dict[str, Any], values: dict[str, float], *, shown: str) -> None:
         """Write figures: `head` says where the run stands, `shown` introduces the line for people."""
@@ -74,7 +60,7 @@ class Reporter:
             self._board = tensorboard.SummaryWriter(folder, purge_step=self._purge_step)
         for name, value in ({"learning_rate": head["learning_rate"]} | values).items():
             self._board.add_scalar(name, value, head["step"])
-        self.say("  ".join([shown, *(f"{name} {value:.4g}" for name, value in values.items())]))
+        logger.info("%s", "  ".join([shown, *(f"{name} {value:.4g}" for name, value in values.items())]))
 
     def plot(self) -> None:
         """Draw `curves.png` and let TensorBoard see the newest figures."""
@@ -99,7 +85,7 @@ class Reporter:
         if len(kept) == len(lines) and all(line.endswith("\n") for line in lines):
             return
         if None in steps[:-1]:  # half a line at the end is what a killed run leaves
-            self.say(f"warning: {self.output / METRICS}, line {steps.index(None) + 1}: damaged, and removed")
+            logger.warning("%s, line %d: damaged, and removed", self.output / METRICS, steps.index(None) + 1)
         with atomic_path(self.output / METRICS) as file:
             file.write_text("".join(kept))
 

@@ -1,12 +1,15 @@
 """SIGTERM and Ctrl-C, without losing a step."""
 
+import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def stop_signals(say: Callable[[str], None]) -> Iterator[list[int]]:
+def stop_signals() -> Iterator[list[int]]:
     """Collect SIGTERM and SIGINT instead of dying: the loop ends after the step it is in.
 
     A second one ends the process at once.
@@ -17,7 +20,7 @@ def stop_signals(say: Callable[[str], None]) -> Iterator[list[int]]:
         if received:
             raise KeyboardInterrupt
         received.append(number)
-        say("stopping with a checkpoint after this step; once more stops at once, without one")
+        logger.info("stopping with a checkpoint after this step; once more stops at once, without one")
 
     try:
         previous = {number: signal.signal(number, receive) for number in (signal.SIGTERM, signal.SIGINT)}

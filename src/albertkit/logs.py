@@ -1,0 +1,121 @@
+"""What people read while a function works: lines of the logger "albertkit", and one progress bar.
+
+Modules log with `logging.getLogger(__name__)`. A program that configures logging decides where the lines go;
+where none does, `lines_shown` prints them on stderr, as the command line does.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+logger = logging.getLogger("albertkit")
+
+
+class LineHandler(logging.Handler):
+    """Prints each record as one line on stderr, above a progress bar.
+
+    Rich's own handler lays records out in a table and wraps them; logs are searched line by line.
+    """
+
+    @cached_property
+    def console(self) -> "Console":
+        """Where the lines go; made for the first line, since Rich takes time to import."""
+        return _stderr()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record; warnings and errors begin with their level."""
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        self.console.print(f"{level}{self.format(record)}", highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def lines_shown(*, always: bool = False) -> Iterator[None]:
+    """Print the library's lines on stderr.
+
+    Args:
+        always: print them even if the program has configured logging itself.
+    """
+    if logger.hasHandlers() and not always:
+        yield
+        return
+    handler, level = LineHandler(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class ProgressBar:
+    """A bar in a terminal or a notebook; elsewhere a logged line every ten seconds.
+
+    Args:
+        lines: whether to log lines where no bar can be shown.
+    """
+
+    SECONDS = 10.0
+
+    def __init__(self, *, lines: bool = True) -> None:
+        consoles = (one.console for one in logger.handlers if isinstance(one, LineHandler))
+        self._console = next(consoles, None) or _stderr()
+        self._lines = lines
+        self._shown_at = time.monotonic()
+        self._bar: Any = None  # of Rich
+        self._display: Any = None  # of a notebook
+
+    def __enter__(self) -> "ProgressBar":
+        if self._console.is_terminal:
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import TimeRemainingColumn as Remaining
+
+            columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), Remaining())
+            text = TextColumn("{task.description}")
+            self._bar = Progress(text, *columns, console=self._console, transient=True)
+            self._bar.add_task("", total=1.0)
+            self._bar.start()
+        elif self._console.is_jupyter:
+            from IPython.display import display  # pyright: ignore[reportMissingImports]
+
+            # Rich's bar would need ipywidgets.
+            self._display = display({"text/plain": ""}, raw=True, display_id=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+        if self._display:
+            self._display.update({"text/plain": ""}, raw=True)
+
+    def update(self, text: str, done: float, total: float = 1.0) -> None:
+        """Show how far the work is.
+
+        Args:
+            text: what stands beside the bar.
+            done, total: the work done and all of it, in the same unit.
+        """
+        share = done / total if total else 1.0
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], description=text, completed=share)
+            return
+        now = time.monotonic()
+        if self._display and now - self._shown_at >= 0.2:
+            bar = ("#" * round(30 * share)).ljust(30, ".")
+            self._display.update({"text/plain": f"{bar} {share:4.0%}  {text}"}, raw=True)
+            self._shown_at = now
+        elif not self._display and self._lines and share < 1 and now - self._shown_at >= self.SECONDS:
+            logger.info("%s", text)
+            self._shown_at = now
+
+
+def _stderr() -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=True)
