@@ -41,9 +41,8 @@ def engine_memory(engine: str, dtype: str, batches: int) -> list[float]:
     from albertkit.checkpoints.arrays import DTYPES
     from albertkit.checkpoints.shapes import expected_shapes
     from albertkit.engines.choosing import make_engine
+    from albertkit.engines.engine import Row, first_token
     from albertkit.engines.light_model import LightModel
-    from albertkit.tasks.engine import first_token
-    from albertkit.tasks.rows import Row
 
     config = AlbertConfig.from_pretrained("bundled", max_position_embeddings=LONGEST, dtype=dtype)
     head = "AlbertForSequenceClassification"

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from albertkit import pipeline
-from albertkit.export.onnx_export import export_onnx
+from albertkit.onnx.export import export_onnx
 
 TEXTS = [
     "The captain opened the [MASK] and looked at the sea.",

@@ -34,8 +34,8 @@ def write_models(shape: str, folder: Path) -> str:
 
     from albertkit import AlbertConfig, AlbertModel
     from albertkit.checkpoints.arrays import to_arrays
-    from albertkit.export.onnx_file import write_file
     from albertkit.footprint import measure
+    from albertkit.onnx.file import write_file
 
     torch.manual_seed(0)
     if shape == "bundled":
@@ -64,16 +64,14 @@ def write_models(shape: str, folder: Path) -> str:
 def engine_memory(folder: Path, engine: str) -> float:
     """Return the MB that an engine needs for one text."""
     from albertkit.engines.choosing import make_engine
+    from albertkit.engines.engine import Row, first_token
     from albertkit.engines.light_model import LightModel
-    from albertkit.tasks.engine import first_token
-    from albertkit.tasks.rows import Row
 
     if engine == "onnx":
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
     else:
-        import albertkit.engines.padding_free
-        import albertkit.engines.plain  # noqa: F401
+        pass
 
     before = most_memory()
     model = LightModel.from_pretrained(folder / "fp32", "AlbertModel")

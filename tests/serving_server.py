@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from albertkit.config import AlbertConfig
+from albertkit.engines.engine import Engine, Row
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
@@ -22,8 +23,6 @@ from albertkit.serving.models import ServedModel
 from albertkit.serving.server import listen, make_server
 from albertkit.serving.service import Service
 from albertkit.serving.settings import ServingSettings
-from albertkit.tasks.engine import Engine
-from albertkit.tasks.rows import Row
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 

@@ -24,9 +24,9 @@ from albertkit.bench.summary import figures
 from albertkit.bench.timing import in_turn
 from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.engine import every_token
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import ConfigError, MissingExtraError
-from albertkit.tasks.engine import every_token
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 CPU = torch.device("cpu")

@@ -15,11 +15,12 @@ from modeling_twins import make, tiny
 
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import Exits, exits_of
+from albertkit.engines.batches import Batch
 from albertkit.engines.choosing import make_engine
-from albertkit.engines.early_exit import run_until_sure
-from albertkit.engines.packing import PackedLayer
+from albertkit.engines.engine import Row
+from albertkit.engines.packed_layers import PackedLayer
 from albertkit.engines.plain import PlainEngine, pad_batch
-from albertkit.engines.plan import Batch
+from albertkit.engines.torch_engine import run_until_sure
 from albertkit.errors import ConfigError
 from albertkit.finetuning.exits import note_exits, set_patience
 from albertkit.finetuning.labelled_choices import LabelledChoices
@@ -28,7 +29,6 @@ from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.modeling.early_exit import exit_depths, weighted_mean
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
-from albertkit.tasks.rows import Row
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 CPU = torch.device("cpu")

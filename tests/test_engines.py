@@ -15,19 +15,15 @@ from modeling_twins import make
 from torch import nn
 
 from albertkit import cores
-from albertkit.engines import packing
-from albertkit.engines.attention import RowAttention, attend_by_products
+from albertkit.engines import packed_layers
+from albertkit.engines.batches import Group
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.engine import Row, every_token, first_token
 from albertkit.engines.fitting import fits
-from albertkit.engines.packing import PackedLinear, can_pack
-from albertkit.engines.padding_free import PaddingFreeEngine
-from albertkit.engines.plain import PlainEngine
-from albertkit.engines.plan import Group
-from albertkit.engines.torch_layers import rounded
-from albertkit.engines.torch_threads import settle_threads
+from albertkit.engines.packed_layers import PackedLinear, RowAttention, attend_by_products, can_pack
+from albertkit.engines.plain import PlainEngine, settle_threads
+from albertkit.engines.torch_engine import PaddingFreeEngine, rounded
 from albertkit.errors import ConfigError
-from albertkit.tasks.engine import every_token, first_token
-from albertkit.tasks.rows import Row
 
 CLASSIFIER = "AlbertForSequenceClassification"
 OUTPUTS = {
@@ -131,7 +127,7 @@ class TestTheSameAsThePlainModel:
 
     def test_without_packed_matrices(self, monkeypatch):
         model = make("AlbertForMaskedLM")
-        monkeypatch.setattr("albertkit.engines.torch_layers.can_pack", lambda dtype: False)
+        monkeypatch.setattr("albertkit.engines.torch_engine.can_pack", lambda dtype: False)
         assert_equal(model, rows_of([5, 24, 5, 7]), read=some_tokens)
 
     def test_in_training_mode_which_is_kept(self):
@@ -263,13 +259,13 @@ class TestWeightsThatChange:
 
     def test_packed_once_while_nothing_changes(self, monkeypatch):
         packed = []
-        original = packing.PackedLinear.__init__
+        original = packed_layers.PackedLinear.__init__
 
         def count(self, *inputs, **options):
             packed.append(1)
             original(self, *inputs, **options)
 
-        monkeypatch.setattr(packing.PackedLinear, "__init__", count)
+        monkeypatch.setattr(packed_layers.PackedLinear, "__init__", count)
         engine = PaddingFreeEngine(make(CLASSIFIER))
         can_pack(torch.float32)
         packed.clear()
@@ -299,8 +295,8 @@ class TestParts:
     @pytest.mark.parametrize("tokens", [1, 4, 37])
     @pytest.mark.parametrize("avx512", [True, False])
     def test_a_packed_matrix_computes_the_same(self, monkeypatch, activation, tokens, avx512):
-        monkeypatch.setattr(packing, "has_avx512", lambda: avx512)
-        monkeypatch.setattr(packing, "_MOST_PACKED", 4)
+        monkeypatch.setattr(packed_layers, "has_avx512", lambda: avx512)
+        monkeypatch.setattr(packed_layers, "_MOST_PACKED", 4)
         if not can_pack(torch.float32):
             pytest.skip("torch offers no packed matrices here")
         torch.manual_seed(0)

@@ -19,11 +19,11 @@ from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.onnx_module import OnnxModuleEngine
 from albertkit.errors import CheckpointError, ConfigError, DataError
-from albertkit.export import int8_check
-from albertkit.export.int8_check import is_labelled, measure_agreement
-from albertkit.export.onnx_check import TEXTS, open_session
-from albertkit.export.onnx_export import LARGEST_SHARE, export_onnx
 from albertkit.modeling import auto
+from albertkit.onnx import int8_loss
+from albertkit.onnx.check import TEXTS, open_session
+from albertkit.onnx.export import LARGEST_SHARE, export_onnx
+from albertkit.onnx.int8_loss import is_labelled, measure_agreement
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 SIZE: dict[str, Any] = {
@@ -79,7 +79,7 @@ def test_a_file_says_what_the_engine_says_of_the_model_read_from_it(head: str, t
 
 
 def _rows(ids: np.ndarray) -> list:
-    from albertkit.tasks.rows import Row
+    from albertkit.engines.engine import Row
 
     return [Row(input_ids=one.tolist(), token_type_ids=[0] * len(one), example=0) for one in ids]
 
@@ -130,7 +130,7 @@ def test_a_metric_on_labelled_examples(labelled: Path, tmp_path: Path, run) -> N
 
 LABELLED = """
 import json
-from albertkit.export.onnx_export import export_onnx
+from albertkit.onnx.export import export_onnx
 
 report = export_onnx("source", "out", int8=True, calibrate="dev.csv", max_drop=100)
 print(json.dumps(report.to_json()))
@@ -154,7 +154,7 @@ def test_without_torch_the_metric_is_the_same(
 
 
 def test_too_large_a_loss_leaves_no_file(labelled: Path, tmp_path: Path, monkeypatch, run) -> None:
-    from albertkit.graphs import graph
+    from albertkit.onnx import graph
 
     monkeypatch.setattr(graph, "COMPUTED_LARGEST", 1)  # nothing but -1, 0 and 1
     monkeypatch.setattr(graph, "STORED_LARGEST", 1)
@@ -187,7 +187,7 @@ def test_agreement_of_every_head(tmp_path: Path) -> None:
 
 def test_not_a_number_is_too_large_a_loss() -> None:
     with pytest.raises(CheckpointError, match="loses nan points"):
-        int8_check.Loss("accuracy", 90.0, float("nan"), 3).refuse_beyond(0.5)
+        int8_loss.Loss("accuracy", 90.0, float("nan"), 3).refuse_beyond(0.5)
 
 
 def test_which_files_have_labels() -> None:

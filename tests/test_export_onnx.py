@@ -24,11 +24,11 @@ from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.config import ACTIVATION_NAMES, AlbertConfig
 from albertkit.conversion import file_sha256
 from albertkit.errors import CheckpointError, ConfigError, DataError
-from albertkit.export import onnx_export
-from albertkit.export.onnx_check import compare, open_session
-from albertkit.export.onnx_export import export_onnx
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.onnx import export
+from albertkit.onnx.check import compare, open_session
+from albertkit.onnx.export import export_onnx
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -212,7 +212,7 @@ def test_size_beside_the_safetensors(tmp_path: Path) -> None:
 
 def test_the_bundled_model_as_a_folder(tmp_path: Path) -> None:
     report = export_onnx("bundled", tmp_path / "out")
-    bundled = Path(onnx_export.__file__).parents[1] / "assets" / "bundled"
+    bundled = Path(export.__file__).parents[1] / "assets" / "bundled"
     assert report.file_bytes <= 1.1 * (bundled / WEIGHTS_FILE).stat().st_size
     assert report.dtype == "float16"  # as in the source; computed in float32
     assert report.largest_difference <= TOLERANCE
@@ -298,7 +298,7 @@ def test_the_config_decides_where_weights_fit_several_classes(save: Save, tmp_pa
 def test_a_wrong_graph_leaves_no_file(
     labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from albertkit.graphs import padded
+    from albertkit.onnx import padded
 
     monkeypatch.setattr(padded, "UNSEEN", 0.0)  # the padding is seen
     with pytest.raises(CheckpointError, match=r"computes another logits .* Nothing was written"):
@@ -412,7 +412,7 @@ def test_what_is_left_out_is_noted_and_double_precision_refused(tmp_path: Path) 
 
 
 def test_a_model_too_large_for_one_file(save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("albertkit.export.onnx_file._MOST_BYTES", 1_000)
+    monkeypatch.setattr("albertkit.onnx.file._MOST_BYTES", 1_000)
     with pytest.raises(CheckpointError, match="choose the dtype 'float16'"):
         export_onnx(save("AlbertModel"), tmp_path / "model.onnx")
 
@@ -465,7 +465,7 @@ EXPORTS: list[dict[str, Any]] = [
 ]
 EXPORT = """
 import json
-from albertkit.export.onnx_export import export_onnx
+from albertkit.onnx.export import export_onnx
 
 for number, options in enumerate(json.loads(sys.argv[1])):
     print(json.dumps(export_onnx("source", str(number), **options).to_json()))

@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import write_json
 from albertkit.finetuning import run as run_module
@@ -51,7 +52,6 @@ from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.pipelines import pipeline
 from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered
-from albertkit.tasks.rows import Row
 from albertkit.tasks.task import saved_lengths
 from albertkit.tasks.unknown import UnknownTokens
 from albertkit.tokenization.tokenizer import AlbertTokenizer

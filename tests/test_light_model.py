@@ -13,15 +13,14 @@ from modeling_twins import HEADS, make
 from test_engines import OUTPUTS, WHOLE_TEXT, assert_equal, rows_of
 
 from albertkit.checkpoints.arrays import map_safetensors, place_in_file
-from albertkit.engines import light_model, onnx_network
+from albertkit.engines import light_model, onnx_engine
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.engine import Row, every_token, first_token
 from albertkit.engines.light_model import LightModel, class_names
 from albertkit.engines.onnx_engine import OnnxEngine
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling import auto
 from albertkit.pipelines import pipeline
-from albertkit.tasks.engine import every_token, first_token
-from albertkit.tasks.rows import Row
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 MASKED = "AlbertForMaskedLM"
@@ -50,7 +49,7 @@ class TestAnswers:
     @pytest.mark.parametrize("head", HEADS)
     def test_are_those_of_the_module(self, folders, head, packed, monkeypatch):
         if not packed:
-            monkeypatch.setattr(onnx_network, "_MOST_PACKED", 0)
+            monkeypatch.setattr(onnx_engine, "_MOST_PACKED", 0)
         options = {"output": OUTPUTS[head], "read": first_token if head in WHOLE_TEXT else every_token}
         model = getattr(auto, head).from_pretrained(folders[head])
         light = load(folders[head], head)
@@ -108,7 +107,7 @@ class TestWeights:
         light = load(folders[MASKED], MASKED)
         given = {}
         monkeypatch.setattr(
-            onnx_network,
+            onnx_engine,
             "_leave_in_file",
             lambda graph, external, options: given.update(external) or leave(graph, external, options),
         )
@@ -197,7 +196,7 @@ class TestWeights:
         assert "classifier.weight" in load(folders[MASKED], "AlbertForTokenClassification").report.missing
 
 
-leave = onnx_network._leave_in_file
+leave = onnx_engine._leave_in_file
 
 
 class TestBecomingAModule:

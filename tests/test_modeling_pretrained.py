@@ -13,9 +13,10 @@ from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_tw
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from albertkit import devices
 from albertkit.config import AlbertConfig, AutoConfig
 from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
-from albertkit.modeling import auto, loading
+from albertkit.modeling import auto
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
@@ -308,21 +309,21 @@ def test_types(tmp_path: Path):
 
 
 def test_devices(monkeypatch):
-    assert loading.choose_device(None) == torch.device("cpu")
-    assert loading.choose_device("cpu:0") == loading.choose_device({"": "cpu:0"}) == torch.device("cpu", 0)
+    assert devices.choose_device(None) == torch.device("cpu")
+    assert devices.choose_device("cpu:0") == devices.choose_device({"": "cpu:0"}) == torch.device("cpu", 0)
     for cuda, mps, best in ((True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
-        assert loading.choose_device("auto") == torch.device(best)
+        assert devices.choose_device("auto") == torch.device(best)
     with pytest.raises(ConfigError, match=r"'balanced'; expected 'auto' .* or one of those here: cpu"):
-        loading.choose_device("balanced")
+        devices.choose_device("balanced")
     for nowhere in ("meta", "vulkan", "fpga", "cuda:77"):  # torch knows them, and can compute on none
         with pytest.raises(ConfigError, match=f"no device '{nowhere}' to compute on") as caught:
-            loading.choose_device(nowhere)
+            devices.choose_device(nowhere)
         assert len(str(caught.value)) < 150
         assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match="one device"):
-        loading.choose_device({"encoder": "cuda:0", "pooler": "cuda:1"})
+        devices.choose_device({"encoder": "cuda:0", "pooler": "cuda:1"})
 
 
 def test_config_and_tensors_in_place_of_files(tmp_path: Path):

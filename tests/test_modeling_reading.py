@@ -5,7 +5,7 @@ import torch
 from modeling_twins import batch, labels_for, make
 from torch.testing import assert_close
 
-from albertkit.modeling.reading import by_row
+from albertkit.modeling.arguments import by_row
 
 READING = ["AlbertForPreTraining", "AlbertForMaskedLM"]
 

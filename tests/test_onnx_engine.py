@@ -16,15 +16,15 @@ from torch import nn
 
 from albertkit.checkpoints.arrays import to_arrays, to_numpy
 from albertkit.engines import onnx_module
+from albertkit.engines.batches import Group
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.engine import every_token, first_token
+from albertkit.engines.onnx_engine import OnnxNetwork, _alike
 from albertkit.engines.onnx_module import OnnxModuleEngine
-from albertkit.engines.onnx_network import OnnxNetwork, _alike
 from albertkit.engines.plain import PlainEngine
-from albertkit.engines.plan import Group
 from albertkit.errors import ConfigError
-from albertkit.graphs.int8 import COMPUTED_LARGEST, quantize
-from albertkit.graphs.rows import build_rows
-from albertkit.tasks.engine import every_token, first_token
+from albertkit.onnx.int8 import COMPUTED_LARGEST, quantize
+from albertkit.onnx.packed import build_rows
 
 SHAPES = [
     {},

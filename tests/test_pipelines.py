@@ -11,6 +11,7 @@ import torch
 import transformers
 
 from albertkit.config import AlbertConfig
+from albertkit.engines.engine import Row, batches_by_length
 from albertkit.engines.plain import pad_batch
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError, ModelNotFoundError
 from albertkit.modeling.model import AlbertModel
@@ -18,7 +19,6 @@ from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPre
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines import FeatureExtractionPipeline, FillMaskPipeline, pipeline
 from albertkit.tasks.masked_lm import centred_window
-from albertkit.tasks.rows import Row, batches_by_length
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 

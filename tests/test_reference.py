@@ -104,9 +104,9 @@ def test_a_missing_tensor_is_named():
 @pytest.mark.parametrize("groups", [(1, 1), (3, 2)], ids=["shared", "groups"])
 def test_the_onnx_network_equals_it(head, groups):
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
-    from albertkit.engines.onnx_network import OnnxNetwork
-    from albertkit.engines.plan import plan
-    from albertkit.tasks.rows import Row
+    from albertkit.engines.batches import plan
+    from albertkit.engines.engine import Row
+    from albertkit.engines.onnx_engine import OnnxNetwork
 
     model = make(head, num_hidden_groups=groups[0], inner_group_num=groups[1])
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}

@@ -27,7 +27,7 @@ pytest.importorskip("fastapi", reason="needs the server's libraries: pip install
 from serving_server import Running, WatchedEngine, running, save_random_models, wait_for
 
 from albertkit.engines.light_model import LightModel
-from albertkit.engines.onnx_network import OnnxNetwork
+from albertkit.engines.onnx_engine import OnnxNetwork
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining

@@ -72,7 +72,7 @@ def _in_numpy(product: Product) -> Callable[[], Any]:
 
 
 def _torch_ways(device: Any, dtype: Any) -> list[_Way]:
-    from albertkit.engines.packing import can_pack
+    from albertkit.engines.packed_layers import can_pack
 
     dtype = getattr(torch, str(dtype).removeprefix("torch."))
     ways = (False, True) if _is_cpu(device) and can_pack(dtype) else (False,)
@@ -80,7 +80,7 @@ def _torch_ways(device: Any, dtype: Any) -> list[_Way]:
 
 
 def _in_torch(product: Product, *, device: Any, dtype: Any, packed: bool) -> Callable[[], Any]:
-    from albertkit.engines.packing import PackedLinear
+    from albertkit.engines.packed_layers import PackedLinear
 
     rows, inputs, outputs = product
     states = torch.ones(rows, inputs, device=device, dtype=dtype)

@@ -18,11 +18,11 @@ from albertkit.bench.ceiling import largest_product, library
 from albertkit.bench.side import Side
 from albertkit.bench.timing import Clock, clock_of, in_turn
 from albertkit.cores import compute_threads, processor, usable_cores
+from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model, class_name
 from albertkit.extras import optional, version_of
 from albertkit.footprint import Footprint
 from albertkit.footprint import measure as measure_footprint
-from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.base import TokenizerBase
 

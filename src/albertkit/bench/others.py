@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from albertkit.bench.side import Side
+from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model, class_name
 from albertkit.engines.plain import Batch, evaluating, pad_batch
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
-from albertkit.tasks.rows import Row
 from albertkit.tokenization.base import TokenizerBase
 
 transformers = optional("transformers", extra="test")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.tasks.rows import Row
+from albertkit.engines.engine import Row
 
 
 class Side(ABC):

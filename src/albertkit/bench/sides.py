@@ -16,11 +16,10 @@ import numpy as np
 
 from albertkit.bench.side import Side
 from albertkit.engines.choosing import ENGINES, make_engine
+from albertkit.engines.engine import Engine, Output, Row, every_token, first_token
 from albertkit.engines.light_model import LightModel, Model, class_name
 from albertkit.errors import ConfigError, MissingExtraError, suggestion
 from albertkit.extras import optional
-from albertkit.tasks.engine import Engine, Output, every_token, first_token
-from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.base import TokenizerBase
 

@@ -87,9 +87,9 @@ def onnx(
     Example: albertkit export onnx my-model my-model.onnx
     """
     from albertkit.cli.printing import print_json
-    from albertkit.export.onnx_check import TEXTS
-    from albertkit.export.onnx_export import export_onnx
     from albertkit.inputs import format_of, read_inputs
+    from albertkit.onnx.check import TEXTS
+    from albertkit.onnx.export import export_onnx
 
     lines = TEXTS
     if texts is not None:

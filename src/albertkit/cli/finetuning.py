@@ -142,7 +142,7 @@ def evaluate(
 
     Example: albertkit evaluate text-classification --model run --data test.csv --output run/test
     """
-    from albertkit.engines.devices import read_device
+    from albertkit.devices import read_device
     from albertkit.files import check_picture
     from albertkit.finetuning.measure import measure
     from albertkit.finetuning.results_page import results_page, write_results
@@ -214,7 +214,7 @@ def predict(
     """
     from dataclasses import asdict
 
-    from albertkit.engines.devices import CPU, read_device
+    from albertkit.devices import CPU, read_device
     from albertkit.finetuning.exits import set_patience
     from albertkit.finetuning.labelled_task import room_note
     from albertkit.finetuning.prediction import predict_file

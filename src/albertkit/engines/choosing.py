@@ -1,16 +1,22 @@
 """Which engine computes, and with how many threads."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from albertkit.engines.light_model import LightModel
+from albertkit.checkpoints.report import LoadReport
+from albertkit.checkpoints.shapes import check_head
+from albertkit.config import AlbertConfig
+from albertkit.devices import CPU
+from albertkit.engines.engine import Engine, Output, Read, Row
+from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx_engine import OnnxEngine
 from albertkit.errors import ConfigError, suggestion
-from albertkit.graphs.int8 import INT8, QUANTIZATION
-from albertkit.tasks.engine import Engine, Output, Read
-from albertkit.tasks.rows import Row
+from albertkit.hub import HubOptions
+from albertkit.onnx.int8 import INT8, QUANTIZATION
 
 if TYPE_CHECKING:
     from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -76,9 +82,8 @@ def _onnx_engine(model: LightModel, name: str) -> OnnxEngine:
 
 def _module_engine(model: Any, name: str) -> Engine:
     from albertkit.engines.onnx_module import OnnxModuleEngine
-    from albertkit.engines.padding_free import PaddingFreeEngine
-    from albertkit.engines.plain import PlainEngine
-    from albertkit.engines.torch_threads import settle_threads
+    from albertkit.engines.plain import PlainEngine, settle_threads
+    from albertkit.engines.torch_engine import PaddingFreeEngine
 
     settle_threads()
     device = model.device.type
@@ -97,3 +102,53 @@ def _module_engine(model: Any, name: str) -> Engine:
 def is_int8(model: "LightModel | AlbertPreTrainedModel") -> bool:
     """Tell whether a model was exported in int8."""
     return getattr(model.config, QUANTIZATION, None) == INT8
+
+
+def load_model(
+    name: str | Path,
+    architecture: str,
+    *,
+    device: Any = CPU,
+    config: AlbertConfig | str | Path | None = None,
+    dtype: Any = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    **hub: Unpack[HubOptions],
+) -> tuple[Model, LoadReport]:
+    """Return a model, and what became of each tensor of its file, which the caller must judge.
+
+    Args:
+        name: a folder, a checkpoint of another writer, or a hub name.
+        architecture: the name of the model class.
+        device: where it is computed, as `read_device` returns it.
+        config: replaces the checkpoint's own.
+        dtype: type of the weights; "auto" for that of the file, None for float32.
+        model_kwargs: further arguments of the PyTorch class, which loads the model where there are any.
+        hub: as `hub.HubOptions` says.
+
+    Raises:
+        ModelNotFoundError: no model has that name.
+        CheckpointError: a file is damaged, lacks tensors of the encoder, or has the head of another task.
+        ConfigError: the config describes no possible model, or an unknown type.
+        MissingExtraError: a PyTorch model is needed, and torch is not installed.
+    """
+    if not isinstance(config, AlbertConfig):
+        config = AlbertConfig.from_pretrained(name if config is None else config, **hub)
+    check_head(config, architecture, name=str(name))
+    if str(device) == CPU and not model_kwargs:
+        light = LightModel.from_pretrained(name, architecture, config=config, dtype=dtype, **hub)
+        assert light.report is not None
+        return light, light.report
+    from albertkit.modeling import auto
+
+    with warnings.catch_warnings():  # of what the report says
+        warnings.simplefilter("ignore", UserWarning)
+        model, info = getattr(auto, architecture).from_pretrained(
+            name,
+            config=config,
+            dtype=dtype,
+            device_map=device,
+            output_loading_info=True,
+            **hub,
+            **(model_kwargs or {}),
+        )
+    return model, info["report"]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from albertkit.config import ACTIVATION_NAMES
+from albertkit.engines.engine import Output
 from albertkit.modeling.layers import (
     AlbertAttention,
     AlbertEmbeddings,
@@ -34,7 +35,6 @@ from albertkit.modeling.task_heads import (
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
-from albertkit.tasks.engine import Output
 
 _PARTS = frozenset(
     {

@@ -1,18 +1,203 @@
-"""A light model computed by ONNX Runtime on a CPU."""
+"""A network in ONNX Runtime, from config and arrays: rows without padding in, scores out. NumPy only.
 
-from collections.abc import Iterator, Sequence
+The encoder is one graph, and each head a small one, so that the outputs of a model share the encoder.
+
+Shapes: M tokens of a batch, Q of them that are read, B rows, T tokens of the longest, R most that are read of
+one, H hidden, K scores of a token.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from albertkit.checkpoints.arrays import place_in_file
 from albertkit.config import AlbertConfig
 from albertkit.cores import compute_threads
+from albertkit.engines.batches import Batch, Group, length_of, plan
+from albertkit.engines.engine import BATCH_TOKENS, Engine, Output, Read, Row
 from albertkit.engines.light_model import LightModel
-from albertkit.engines.onnx_network import OnnxNetwork
-from albertkit.engines.plan import length_of, plan
 from albertkit.errors import DataError
-from albertkit.tasks.engine import BATCH_TOKENS, Engine, Output, Read
-from albertkit.tasks.rows import Row
+from albertkit.extras import optional
+from albertkit.onnx.network import UNSEEN, word_table
+from albertkit.onnx.packed import build_head, build_rows
+
+onnxruntime = optional("onnxruntime")
+
+_ERRORS_ONLY = 3  # they are raised as well
+_MOST_PADDING = 2  # places of attention for each token
+_MOST_PACKED = 512 << 20
+"""Maximum number of bytes of weights that the runtime copies into the order in which products read fastest.
+While it copies, it holds them twice. Without a copy ALBERT-xxlarge takes 1.6 times as long for 18 tokens, 1.2
+times for 64."""
+
+
+class OnnxNetwork:
+    """Computes the outputs of one model; the head of each is made when it is first asked for.
+
+    Args:
+        architecture: the name of a model class.
+        config: its shape.
+        weights: its tensors by the names of its state dict, float32. Their memory is used, so it must not
+            change; of the matrices ONNX Runtime keeps a copy, in the order it computes with.
+        int8: multiply the layers' matrices in whole numbers.
+        threads: how many compute.
+        inside: `run` returns the hidden states and attentions of all layers too. Such a network is made for
+            one text, so ONNX Runtime keeps no copies of the matrices.
+
+    Raises:
+        CheckpointError: a tensor is missing.
+    """
+
+    def __init__(
+        self,
+        architecture: str,
+        config: AlbertConfig,
+        weights: Mapping[str, np.ndarray],
+        *,
+        int8: bool,
+        threads: int,
+        inside: bool = False,
+    ) -> None:
+        self._weights = weights  # sessions may look into their memory
+        self._words = weights[word_table(architecture)]  # (V, E); looked up here, which needs no copy
+        self._build_head = partial(build_head, architecture, config, weights)
+        self._threads = threads
+        written = build_rows(architecture, config, weights, int8=int8, inside=inside)
+        self._encoder = _session(*written, threads=threads, packed=not inside)
+        self._heads: dict[Output, Any] = {}
+        self._width = config.hidden_size
+
+    def __call__(self, batch: Batch, output: Output) -> np.ndarray:
+        """Return an output (Q, K) of the tokens of a batch that are read, in the order of the rows."""
+        found = [outputs[0] for outputs in self.run(batch)]
+        states = np.concatenate(found) if found else np.empty((0, self._width), np.float32)
+        if output == "hidden_states":
+            return states
+        if output not in self._heads:
+            self._heads[output] = _session(*self._build_head(output), threads=self._threads, packed=True)
+        return self._heads[output].run(None, {"states": states})[0]
+
+    def run(self, batch: Batch) -> Iterator[list[np.ndarray]]:
+        """Yield all outputs of the encoder (`build_rows`), for rows of about one length at a time."""
+        ids, segments, positions = np.array(batch.inputs(), np.int64)
+        reads = np.array(batch.places(), np.int64)
+        token = read = 0
+        for some in _alike(batch.groups()):
+            tokens = sum(group.rows * group.length for group in some)
+            count = sum(group.rows * group.asking for group in some)
+            stop = token + tokens
+            if count:
+                inputs = _places_of(some, tokens=tokens)
+                inputs["words"], inputs["token_type_ids"] = self._words[ids[token:stop]], segments[token:stop]
+                inputs["position_ids"] = positions[token:stop]
+                inputs["read_tokens"] = reads[read : read + count] - token
+                yield self._encoder.run(None, inputs)
+            token, read = stop, read + count
+
+
+def _alike(groups: list[Group]) -> Iterator[list[Group]]:
+    """Yield groups, the longest first, in runs of about one length: attention pads their rows."""
+    some: list[Group] = []
+    rows = tokens = 0
+    for group in groups:
+        rows, tokens = rows + group.rows, tokens + group.rows * group.length
+        if some and rows * some[0].length > _MOST_PADDING * tokens:
+            yield some
+            some, rows, tokens = [], group.rows, group.rows * group.length
+        some.append(group)
+    if some:
+        yield some
+
+
+def _session(graph: Any, external: dict[str, np.ndarray], *, threads: int, packed: bool) -> Any:
+    small = sum(one.nbytes for one in external.values()) <= _MOST_PACKED
+    options = _options(threads, packed=packed and small)
+    in_memory = _leave_in_file(graph, external, options)
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in in_memory.values()]
+    options.add_external_initializers(list(in_memory), values)
+    return onnxruntime.InferenceSession(
+        graph.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def _leave_in_file(graph: Any, external: dict[str, np.ndarray], options: Any) -> dict[str, np.ndarray]:
+    """Point the graph to the file that weights are mapped from; return those that are in memory only.
+
+    The runtime then maps the file itself, and frees what it has put into another order.
+    """
+    places = {name: place for name, values in external.items() if (place := place_in_file(values))}
+    folders = {path.resolve().parent for path, _ in places.values()}
+    if len(folders) != 1:
+        return external
+    for tensor in graph.graph.initializer:
+        if tensor.name in places:
+            path, offset = places[tensor.name]
+            entries = {
+                "location": path.resolve().name,
+                "offset": offset,
+                "length": external[tensor.name].nbytes,
+            }
+            del tensor.external_data[:]
+            for key, value in entries.items():
+                tensor.external_data.add(key=key, value=str(value))
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(folders.pop())
+    )
+    return {name: values for name, values in external.items() if name not in places}
+
+
+def _options(threads: int, *, packed: bool) -> Any:
+    """Return options for inputs of any shape: nothing is kept for shapes that were seen.
+
+    Packing ALBERT-base's matrices, which is done once, takes three times as long as all the rest of a start.
+
+    The runtime's own pool of memory stays: it grows to what the largest batch needs, and with memory from
+    the system, which comes as new pages each time, int8 takes 1.7 times as long.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    options.intra_op_num_threads = threads
+    # Threads that wait for the next run would take cores from the tokenizer.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    options.enable_mem_pattern = False
+    if not packed:
+        options.add_session_config_entry("session.disable_prepacking", "1")
+    return options
+
+
+def _places_of(groups: list[Group], *, tokens: int) -> dict[str, np.ndarray]:
+    """Return where the tokens of rows stand; see `graphs.rows.build_rows`."""
+    lengths, reads = (
+        np.repeat([getattr(group, name) for group in groups], [group.rows for group in groups])
+        for name in ("length", "asking")
+    )
+    row_tokens, token_places, present = _places(lengths, tokens)
+    row_reads, read_places, _ = _places(reads, int(reads.sum()))
+    bias = np.where(present, 0.0, UNSEEN).astype(np.float32)[:, None, None]
+    return {
+        "bias": bias,  # (B, 1, 1, T)
+        "row_tokens": row_tokens,
+        "token_places": token_places,
+        "row_reads": row_reads,
+        "read_places": read_places,
+    }
+
+
+def _places(lengths: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what stands where when rows of these lengths are padded.
+
+    Returns:
+        The number (B, T) of what stands at each place, 0 where nothing does; the place in B * T of each of
+        `count` things, 0 for those of no row; whether something stands at each place (B, T).
+    """
+    columns = np.arange(lengths.max())
+    present = columns < lengths[:, None]
+    numbers = np.where(present, (np.cumsum(lengths) - lengths)[:, None] + columns, 0)
+    places = np.zeros(count, np.int64)
+    places[: lengths.sum()] = np.flatnonzero(present)
+    return numbers, places, present
 
 
 class OnnxEngine(Engine):

@@ -8,15 +8,14 @@ import numpy as np
 import torch
 
 from albertkit.checkpoints.arrays import to_arrays
+from albertkit.engines.engine import Engine, Output, Read, Row
 from albertkit.engines.fitting import as_configured, fits, head_as_configured, head_of
 from albertkit.engines.light_model import LightModel
 from albertkit.engines.onnx_engine import OnnxEngine, check_rows
-from albertkit.engines.packing import fingerprint, unchanged
+from albertkit.engines.packed_layers import fingerprint, unchanged
 from albertkit.engines.plain import PlainEngine
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.engine import Engine, Output, Read
-from albertkit.tasks.rows import Row
 
 _MADE: WeakKeyDictionary[AlbertPreTrainedModel, dict[bool, tuple[Any, OnnxEngine]]] = WeakKeyDictionary()
 """The engines of each model that is still there, with the fingerprint of the weights they were made from."""

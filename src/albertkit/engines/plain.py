@@ -4,6 +4,7 @@ Shapes: B batch, T tokens of the longest row, R tokens read of a row, P of all r
 a token.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypedDict, cast
@@ -12,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from albertkit.cores import VARIABLE, usable_cores
+from albertkit.engines.engine import BATCH_TOKENS, Engine, Output, Read, Row, batches_by_length
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
 from albertkit.modeling.task_heads import (
@@ -19,8 +22,6 @@ from albertkit.modeling.task_heads import (
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
 )
-from albertkit.tasks.engine import BATCH_TOKENS, Engine, Output, Read
-from albertkit.tasks.rows import Row, batches_by_length
 
 _ACCELERATOR_BATCH_TOKENS = 16 * BATCH_TOKENS
 
@@ -127,3 +128,14 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         if training:
             model.train()
+
+
+def settle_threads() -> None:
+    """Give torch as many threads as there are cores for this process, unless it has fewer, or was told.
+
+    It sees the affinity of a process, and not the limit of a container: two cores of 64 then have 64 threads.
+    """
+    cores = usable_cores()
+    told = os.environ.get("OMP_NUM_THREADS") or os.environ.get("MKL_NUM_THREADS")
+    if os.environ.get(VARIABLE) or (cores < torch.get_num_threads() and not told):
+        torch.set_num_threads(cores)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albertkit.tasks.rows import Row
+from albertkit.engines.engine import Row
 
 TEMPERATURE = 0.05
 """Divides the cosines, as in Gao et al. 2021 and in sentence-transformers."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.engines.devices import Device, read_device
+from albertkit.devices import Device, read_device
 from albertkit.finetuning.measure import measure
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.finetuning.trained_settings import named_options, split_settings, task_settings

@@ -9,10 +9,10 @@ from typing import Any
 
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import Model
 from albertkit.finetuning.features import features_of_all
 from albertkit.finetuning.labelled_task import Judged, LabelledTask
-from albertkit.tasks.engine import Engine
 from albertkit.tasks.task import Task
 from albertkit.tasks.unknown import UnknownTokens
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from albertkit.early_exit import exits_of, most_patience
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.engines.padding_free import PaddingFreeEngine
+from albertkit.engines.torch_engine import PaddingFreeEngine
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
 from albertkit.files import write_picture

@@ -8,13 +8,13 @@ from typing import Any
 from albertkit.config import AlbertConfig
 from albertkit.datasets.choices import ChoiceColumns, ChoiceTable, RaceFolder
 from albertkit.datasets.reader import Reader
+from albertkit.engines.engine import Row, runs_of_examples
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_task import Judged, LabelledTask, task_room
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.metrics.multiple_choice import choice_scores
 from albertkit.tasks.examples import ChoiceExample
 from albertkit.tasks.multiple_choice import Chosen, MultipleChoice
-from albertkit.tasks.rows import Row, runs_of_examples
 from albertkit.tokenization.base import TokenizerBase
 
 

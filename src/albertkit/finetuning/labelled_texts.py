@@ -14,13 +14,13 @@ from albertkit.datasets.glue import GlueSplit
 from albertkit.datasets.labels import LabelSet
 from albertkit.datasets.reader import Reader
 from albertkit.datasets.texts import TextColumns, TextTable
+from albertkit.engines.engine import Row
 from albertkit.errors import DataError
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.labelled_task import Judged, LabelledTask, majority, task_room
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
 from albertkit.tasks.examples import TextExample
-from albertkit.tasks.rows import Row
 from albertkit.tasks.sequence_classification import (
     PAIRS_KEY,
     Classified,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.splits import load_splits
-from albertkit.engines.devices import Device
+from albertkit.devices import Device
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
 from albertkit.files import check_new_folder

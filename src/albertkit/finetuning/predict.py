@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.engines.devices import CPU, Device, read_device
+from albertkit.devices import CPU, Device, read_device
 from albertkit.errors import ConfigError
 from albertkit.finetuning.exits import set_patience
 from albertkit.finetuning.labelled_task import room_note

@@ -7,15 +7,14 @@ from functools import cached_property
 from typing import Any
 
 from albertkit.config import AlbertConfig
+from albertkit.devices import CPU, Device, read_device
 from albertkit.engines.choosing import make_engine
-from albertkit.engines.devices import CPU, Device, read_device
+from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import UnknownTokensWarning
 from albertkit.files import finite, json_text
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.prediction_files import SCORE_PREFIX
-from albertkit.tasks.engine import Engine
-from albertkit.tasks.rows import Row
 from albertkit.tasks.task import Task
 from albertkit.tasks.unknown import UnknownTokens
 

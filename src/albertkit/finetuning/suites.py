@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets import glue
-from albertkit.engines.devices import Device
+from albertkit.devices import Device
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.files import check_new_folder
 from albertkit.finetuning.data_options import DataOptions

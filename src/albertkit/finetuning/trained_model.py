@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from albertkit.engines.devices import CPU, Device
+from albertkit.devices import CPU, Device
+from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import Model
-from albertkit.engines.loading import load_model
 from albertkit.errors import DataError
 from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.registry import labelled_task

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from albertkit.engines.engine import Row
 from albertkit.engines.plain import Batch, pad_batch
 from albertkit.errors import DataError
 from albertkit.tasks.multiple_choice import MultipleChoice
-from albertkit.tasks.rows import Row
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.task import Task
 

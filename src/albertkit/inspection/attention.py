@@ -16,13 +16,11 @@ import numpy as np
 from albertkit.checkpoints.names import executed_layers
 from albertkit.config import AlbertConfig
 from albertkit.cores import compute_threads
+from albertkit.engines.batches import plan
+from albertkit.engines.engine import Engine, Output, Read, Row, every_token
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.engines.onnx_engine import check_rows
-from albertkit.engines.onnx_network import OnnxNetwork
-from albertkit.engines.plan import plan
+from albertkit.engines.onnx_engine import OnnxNetwork, check_rows
 from albertkit.errors import DataError
-from albertkit.tasks.engine import Engine, Output, Read, every_token
-from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.special_tokens import Parsing

@@ -7,9 +7,9 @@ import torch
 
 from albertkit.checkpoints.loading import split
 from albertkit.config import AlbertConfig, one_of
+from albertkit.devices import choose_dtype
 from albertkit.errors import ConfigError
 from albertkit.hub import take_loading_options
-from albertkit.modeling.loading import choose_dtype
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from albertkit.modeling.arguments import select_tokens
 from albertkit.modeling.outputs import BaseModelOutput
-from albertkit.modeling.reading import select_tokens
 
 
 class FunctionActivation(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from albertkit.config import IGNORED_LABEL
 from albertkit.errors import DataError
-from albertkit.modeling.checks import CLASSES, check_tensors
+from albertkit.modeling.arguments import CLASSES, check_tensors
 
 
 def classification_loss(

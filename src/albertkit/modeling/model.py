@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from albertkit.checkpoints.shapes import merged_pruned_heads
 from albertkit.config import AlbertConfig
 from albertkit.errors import DataError
-from albertkit.modeling.checks import IDS, check_tensors
+from albertkit.modeling.arguments import IDS, check_tensors
 from albertkit.modeling.layers import (
     AlbertAttention,
     AlbertEmbeddings,

@@ -17,9 +17,9 @@ from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import TIED, UNTIED
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig, one_of
+from albertkit.devices import choose_device, choose_dtype
 from albertkit.errors import ConfigError
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
-from albertkit.modeling.loading import choose_device, choose_dtype
 from albertkit.modeling.outputs import ModelOutput
 from albertkit.modeling.resizing import resize_decoder, resize_embedding
 from albertkit.modeling.switches import TrainingSwitches

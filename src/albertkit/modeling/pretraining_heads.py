@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from albertkit.checkpoints.names import TIED
 from albertkit.config import AlbertConfig
-from albertkit.modeling.checks import IDS, check_tensors
+from albertkit.modeling.arguments import IDS, by_row, check_tensors
 from albertkit.modeling.layers import make_activation
 from albertkit.modeling.losses import classification_loss, loss_of_step
 from albertkit.modeling.model import AlbertModel, OutputOptions
@@ -26,7 +26,6 @@ from albertkit.modeling.outputs import (
     MaskedLMOutput,
 )
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.reading import by_row
 
 
 class AlbertMLMHead(nn.Module):

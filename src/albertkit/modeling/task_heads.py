@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import check_patience, exits_of
-from albertkit.modeling.checks import check_tensors
+from albertkit.modeling.arguments import check_tensors, first_token
 from albertkit.modeling.early_exit import exit_depths, new_classifiers, weighted_mean
 from albertkit.modeling.losses import classification_loss, loss_of_step, multi_label_loss, regression_loss
 from albertkit.modeling.model import AlbertModel, OutputOptions
@@ -21,7 +21,6 @@ from albertkit.modeling.outputs import (
     TokenClassifierOutput,
 )
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.reading import first_token
 
 
 class AlbertForSequenceClassification(AlbertPreTrainedModel):

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from albertkit.config import AlbertConfig, one_of
-from albertkit.engines.devices import Device, best_device, read_device
+from albertkit.devices import Device, best_device, read_device
+from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.engines.loading import load_model
 from albertkit.errors import CheckpointError, ConfigError, suggestion
 from albertkit.hub import BUNDLED
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline

@@ -10,13 +10,13 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
+from albertkit.engines.engine import Row, every_token, first_token
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import merge_arguments, read_limits
 from albertkit.tasks import scores
-from albertkit.tasks.engine import every_token, first_token
 from albertkit.tasks.feature_extraction import (
     FeatureExtraction,
     Pooling,
@@ -24,7 +24,6 @@ from albertkit.tasks.feature_extraction import (
     pool_tokens,
     saved_pooling,
 )
-from albertkit.tasks.rows import Row
 from albertkit.tokenization.base import TokenizerBase
 
 torch: Any = optional("torch", extra="torch")

@@ -7,14 +7,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
+from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import make_engine
-from albertkit.engines.devices import Device, read_device
+from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model, class_names
 from albertkit.errors import AlbertKitError, ConfigError, DataError, UnknownTokensWarning, warn_caller
 from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import Source, check_table
-from albertkit.tasks.engine import Engine
-from albertkit.tasks.rows import Row
 from albertkit.tasks.task import saved_lengths
 from albertkit.tasks.unknown import UnknownTokens
 from albertkit.tokenization.base import TokenizerBase

@@ -5,12 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
 from albertkit.tasks.examples import TextExample
-from albertkit.tasks.rows import Row
 from albertkit.tasks.sentence_order import LABELS, SentenceOrder
 from albertkit.tokenization.base import TokenizerBase
 

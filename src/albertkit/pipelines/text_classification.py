@@ -6,12 +6,12 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Unpack
 
+from albertkit.engines.engine import Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import ConfigError, DataError, warn_caller
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import read_limits
 from albertkit.tasks.examples import TextExample
-from albertkit.tasks.rows import Row
 from albertkit.tasks.sequence_classification import (
     PAIRS_KEY,
     Function,

@@ -15,10 +15,10 @@ import time
 from bisect import insort
 from typing import Any, NamedTuple
 
+from albertkit.engines.engine import Row
 from albertkit.extras import optional
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.work import Ticket, Work
-from albertkit.tasks.rows import Row
 
 torch: Any = optional("torch", extra="torch")
 

@@ -10,17 +10,16 @@ import numpy as np
 from albertkit import reference
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import is_int8, make_engine
+from albertkit.engines.engine import BATCH_TOKENS, Engine, Output, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import CheckpointError
-from albertkit.graphs.network import MULTIPLE_CHOICE
+from albertkit.onnx.network import MULTIPLE_CHOICE
 from albertkit.pipelines import pipeline
 from albertkit.pipelines.interface import Pipeline
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.serving.refusals import Refusal
 from albertkit.serving.work import Ticket
-from albertkit.tasks.engine import BATCH_TOKENS, Engine, Output
-from albertkit.tasks.rows import Row
 
 _PROBE = "She opened the door and went into the room."
 _TOLERANCE = 1e-3  # of the largest score

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from albertkit.engines.engine import Engine, Output, Read, Row, first_token
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.work import Ticket, Work
-from albertkit.tasks.engine import Engine, Output, Read, first_token
-from albertkit.tasks.rows import Row
 
 
 class QueuedEngine(Engine):

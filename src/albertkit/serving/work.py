@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from albertkit.engines.engine import Engine, Output, Read, Row
 from albertkit.serving.refusals import Refusal, too_much
-from albertkit.tasks.engine import Engine, Output, Read
-from albertkit.tasks.rows import Row
 
 DEADLINE_HEADER = "X-Request-Timeout"
 

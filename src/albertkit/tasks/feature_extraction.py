@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from albertkit.config import AlbertConfig
+from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError
-from albertkit.tasks.rows import Row
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.base import TokenizerBase
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError
-from albertkit.tasks.rows import Row
 from albertkit.tasks.scores import largest, softmax
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.encoding import BatchEncoding, Encoding

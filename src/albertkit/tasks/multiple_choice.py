@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from albertkit.engines.engine import Row, by_example, runs_of_examples
 from albertkit.errors import DataError
 from albertkit.tasks.examples import ChoiceExample
-from albertkit.tasks.rows import Row, by_example, runs_of_examples
 from albertkit.tasks.scores import softmax
 from albertkit.tasks.task import Task
 from albertkit.tasks.texts import text_rows

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from albertkit.engines.engine import Row, by_example, every_token
 from albertkit.errors import ConfigError, DataError
-from albertkit.tasks.engine import every_token
 from albertkit.tasks.examples import QuestionExample
-from albertkit.tasks.rows import Row, by_example
 from albertkit.tasks.scores import largest, log_sum_exp
 from albertkit.tasks.task import Task
 from albertkit.tasks.windows import overlap, owned

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from albertkit.tasks.engine import every_token, first_token
+from albertkit.engines.engine import Row, by_example, every_token, first_token, runs_of_examples
 from albertkit.tasks.examples import PairExample
 from albertkit.tasks.feature_extraction import Pooling, check_pooling, pool_tokens
-from albertkit.tasks.rows import Row, by_example, runs_of_examples
 from albertkit.tasks.scores import normalize
 from albertkit.tasks.task import Task
 from albertkit.tasks.texts import text_rows

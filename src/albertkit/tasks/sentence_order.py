@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from albertkit.engines.engine import Row
 from albertkit.errors import DataError
 from albertkit.tasks.examples import TextExample
-from albertkit.tasks.rows import Row
 from albertkit.tasks.sequence_classification import SequenceClassification
 from albertkit.tokenization.base import TokenizerBase
 

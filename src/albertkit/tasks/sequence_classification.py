@@ -10,9 +10,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from albertkit.config import AlbertConfig
+from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError
 from albertkit.tasks.examples import TextExample
-from albertkit.tasks.rows import Row
 from albertkit.tasks.scores import sigmoid, softmax
 from albertkit.tasks.task import Task, label_ids, unknown_label
 from albertkit.tasks.texts import text_rows

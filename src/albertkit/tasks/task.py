@@ -14,9 +14,8 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 
 from albertkit.config import AlbertConfig
+from albertkit.engines.engine import Engine, Output, Row, first_token
 from albertkit.errors import ConfigError, DataError
-from albertkit.tasks.engine import Engine, Output, first_token
-from albertkit.tasks.rows import Row
 from albertkit.tokenization.base import TokenizerBase
 
 SETTINGS_KEY = "task_settings"

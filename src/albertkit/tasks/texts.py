@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from albertkit.engines.engine import Row
 from albertkit.errors import DataError
-from albertkit.tasks.rows import Row
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.options import read_strategy
 from albertkit.tokenization.special_tokens import Parsing

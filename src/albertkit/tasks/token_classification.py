@@ -13,10 +13,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from albertkit.config import IGNORED_LABEL
+from albertkit.engines.engine import Row, by_example
 from albertkit.errors import ConfigError, DataError
 from albertkit.metrics.spans import OUTSIDE
 from albertkit.tasks.examples import WordsExample
-from albertkit.tasks.rows import Row, by_example
 from albertkit.tasks.scores import softmax
 from albertkit.tasks.task import Task, label_ids, unknown_label
 from albertkit.tasks.windows import overlap, owned

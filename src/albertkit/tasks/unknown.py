@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from albertkit.tasks.rows import Row
+from albertkit.engines.engine import Row
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.model_file import WORD_START
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from albertkit.modeling.loading import choose_device
+from albertkit.devices import choose_device
 
 _NO_LIMIT = timedelta(days=365)
 _RELEASED_WITHIN = 5.0  # seconds; usually it is some microseconds

@@ -1,12 +1,16 @@
-"""Devices as callers of `transformers` name them, and the best one of this machine."""
+"""The device that computes a model and the type of its weights, as callers of `transformers` name them."""
 
 import ctypes
 import platform
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from albertkit.checkpoints.arrays import is_floating
 from albertkit.errors import ConfigError, warn_caller
 from albertkit.extras import optional
 
@@ -39,9 +43,6 @@ def read_device(device: Device) -> Any:
         device = int(device)
     if str(device) == CPU or (isinstance(device, int) and device < 0):
         return CPU
-    _ = torch.device  # before anything of ours imports it
-    from albertkit.modeling.loading import choose_device
-
     if isinstance(device, int):
         best = choose_device("auto")
         if best.type == CPU:
@@ -67,8 +68,6 @@ def best_device() -> Any:
     """
     if find_spec("torch") is None or not _has_accelerator():
         return CPU
-    from albertkit.modeling.loading import choose_device
-
     best = choose_device("auto")
     return CPU if best.type == CPU else best
 
@@ -83,3 +82,54 @@ def _has_accelerator() -> bool:
     except OSError:
         return False
     return True
+
+
+def choose_device(device_map: Device | Mapping[str, Device]) -> Any:
+    """Return torch's device for the whole model; "auto" is the best there is.
+
+    Raises:
+        ConfigError: several devices (an ALBERT fits on one), one that torch does not know, that is not
+            there, or that holds no values ("meta").
+    """
+    if isinstance(device_map, Mapping):
+        if set(device_map) != {""}:
+            raise ConfigError(f"device_map must name one device for the whole model, got {dict(device_map)}")
+        device_map = device_map[""]
+    if device_map == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    if device_map is None:
+        return torch.device("cpu")
+    present = ", ".join(["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))])
+    expected = f"expected 'auto' (the best there is) or one of those here: {present}"
+    try:
+        device = torch.device(device_map)
+    except RuntimeError:
+        raise ConfigError(f"there is no device {device_map!r}; {expected}") from None
+    try:
+        holds_values = torch.ones(1, device=device).item() == 1
+    except (RuntimeError, AssertionError):  # pages of torch's insides, for a device that is not there
+        holds_values = False
+    if not holds_values:
+        raise ConfigError(f"this machine has no device '{device}' to compute on; {expected}")
+    return device
+
+
+def choose_dtype(dtype: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Return torch's floating type of that name; "auto" is that of the arrays, None is float32.
+
+    Raises:
+        ConfigError: not the name of a floating type.
+    """
+    if dtype is None:
+        return torch.float32
+    if dtype == "auto":
+        stored = next((array for array in arrays.values() if is_floating(array)), None)
+        return torch.float32 if stored is None else getattr(torch, stored.dtype.name)
+    chosen = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
+    if not isinstance(chosen, torch.dtype) or not chosen.is_floating_point:
+        raise ConfigError(
+            f"dtype is {dtype!r}; use 'auto' or a floating type such as 'float32' or 'bfloat16'"
+        )
+    return chosen

@@ -19,8 +19,8 @@ from albertkit import __version__
 from albertkit.checkpoints.names import executed_layers
 from albertkit.checkpoints.onnx_file import PRODUCER
 from albertkit.config import AlbertConfig
-from albertkit.graphs.graph import Graph
-from albertkit.graphs.network import Network, Output
+from albertkit.onnx.graph import Graph
+from albertkit.onnx.network import Network, Output
 
 OPSET = 20
 """The first with Gelu."""

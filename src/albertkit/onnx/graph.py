@@ -14,7 +14,7 @@ import numpy as np
 from albertkit.checkpoints.onnx_file import SCALE
 from albertkit.errors import CheckpointError
 from albertkit.extras import optional
-from albertkit.graphs.int8 import (
+from albertkit.onnx.int8 import (
     COMPUTED_LARGEST,
     STORED_LARGEST,
     is_computed,

@@ -12,7 +12,7 @@ from typing import Literal
 
 from albertkit.checkpoints.names import BASE_PREFIX
 from albertkit.config import AlbertConfig
-from albertkit.graphs.graph import Graph
+from albertkit.onnx.graph import Graph
 
 MULTIPLE_CHOICE = "AlbertForMultipleChoice"
 SEQUENCE_CLASSIFICATION = "AlbertForSequenceClassification"

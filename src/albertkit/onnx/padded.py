@@ -14,8 +14,8 @@ from albertkit import __version__
 from albertkit.checkpoints.names import executed_layers
 from albertkit.checkpoints.onnx_file import PRODUCER
 from albertkit.config import AlbertConfig
-from albertkit.graphs.graph import Graph, onnx
-from albertkit.graphs.network import (
+from albertkit.onnx.graph import Graph, onnx
+from albertkit.onnx.network import (
     ENCODER,
     MULTIPLE_CHOICE,
     PRETRAINING,

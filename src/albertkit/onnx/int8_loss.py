@@ -14,13 +14,13 @@ from albertkit.conversion import cast
 from albertkit.datasets.splits import load_splits
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, DataError
-from albertkit.export.onnx_check import Batch, Model, batches, expected_outputs, open_session
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.finetuning.trained_model import load_task
-from albertkit.graphs.network import MULTIPLE_CHOICE
 from albertkit.inputs import format_of, read_inputs
+from albertkit.onnx.check import Batch, Model, batches, expected_outputs, open_session
+from albertkit.onnx.network import MULTIPLE_CHOICE
 from albertkit.tokenization.base import TokenizerBase
 
 TASKS = {

@@ -14,7 +14,7 @@ from albertkit.checkpoints.arrays import Arrays
 from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError
 from albertkit.extras import optional
-from albertkit.graphs.network import MULTIPLE_CHOICE
+from albertkit.onnx.network import MULTIPLE_CHOICE
 from albertkit.tokenization.base import TokenizerBase
 
 onnxruntime = optional("onnxruntime")

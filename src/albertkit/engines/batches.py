@@ -6,8 +6,7 @@ from itertools import groupby
 
 import numpy as np
 
-from albertkit.tasks.engine import Read
-from albertkit.tasks.rows import Row
+from albertkit.engines.engine import Read, Row
 
 
 @dataclass(frozen=True, slots=True)

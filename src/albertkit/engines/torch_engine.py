@@ -2,7 +2,7 @@
 
 Everything in a layer but attention is done for each token alone, so the rows of a batch stand one after the
 other in a matrix (M, H), with nothing between them. Rows of equal length attend together, without any mask.
-The last layer is computed for the tokens that are read (`modeling/reading.py`).
+The last layer is computed for the tokens that are read (`modeling/arguments.py`).
 
 Shapes: M tokens of a batch, B rows of one length, T their tokens, R tokens read of each, P read of all,
 H hidden, N heads, D head width, K scores of a token.
@@ -11,6 +11,7 @@ H hidden, N heads, D head width, K scores of a token.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import accumulate, groupby
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,16 +20,118 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albertkit.engines.early_exit import leaves_early, run_until_sure
+from albertkit.early_exit import exits_of
+from albertkit.engines.batches import Batch, Group, length_of, plan
+from albertkit.engines.engine import Engine, Output, Read, Row
 from albertkit.engines.fitting import Head, encoder_of, fits, head_of
-from albertkit.engines.packing import fingerprint, unchanged
+from albertkit.engines.packed_layers import PackedLayer, RowAttention, can_pack, fingerprint, unchanged
 from albertkit.engines.plain import PlainEngine, default_batch_tokens, evaluating
-from albertkit.engines.plan import Batch, length_of, plan
-from albertkit.engines.torch_layers import TorchLayers, rounded
+from albertkit.modeling.early_exit import agree
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
-from albertkit.tasks.engine import Engine, Output, Read
-from albertkit.tasks.rows import Row
+
+_SHAPES_AN_OCTAVE = 16  # of numbers of tokens: oneDNN keeps 2 MB of code for each one it has seen
+_SMALLEST_STEP = 4
+_WORTH_SELECTING = 0.75  # where more of the tokens are read, the last layer is computed for all of them
+
+
+class TorchLayers:
+    """The layers of a model that fits, packed once."""
+
+    def __init__(self, model: AlbertPreTrainedModel) -> None:
+        packed = model.device.type == "cpu" and can_pack(model.dtype)
+        layers = encoder_of(model).encoder.executed_layers()
+        made = {id(layer): PackedLayer(layer, packed=packed) for layer in dict.fromkeys(layers)}
+        self.layers = [made[id(layer)] for layer in layers]
+
+    def __call__(self, states: Tensor, groups: list[Group], places: Tensor) -> Tensor:
+        """(M, H) and (P,) -> (P, H): the last states of the tokens read."""
+        whole = RowAttention([one.whole() for one in groups])
+        for layer in self.layers[:-1]:
+            states = layer(states, states, whole)
+        last = self.layers[-1]
+        if len(places) > _WORTH_SELECTING * len(states):
+            return last(states, states, whole).index_select(0, places)
+        padded = F.pad(places, (0, rounded(len(places)) - len(places)))
+        return last(states, states.index_select(0, padded), RowAttention(groups))[: len(places)]
+
+
+def rounded(tokens: int) -> int:
+    """Return the next of some numbers of tokens, so that few different ones occur."""
+    tokens = max(tokens, 1)
+    step = max(_SMALLEST_STEP, 2 ** (tokens.bit_length() - 1) // _SHAPES_AN_OCTAVE)
+    return tokens + -tokens % step
+
+
+def leaves_early(model: AlbertPreTrainedModel, output: Output) -> bool:
+    """Tell whether this output of a model is to be computed with early exit."""
+    if output != "logits" or not isinstance(model, AlbertForSequenceClassification):
+        return False
+    return model.patience is not None
+
+
+def run_until_sure(
+    model: AlbertForSequenceClassification, layers: Sequence[PackedLayer], states: Tensor, lengths: list[int]
+) -> tuple[Tensor, Tensor]:
+    """Return the scores (B, K) of rows, and the depths (B,), from 1, at which they were sure of them.
+
+    Args:
+        model: with a patience.
+        layers: one for each depth.
+        states: (M, H) of rows one after the other; there may be more states than tokens.
+        lengths: tokens of each row; equal ones next to each other.
+    """
+    exits = exits_of(model.config)
+    assert exits is not None
+    assert model.patience is not None
+    assert model.albert.pooler is not None
+    device = states.device
+    scores = states.new_empty(len(lengths), model.config.num_labels)
+    depths = torch.zeros(len(lengths), dtype=torch.long, device=device)
+    left = torch.arange(len(lengths), device=device)  # the numbers of the rows that are left, (B,)
+    agreed = torch.zeros_like(left)
+    before = None
+    for depth, layer in enumerate(layers, start=1):
+        firsts = _index([0, *accumulate(lengths[:-1])], device)  # where each [CLS] is, (B,)
+        groups = [Group(len(list(some)), length, 1) for length, some in groupby(lengths)]
+        is_last = depth == len(layers)
+        if is_last:
+            asking = F.pad(firsts, (0, rounded(len(firsts)) - len(firsts)))
+            read = layer(states, states.index_select(0, asking), RowAttention(groups))[: len(firsts)]
+        else:
+            states = layer(states, states, RowAttention([one.whole() for one in groups]))
+            read = states.index_select(0, firsts)  # (B, H)
+        now = model.classifier_at(depth)(torch.tanh(model.albert.pooler(read)))
+        if before is not None:
+            problem, tolerance = model.config.problem_type, exits.tolerance
+            same = agree(before, now, problem_type=problem, tolerance=tolerance)
+            agreed = torch.where(same, agreed + 1, 0)
+        leaving = torch.ones_like(left, dtype=torch.bool) if is_last else agreed >= model.patience
+        scores[left[leaving]], depths[left[leaving]] = now[leaving], depth
+        if bool(leaving.all()):
+            break
+        before = now
+        if bool(leaving.any()):
+            staying = ~leaving
+            left, agreed, before = left[staying], agreed[staying], now[staying]
+            states, lengths = _keep(states, lengths, staying.tolist())
+    return scores, depths
+
+
+def _keep(states: Tensor, lengths: list[int], staying: list[bool]) -> tuple[Tensor, list[int]]:
+    """Return the states of the rows that stay, one after the other again, and their lengths."""
+    places: list[int] = []
+    for start, length, stays in zip(accumulate(lengths, initial=0), lengths, staying, strict=False):
+        if stays:
+            places += range(start, start + length)
+    padded = places + [0] * (rounded(len(places)) - len(places))
+    kept = [length for length, stays in zip(lengths, staying, strict=True) if stays]
+    return states.index_select(0, _index(padded, states.device)), kept
+
+
+def _index(places: list[int], device: torch.device) -> Tensor:
+    return torch.tensor(places, dtype=torch.long, device=device)
+
 
 _MADE: WeakKeyDictionary[AlbertPreTrainedModel, tuple[Any, TorchLayers]] = WeakKeyDictionary()
 """The packed layers of each model that is still there, with the fingerprint of what they were made from."""

@@ -15,8 +15,8 @@ from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.conversion import write_vocabulary
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path, complete_files, json_text, made_folder
-from albertkit.graphs.graph import onnx
-from albertkit.graphs.padded import build
+from albertkit.onnx.graph import onnx
+from albertkit.onnx.padded import build
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.folder import MODEL_FILE, RUST_FILE, WORD_LIST_FILE
 

@@ -9,8 +9,10 @@ length runs.
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,21 +25,20 @@ from albertkit.checkpoints.shapes import ARCHITECTURES, architecture_of, fit
 from albertkit.config import AlbertConfig
 from albertkit.conversion import TOLERANCES, cast, file_sha256, write_vocabulary
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
-from albertkit.export.int8_check import is_labelled, measure_agreement, measure_on_labels, read_texts
-from albertkit.export.onnx_check import TEXTS, compare
-from albertkit.export.onnx_file import (
+from albertkit.files import check_new_folder
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.onnx.check import TEXTS, compare
+from albertkit.onnx.file import (
     metadata_of,
     new_file,
     vocabulary_file,
     write_beside,
     write_file,
 )
-from albertkit.export.onnx_report import OnnxReport
-from albertkit.files import check_new_folder
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.graphs.graph import OLDEST_OPSET, onnx
-from albertkit.graphs.int8 import INT8, QUANTIZATION
-from albertkit.graphs.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
+from albertkit.onnx.graph import OLDEST_OPSET, onnx
+from albertkit.onnx.int8 import INT8, QUANTIZATION
+from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
+from albertkit.onnx.int8_loss import Loss, is_labelled, measure_agreement, measure_on_labels, read_texts
 from albertkit.published import contradictions
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
@@ -48,6 +49,65 @@ LARGEST_SHARE = 0.35
 """Of its size in float32, that a model of a published shape has in int8."""
 TOLERANCE = 1e-4
 """Largest difference from the reference, where float32 is computed in."""
+
+
+@dataclass(slots=True)
+class OnnxReport:
+    """What was written, and how close to the reference it computes."""
+
+    source: str
+    target: str
+    architecture: str
+    opset: int
+    ir_version: int
+    dtype: str
+    """Type of the stored weights; for int8 that of the matrices and that of the rest."""
+    compute: str
+    """Type that is computed in; for int8 that of the matrices and that of the rest."""
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    file_bytes: int
+    weight_bytes: int
+    """What the same tensors take in safetensors."""
+    largest_difference: float | None
+    """From the NumPy reference, on the texts; None for int8."""
+    tolerance: float
+    batches: list[tuple[int, ...]]
+    """Shapes of the input_ids that were compared."""
+    metadata: dict[str, str]
+    checksums: dict[str, str]
+    """SHA-256 of every file written."""
+    loss: Loss | None = None
+    """What int8 loses; None where nothing was rounded."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def size_ratio(self) -> float:
+        """Size of the file / size of its weights, each stored once."""
+        return self.file_bytes / self.weight_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain values for `json.dumps`."""
+        return {**asdict(self), "size_ratio": self.size_ratio}
+
+    def __str__(self) -> str:
+        batches = ", ".join("x".join(map(str, shape)) for shape in self.batches)
+        lines = [
+            f"{self.source} -> {self.target}",
+            f"{self.architecture}, opset {self.opset}, file version {self.ir_version}, weights {self.dtype}, "
+            f"computed in {self.compute}",
+            *(f"  in   {name}  {kind}" for name, kind in self.inputs.items()),
+            *(f"  out  {name}  {kind}" for name, kind in self.outputs.items()),
+            f"{self.file_bytes:,} bytes, {self.size_ratio:.3f} times those of the weights",
+            f"differs from the reference by at most {self.largest_difference:.1e} "
+            f"(bound {self.tolerance:.0e}), on batches of {batches}"
+            if self.loss is None
+            else f"int8 loses {self.loss.drop:.2f} points of {self.loss.metric} ({self.loss.exact:.2f} to "
+            f"{self.loss.rounded:.2f}, on {self.loss.examples} examples)",
+        ]
+        lines += [f"note: {note}" for note in self.notes]
+        lines += [f"sha256 {checksum}  {path}" for path, checksum in self.checksums.items()]
+        return "\n".join(lines)
 
 
 def export_onnx(
@@ -80,7 +140,7 @@ def export_onnx(
         compute: type that is computed in, "float32", or "float16" for GPUs; weights of another type are cast
             by the runtime, once, when it loads the file.
         opset: version of the operators, from 17.
-        int8: multiply the layers' matrices in whole numbers, on CPUs (`graphs/int8.py`); float32 is then not
+        int8: multiply the layers' matrices in whole numbers, on CPUs (`onnx/int8.py`); float32 is then not
             compared with, but what is lost is measured.
         calibrate: labelled examples of the model's task, on which its metric is measured; or a `.txt` of
             texts, on which decisions are compared. None for the texts.

@@ -1,0 +1,138 @@
+"""The interface of engines: rows of token ids in, scores out.
+
+A task asks an engine for one output of a model, and names the tokens of each row at which it reads that
+output. The engine need not compute anything else.
+
+Shapes: T tokens of a row, R tokens read of a row, H hidden, V vocabulary, K scores of a token: labels, pieces
+of the vocabulary (V), start and end (2), or hidden states (H).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+_Answer = TypeVar("_Answer")
+_Row = TypeVar("_Row", bound="Row")
+
+
+BATCH_TOKENS = 1024
+"""Tokens computed at once on a CPU where nobody says how many: more leave its caches."""
+
+Output = Literal["logits", "order", "hidden_states"]
+"""What is computed: the scores of the model's own head (of a pretraining model those of masked words), its
+scores of sentence order, or what the encoder says."""
+
+Read = Callable[[Any], Sequence[int]]
+"""Which tokens of a row are read; heads for whole texts read [CLS], token 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What the model reads at once, (T,) each, and what it is to learn from that."""
+
+    input_ids: list[int]
+    token_type_ids: list[int]
+    example: int
+    """Number of the example that the row comes from, among those given."""
+    labels: Any = None
+    """What the task's loss needs; None for an example without labels."""
+    cut: int = 0
+    """Tokens of the example that no row shows, because its text was too long and was to be cut."""
+
+
+def first_token(row: Row) -> Sequence[int]:
+    """Read nothing but [CLS]."""
+    del row
+    return (0,)
+
+
+def every_token(row: Row) -> Sequence[int]:
+    """Read all tokens of a row."""
+    return range(len(row.input_ids))
+
+
+class Engine(ABC):
+    """Computes rows for one model."""
+
+    def run(
+        self,
+        rows: Sequence[Row],
+        *,
+        output: Output = "logits",
+        read: Read = first_token,
+        then: Callable[[np.ndarray], Any] = lambda scores: scores,
+        batch_tokens: int | None = None,
+        batch_size: int | None = None,
+    ) -> list[Any]:
+        """Return what is made of the scores of each row, computed without dropout and gradients.
+
+        Args:
+            rows: of any lengths.
+            output: what is computed.
+            read: which tokens of a row are read.
+            then: is given the scores (R, K) of a row, float32, and returns what to keep of them.
+            batch_tokens: most tokens computed at once; None for what suits the device. A longer row is a
+                batch of its own.
+            batch_size: most rows computed at once; None for as many as `batch_tokens` allows.
+        """
+        answers: dict[int, Any] = {}
+        for numbers, scores in self.batches(
+            rows, output=output, read=read, batch_tokens=batch_tokens, batch_size=batch_size
+        ):
+            answers.update(zip(numbers, map(then, scores), strict=True))
+        return [answers[number] for number in range(len(rows))]
+
+    @abstractmethod
+    def batches(
+        self,
+        rows: Sequence[Row],
+        *,
+        output: Output,
+        read: Read,
+        batch_tokens: int | None,
+        batch_size: int | None,
+    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+        """Yield the numbers of each batch's rows, in any order, and their scores, (R, K) each, float32."""
+
+
+def batches_by_length(
+    rows: Sequence[Row], *, batch_tokens: int, batch_size: int | None = None
+) -> Iterator[list[int]]:
+    """Yield the numbers of the rows of each batch, the longest rows first.
+
+    Rows of about one length pad each other little; with the longest first, what does not fit into memory
+    shows at once.
+
+    Args:
+        rows: of any lengths.
+        batch_tokens: most tokens of a batch, padding included: B * T. A longer row is a batch of its own.
+        batch_size: most rows of a batch, B; None for as many as `batch_tokens` allows.
+    """
+    order = sorted(range(len(rows)), key=lambda number: len(rows[number].input_ids), reverse=True)
+    start = 0
+    while start < len(order):
+        longest = len(rows[order[start]].input_ids)
+        count = max(1, batch_tokens // longest)
+        stop = start + (count if batch_size is None else min(count, batch_size))
+        yield order[start:stop]
+        start = stop
+
+
+def by_example(
+    rows: Sequence[_Row], outputs: Sequence[_Answer], *, count: int
+) -> list[list[tuple[_Row, _Answer]]]:
+    """Return for each of `count` examples its rows in order, each with what the model said about it."""
+    found: list[list[tuple[_Row, _Answer]]] = [[] for _ in range(count)]
+    for row, output in zip(rows, outputs, strict=True):
+        found[row.example].append((row, output))
+    return found
+
+
+def runs_of_examples(rows: Iterable[_Row]) -> list[list[_Row]]:
+    """Return neighbouring rows of one example together."""
+    return [list(run) for _, run in groupby(rows, key=attrgetter("example"))]
