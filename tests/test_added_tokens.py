@@ -10,9 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from albertkit.errors import TokenizerError
-from albertkit.tokenization.fast import AlbertTokenizerFast
 from albertkit.tokenization.special_tokens import fold
-from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
 # Characters whose upper and lower case differ in length, or that fold to those of other alphabets.

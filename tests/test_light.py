@@ -6,6 +6,7 @@ this file, and every other that is marked `light`, in an environment that has th
 
 import importlib.metadata
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -62,6 +63,26 @@ def test_the_base_install_needs_neither_torch_nor_tokenizers() -> None:
     needed = required()
     assert {"numpy", "onnxruntime", "sentencepiece", "pyyaml"} <= needed
     assert needed & {"torch", "tokenizers", "transformers", "scipy", "sympy"} == set()
+
+
+def test_a_tokenizer_json_alone_needs_no_rust_library(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    tokenizer.add_tokens(["kiwistan"])
+    tokenizer.save_pretrained(tmp_path)
+    for file in tmp_path.glob("*"):
+        if file.name != "tokenizer.json":
+            file.unlink()
+    text = f"{PAIR} [MASK] kiwistan"
+    code = f"""
+import sys
+sys.modules["tokenizers"] = None
+from albertkit import AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer
+for cls in (AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer):
+    tokenizer = cls.from_pretrained({str(tmp_path)!r})
+    print(dict(tokenizer({text!r}, return_offsets_mapping=True)))
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout.splitlines() == [str(dict(tokenizer(text, return_offsets_mapping=True)))] * 3
 
 
 def weights_of(architecture: str, config: AlbertConfig) -> dict[str, np.ndarray]:

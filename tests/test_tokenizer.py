@@ -12,24 +12,31 @@ import pytest
 
 from albertkit.errors import MissingExtraError, TokenizerError
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.fast import AlbertTokenizerFast
 from albertkit.tokenization.model_file import WORD_START
-from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 
 BOTH = [AlbertTokenizer, AlbertTokenizerFast]
-PARAMETERS = [pytest.param(AlbertTokenizer, marks=pytest.mark.light), AlbertTokenizerFast]
+FILES = [pytest.param(name, marks=pytest.mark.light) for name in ("spiece.model", "tokenizer.json")]
 
 
-@pytest.fixture(params=PARAMETERS, ids=["sentencepiece", "rust"], scope="module")
-def tokenizer(request: pytest.FixtureRequest, shared: Path) -> TokenizerBase:
-    """Each tokenizer on the published vocabulary."""
-    return request.param(shared / "data" / "spiece.model")
+@pytest.fixture(params=FILES, scope="module")
+def tokenizer(request: pytest.FixtureRequest, shared: Path, tmp_path_factory) -> TokenizerBase:
+    """The published vocabulary, from each file."""
+    return load(request.param, shared / "data" / "spiece.model", tmp_path_factory.mktemp("published"))
 
 
-@pytest.fixture(params=PARAMETERS, ids=["sentencepiece", "rust"], scope="module")
-def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path) -> TokenizerBase:
-    """Each tokenizer on a vocabulary of 500 pieces."""
-    return request.param(tiny_vocabulary)
+@pytest.fixture(params=FILES, scope="module")
+def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path, tmp_path_factory) -> TokenizerBase:
+    """A vocabulary of 500 pieces, from each file."""
+    return load(request.param, tiny_vocabulary, tmp_path_factory.mktemp("tiny"))
+
+
+def load(file: str, vocabulary: Path, folder: Path, **rules: bool) -> TokenizerBase:
+    """Load a vocabulary from its model, or from the tokenizer.json that is saved with it."""
+    if file == "spiece.model":
+        return AlbertTokenizer(vocabulary, **rules)
+    AlbertTokenizer(vocabulary).save_pretrained(folder)
+    return AlbertTokenizerFast(tokenizer_file=folder / file, **rules)
 
 
 # ---- the original's answers ----
@@ -65,18 +72,22 @@ def test_cased_text_as_the_julia_article_has_it(tokenizer: TokenizerBase, shared
     assert [token_id + 1 for token_id in ids] == counted_from_one
 
 
-def test_both_tokenizers_agree_on_everything(shared: Path) -> None:
-    slow, fast = (cls(shared / "data" / "spiece.model") for cls in BOTH)
+def test_both_files_give_the_same(shared: Path, tmp_path: Path) -> None:
+    vocabulary = shared / "data" / "spiece.model"
+    model, converted = (load(name, vocabulary, tmp_path) for name in ("spiece.model", "tokenizer.json"))
     texts = (shared / "data" / "wikitext2" / "valid.txt").read_text(encoding="utf-8").splitlines()[:300]
     texts += ["a [MASK] word <unk>", "", "  ", "½ ﬃ\u0301 İ ΣΑΣ", "in 1947, the 1990s, 5,", "x\x01\u200by"]
-    one, other = (cls(texts, return_offsets_mapping=True, verbose=False) for cls in (slow, fast))
+    one, other = (each(texts, return_offsets_mapping=True, verbose=False) for each in (model, converted))
     assert dict(one) == dict(other)
     assert [row.word_ids for row in one.encodings or ()] == [row.word_ids for row in other.encodings or ()]
 
 
 @pytest.mark.parametrize("rules", [{"keep_accents": True}, {"do_lower_case": False}, {"remove_space": False}])
-def test_both_agree_under_other_rules(rules: dict[str, bool], shared: Path) -> None:
-    slow, fast = (cls(shared / "data" / "spiece.model", **rules) for cls in BOTH)
+def test_both_files_give_the_same_under_other_rules(rules: dict[str, bool], shared: Path, tmp_path) -> None:
+    vocabulary = shared / "data" / "spiece.model"
+    model, converted = (
+        load(name, vocabulary, tmp_path, **rules) for name in ("spiece.model", "tokenizer.json")
+    )
     for text in [
         "Ça va?  déjà vu",
         "e\u0301 ½ \u212b",
@@ -84,8 +95,8 @@ def test_both_agree_under_other_rules(rules: dict[str, bool], shared: Path) -> N
         "Ⅷ, 12, \u20135",
         "\x01 a\n\nb",
     ]:
-        assert slow.tokenize(text) == fast.tokenize(text)
-        assert slow(text, return_offsets_mapping=True) == fast(text, return_offsets_mapping=True)
+        assert model.tokenize(text) == converted.tokenize(text)
+        assert model(text, return_offsets_mapping=True) == converted(text, return_offsets_mapping=True)
 
 
 # ---- special tokens in a text ----
@@ -276,7 +287,7 @@ def test_other_readers_of_tokenizer_json(shared: Path, tmp_path: Path) -> None:
     again = AlbertTokenizerFast.from_pretrained(tmp_path)
     learned, found = (
         [score for piece, score in zip(table.pieces, table.scores, strict=True) if len(piece) > 1]
-        for table in (fast._cutter.table(), again._cutter.table())
+        for table in (fast._model.table(), again._model.table())
     )
     assert sum(one == other for one, other in zip(learned, found, strict=True)) > 29_000
     assert min(found) == min(learned)

@@ -17,8 +17,7 @@ from albertkit.errors import AlbertKitError, ConfigError, TokenizerError
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.encoding import BatchEncoding
-from albertkit.tokenization.fast import AlbertTokenizerFast
-from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "fox", "##es", "[", "]", "mask"]
@@ -83,7 +82,8 @@ def test_a_tokenizer_file_by_its_name(folders: dict[type, Path]) -> None:
         AlbertTokenizer.from_pretrained(folder, tokenizer_file=file),
         AutoTokenizer.from_pretrained(folder, tokenizer_file=str(file)),
     ):
-        assert isinstance(built, AlbertTokenizerFast)
+        assert isinstance(built, AlbertTokenizer)
+        assert built.backend_tokenizer.get_vocab_size() == built.vocab_size
         assert built.vocab_file is None
         assert built(TEXT) == expected
     assert not AlbertTokenizer(None, False, tokenizer_file=file).do_lower_case

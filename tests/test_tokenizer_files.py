@@ -16,9 +16,8 @@ import transformers
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.fast import AlbertTokenizerFast
 from albertkit.tokenization.model_file import CONTROL, UNKNOWN, USER_DEFINED, read_piece_table
-from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 
 BOTH = [AlbertTokenizer, AlbertTokenizerFast]
 TEXT = "The captain, in 1847, found a well-kept [MASK] near the café."
@@ -93,7 +92,7 @@ def test_only_tokenizer_json(tiny_vocabulary: Path, tmp_path: Path) -> None:
     (tmp_path / "spiece.model").unlink()
     fast = AlbertTokenizerFast.from_pretrained(tmp_path)
     assert fast(TEXT) == AlbertTokenizer(tiny_vocabulary, keep_accents=True)(TEXT)
-    assert isinstance(AlbertTokenizer.from_pretrained(tmp_path), AlbertTokenizerFast)
+    assert AlbertTokenizer.from_pretrained(tmp_path)(TEXT) == fast(TEXT)
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "tokenizer_config.json").write_text("{}")
     with pytest.raises(ModelNotFoundError, match=r"spiece\.model.* or tokenizer\.json in its place"):
@@ -154,7 +153,7 @@ def _as_transformers_saves(model: Path, folder: Path) -> None:
 def test_a_folder_of_transformers_gives_the_originals_ids(cls, shared: Path, tmp_path: Path) -> None:
     _as_transformers_saves(shared / "data" / "spiece.model", tmp_path)
     tokenizer = cls.from_pretrained(tmp_path)
-    assert isinstance(tokenizer, AlbertTokenizerFast)
+    assert isinstance(tokenizer, AlbertTokenizer)
     assert tokenizer.all_special_tokens == ["[CLS]", "[SEP]", "<unk>", "<pad>", "[MASK]"]
     lines = [json.loads(line) for line in (shared / "fixtures" / "tokenizer.jsonl").open(encoding="utf-8")]
     ids = tokenizer(
@@ -266,7 +265,7 @@ def test_other_damage(tiny_vocabulary: Path, tmp_path: Path) -> None:
         AlbertTokenizer.from_pretrained(tmp_path)
 
 
-def test_a_bpe_vocabulary_works_without_the_rust_library(tiny_texts: list[str], tmp_path: Path) -> None:
+def test_a_bpe_vocabulary_has_no_tokenizer_json(tiny_texts: list[str], tmp_path: Path) -> None:
     import sentencepiece
 
     sentencepiece.SentencePieceTrainer.Train(
@@ -286,7 +285,7 @@ def test_a_bpe_vocabulary_works_without_the_rust_library(tiny_texts: list[str], 
     saved = tokenizer.save_pretrained(tmp_path / "saved")
     assert not any(path.endswith("tokenizer.json") for path in saved)
     with pytest.raises(TokenizerError, match="Unigram"):
-        AlbertTokenizerFast(tmp_path / "bpe.model")
+        _ = tokenizer.backend_tokenizer
 
 
 def test_the_piece_table_is_what_sentencepiece_reads(tiny_vocabulary: Path) -> None:

@@ -13,9 +13,8 @@ from structural_fuzz import MEGABYTE, SLOW_CASES, count_refused, damaged, damage
 
 from albertkit.checkpoints.cursor import encode_varint
 from albertkit.tokenization.auto import AutoTokenizer
-from albertkit.tokenization.fast import AlbertTokenizerFast
 from albertkit.tokenization.model_file import _fields
-from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
 TEXT = "The fox, in 1847, found\ta caf\u00e9 \ufb00 <x> Foxtrot [MASK]"

@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     )
     from albertkit.tokenization.auto import AutoTokenizer
     from albertkit.tokenization.encoding import BatchEncoding
-    from albertkit.tokenization.fast import AlbertTokenizerFast
-    from albertkit.tokenization.tokenizer import AlbertTokenizer
+    from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
     from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
 __version__ = "0.1.0"
@@ -78,7 +77,7 @@ _MODULES = {
     "AlbertModel": "modeling.model",
     "AlbertPreTrainedModel": "modeling.pretrained",
     "AlbertTokenizer": "tokenization.tokenizer",
-    "AlbertTokenizerFast": "tokenization.fast",
+    "AlbertTokenizerFast": "tokenization.tokenizer",
     "AlbertWordPieceTokenizer": "tokenization.wordpiece",
     "AutoConfig": "config",
     "AutoModel": "modeling.auto",

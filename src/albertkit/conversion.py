@@ -28,7 +28,7 @@ from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataE
 from albertkit.files import atomic_path, check_new_folder, complete_files, made_folder
 from albertkit.published import contradictions
 from albertkit.tokenization.auto import AutoTokenizer
-from albertkit.tokenization.folder import MODEL_FILE, RUST_FILE, WORD_LIST_FILE
+from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
 from albertkit.tokenization.wordpiece import parse_word_list
 
 TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
@@ -228,7 +228,7 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
             "belong together. Put the model's own vocabulary beside it."
         )
     if not count:
-        if to != "hf" or RUST_FILE not in files:
+        if to != "hf" or TOKENIZER_FILE not in files:
             notes.append("the source has no vocabulary")
     elif to == "julia" and words:
         notes.append(f"{WORD_LIST_FILE} was left out: Julia's files list SentencePiece's pieces only")

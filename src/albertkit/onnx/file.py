@@ -18,7 +18,7 @@ from albertkit.files import atomic_path, complete_files, json_text, made_folder
 from albertkit.onnx.graph import onnx
 from albertkit.onnx.padded import build
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.folder import MODEL_FILE, RUST_FILE, WORD_LIST_FILE
+from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
 
 _MOST_BYTES = 2_000_000_000  # of one protobuf message, in which the graph must find room too
 
@@ -114,7 +114,7 @@ def metadata_of(
 def vocabulary_file(checkpoint: Checkpoint) -> str | None:
     """The name of the file that holds the vocabulary; None where there is none."""
     return next(
-        (name for name in (MODEL_FILE, WORD_LIST_FILE, RUST_FILE) if name in checkpoint.vocabulary), None
+        (name for name in (MODEL_FILE, WORD_LIST_FILE, TOKENIZER_FILE) if name in checkpoint.vocabulary), None
     )
 
 

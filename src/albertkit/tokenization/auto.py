@@ -76,25 +76,21 @@ def _choose(path: Path, use_fast: bool | None) -> type[TokenizerBase]:
 
     Each class loads a library of its own, and the unused ones should cost nothing.
     """
-    model_file, rust_file = folder.find_model_file(path), folder.find_rust_file(path)
-    if model_file is None and rust_file is None and folder.find_word_list(path) is None:
+    model_file, tokenizer_file = folder.find_model_file(path), folder.find(path, folder.TOKENIZER_FILE)
+    if model_file is None and tokenizer_file is None and folder.find(path, folder.WORD_LIST_FILE) is None:
         raise folder.missing(
-            path, f"a tokenizer: {folder.MODEL_FILE}, {folder.RUST_FILE} or {folder.WORD_LIST_FILE}"
+            path, f"a tokenizer: {folder.MODEL_FILE}, {folder.TOKENIZER_FILE} or {folder.WORD_LIST_FILE}"
         )
     if model_file is None:
-        from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer, is_tokenizer_file
+        from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer, is_wordpiece_json
 
-        if rust_file is None or is_tokenizer_file(rust_file):
+        if tokenizer_file is None or is_wordpiece_json(tokenizer_file):
             _check_class(path, _WORDPIECE_CLASSES)
             return AlbertWordPieceTokenizer
     _check_class(path, _CLASSES)
-    if use_fast or (use_fast is None and model_file is None):
-        from albertkit.tokenization.fast import AlbertTokenizerFast
+    from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 
-        return AlbertTokenizerFast
-    from albertkit.tokenization.tokenizer import AlbertTokenizer
-
-    return AlbertTokenizer
+    return AlbertTokenizerFast if use_fast or (use_fast is None and model_file is None) else AlbertTokenizer
 
 
 def _check_class(path: Path, known: tuple[str, ...]) -> None:

@@ -9,14 +9,15 @@ Legend: B batch, T tokens of a row.
 import hashlib
 import logging
 import tempfile
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from albertkit import published
 from albertkit.errors import TokenizerError
+from albertkit.extras import optional
 from albertkit.hub import refuse_push_to_hub
 from albertkit.tokenization import folder
 from albertkit.tokenization.assembly import Marks, assemble, collection_paused, pad_rows
@@ -37,7 +38,12 @@ from albertkit.tokenization.options import (
 )
 from albertkit.tokenization.special_tokens import Parsing, Part, token_texts
 from albertkit.tokenization.subword import SubwordModel
-from albertkit.tokenization.tokens import TokenInterface, TokenizerSettings
+from albertkit.tokenization.tokens import TokenInterface
+
+if TYPE_CHECKING:
+    import tokenizers
+else:
+    tokenizers = optional("tokenizers", extra="tokenizers")
 
 logger = logging.getLogger(__name__)
 
@@ -46,17 +52,32 @@ class TokenizerBase(TokenInterface, ABC):
     """Texts to what a model reads: pairs, truncation, windows and padding; and a tokenizer's files."""
 
     model_input_names: ClassVar[list[str]] = ["input_ids", "token_type_ids", "attention_mask"]
-    is_fast: bool
+    is_fast: ClassVar[bool] = True
+    """Offsets, words and `backend_tokenizer` are available, as `transformers` puts it."""
     normalization_class: ClassVar[type[Normalization | BertNormalization]] = Normalization
     """The rules of normalization that the class has."""
+    vocabulary_file_name: ClassVar[str] = folder.MODEL_FILE
     saved_class: ClassVar[str] = "AlbertTokenizer"
     """The name under which `transformers` knows such a tokenizer."""
 
     def __init__(
-        self, cutter: SubwordModel, *, source: str | Path, **settings: Unpack[TokenizerSettings]
+        self,
+        model: SubwordModel,
+        *,
+        source: str | Path,
+        saved: Mapping[str, Any],
+        settings: Mapping[str, Any],
     ) -> None:
-        settings = cast(TokenizerSettings, take_settings(settings))
-        super().__init__(cutter, source=source, **settings)
+        """Set up what all tokenizers share.
+
+        Args:
+            model: What splits plain text into pieces.
+            source: The file of the vocabulary, for messages.
+            saved: The settings that the file has.
+            settings: The settings of the caller, which override them.
+        """
+        settings = {**saved, **take_settings(settings)}
+        super().__init__(model, source=source, settings=settings)
         self.name_or_path = str(source)
         self.model_max_length = read_max_length(settings.get("model_max_length"))
         self.padding_side: Side = read_side("padding_side", settings.get("padding_side", "right"))
@@ -255,11 +276,11 @@ class TokenizerBase(TokenInterface, ABC):
         if len(plain_texts) == len(texts) and not any(
             self._special.occur_in(text, parse_special_tokens=parse) for text in plain_texts
         ):
-            return self._cutter.ids_batch(plain_texts)
+            return self._model.ids_batch(plain_texts)
         # All plain parts of all texts in one call, and then back to their places.
         parts = [list(self._parts(text, parse)) for text in texts]
         plain = iter(
-            self._cutter.ids_batch([part.text for one in parts for part in one if part.token_id is None])
+            self._model.ids_batch([part.text for one in parts for part in one if part.token_id is None])
         )
         return [
             [
@@ -274,7 +295,7 @@ class TokenizerBase(TokenInterface, ABC):
         return [
             piece
             for part in self._parts(text, parse)
-            for piece in (self._cutter.pieces(part.text) if part.token_id is None else [part.text])
+            for piece in (self._model.pieces(part.text) if part.token_id is None else [part.text])
         ]
 
     def _parts(self, text: Text, parse: Parsing) -> Iterator[Part]:
@@ -293,9 +314,9 @@ class TokenizerBase(TokenInterface, ABC):
             for part in self._special.cut(one, parse_special_tokens=parse):
                 spans = [(part.text, 0, len(part.text))]
                 if part.token_id is None:
-                    spans = self._cutter.spans(part.text)
+                    spans = self._model.spans(part.text)
                 for index, (piece, start, end) in enumerate(spans):
-                    word += index == 0 or self._cutter.spelling.begins_word(piece)
+                    word += index == 0 or self._model.begins_word(piece)
                     places.offsets.append((part.start + start, part.start + end))
                     places.words.append(word if isinstance(text, str) else number)
         return places
@@ -489,7 +510,7 @@ class TokenizerBase(TokenInterface, ABC):
         # Training loads what reading a vocabulary does not need.
         from albertkit.tokenization.trainer import train_model
 
-        if not isinstance(rules := self._cutter.normalization, Normalization):
+        if not isinstance(rules := self._model.normalization, Normalization):
             raise TokenizerError(f"a vocabulary for {type(self).__name__} cannot be trained here")
         texts = (text for batch in text_iterator for text in ([batch] if isinstance(batch, str) else batch))
         model = train_model(texts, vocab_size=vocab_size, normalization=rules)
@@ -508,14 +529,44 @@ class TokenizerBase(TokenInterface, ABC):
         """Write the vocabulary's own files into a folder; return their paths."""
         return folder.write(save_directory, self._vocabulary_files(), prefix=filename_prefix)
 
+    @property
+    def backend_tokenizer(self) -> "tokenizers.Tokenizer":
+        """The Rust library's tokenizer, read from the tokenizer.json; it lacks the digit-comma rule.
+
+        Raises:
+            MissingExtraError: The extra `tokenizers` is not installed.
+            TokenizerError: A tokenizer.json cannot hold the vocabulary.
+        """
+        content = self._model.tokenizer_json(self._special)
+        if content is None:
+            raise TokenizerError(f"{self.name_or_path}: a tokenizer.json holds usual Unigram models only")
+        return tokenizers.Tokenizer.from_str(content)
+
     @classmethod
-    @abstractmethod
     def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
         """Build the tokenizer from the files of a folder, or from one file."""
+        if settings.get("vocab_file") is None and settings.get("tokenizer_file") is None:
+            vocab_file = folder.find(path, cls.vocabulary_file_name)
+            tokenizer_file = folder.find(path, folder.TOKENIZER_FILE)
+            if vocab_file is None and tokenizer_file is None:
+                raise folder.missing(
+                    path, f"{cls.vocabulary_file_name}, or {folder.TOKENIZER_FILE} in its place"
+                )
+            settings = {**settings, "vocab_file": vocab_file, "tokenizer_file": tokenizer_file}
+        return cls(**settings)
 
-    @abstractmethod
     def _vocabulary_files(self) -> dict[str, bytes]:
         """Return the vocabulary's own files by name."""
+        with folder.named_damage(self.name_or_path):
+            contents = {
+                self.vocabulary_file_name: self._model.vocabulary_file(),
+                folder.TOKENIZER_FILE: self._model.tokenizer_json(self._special),
+            }
+        return {
+            name: content.encode() if isinstance(content, str) else content
+            for name, content in contents.items()
+            if content is not None
+        }
 
     def __repr__(self) -> str:
         rules = ", ".join(f"{name}={value}" for name, value in self.normalization.items())

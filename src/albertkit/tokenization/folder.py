@@ -26,7 +26,7 @@ from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, tok
 
 MODEL_FILE = "spiece.model"
 WORD_LIST_FILE = "vocab.txt"
-RUST_FILE = "tokenizer.json"
+TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 ADDED_TOKENS_FILE = "added_tokens.json"
@@ -35,7 +35,7 @@ PATTERNS = (
     "*.model",
     "*.spm",
     WORD_LIST_FILE,
-    RUST_FILE,
+    TOKENIZER_FILE,
     CONFIG_FILE,
     SPECIAL_TOKENS_FILE,
     ADDED_TOKENS_FILE,
@@ -81,22 +81,21 @@ def find_model_file(path: Path) -> Path | None:
     return found[0] if found else None
 
 
-def find_rust_file(path: Path) -> Path | None:
-    """Return the tokenizer.json in a folder (or the file itself), None where there is none."""
-    file = path if path.is_file() else path / RUST_FILE
-    return file if file.suffix == ".json" and file.is_file() else None
+def find(path: Path, name: str) -> Path | None:
+    """Return the file of that name in a folder (or the file itself), None if there is none.
 
-
-def find_word_list(path: Path) -> Path | None:
-    """Return the vocab.txt in a folder (or the file itself), None where there is none."""
-    file = path if path.is_file() else path / WORD_LIST_FILE
-    return file if file.suffix == ".txt" and file.is_file() else None
+    A SentencePiece model may have other names, see `find_model_file`.
+    """
+    if name == MODEL_FILE:
+        return find_model_file(path)
+    file = path if path.is_file() else path / name
+    return file if file.suffix == Path(name).suffix and file.is_file() else None
 
 
 def missing(path: Path, expected: str) -> ModelNotFoundError:
     """Return the error for a folder without the file expected."""
     holds = contents(path) if path.is_dir() else "is a file of another kind"
-    hint = "; AutoTokenizer opens its vocab.txt" if find_word_list(path) else ""
+    hint = "; AutoTokenizer opens its vocab.txt" if find(path, WORD_LIST_FILE) else ""
     return ModelNotFoundError(f"{path} {holds}; expected {expected}{hint}")
 
 
@@ -148,7 +147,7 @@ def _settings(
             additional.append(token_text(token))
     known = {settings.get(role, default) for role, default in default_roles.items()}
     if "extra_special_tokens" in config:
-        symbols = _user_defined(folder / RUST_FILE)
+        symbols = _user_defined(folder / TOKENIZER_FILE)
         known |= symbols
         added = {token: number for token, number in added.items() if token not in symbols}
     additional = [token for token in dict.fromkeys(additional) if token not in known]

@@ -23,6 +23,8 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 # Algorithms: TrainerSpec.ModelType
 UNIGRAM = 1
 
+_NO_PIECE = (1 << 64) - 1  # the id -1 as a protocol buffer writes it
+
 
 @dataclass(frozen=True, kw_only=True)
 class PieceTable:
@@ -36,13 +38,35 @@ class PieceTable:
     usual_spaces: bool = True  # a mark before the first word, single marks between words
 
     def __post_init__(self) -> None:
-        """Check the size of the normalizer's table: Rust's library aborts the process on a wrong one."""
-        size = int.from_bytes(self.character_map[:4], "little")
-        if self.character_map and (size % 4 or not 4 <= size <= len(self.character_map) - 4):
-            raise TokenizerError(
-                f"the normalizer's table claims {size} bytes of {len(self.character_map)}; the vocabulary is "
-                "damaged. Copy the file again"
-            )
+        """Check the normalizer's table, whose places the libraries follow without a check of their own."""
+        if self.character_map and not _is_character_map(self.character_map):
+            raise TokenizerError("the normalizer's table of characters is damaged; copy the file again")
+
+
+def _is_character_map(content: bytes) -> bool:
+    """Return whether no text leads out of a normalizer's table.
+
+    The table is a trie over UTF-8 (a double array of darts-clone), followed by the strings that it points to.
+    """
+    size = int.from_bytes(content[:4], "little")
+    if size % 1024 or not 4 <= size <= len(content) - 4:
+        return False
+    units, strings = memoryview(content[4 : 4 + size]).cast("I"), content[4 + size :]
+    if not strings.endswith(b"\0"):
+        return False
+    for place, unit in enumerate(units):
+        if unit >> 31:  # a leaf: the place of a string
+            start = unit & 0x7FFFFFFF
+            if start >= len(strings) or (start and strings[start - 1]):
+                return False
+        elif place ^ (unit >> 10 << ((unit & 0x200) >> 6)) >= len(units):
+            return False
+    return True
+
+
+def ends_in_digit_and_comma(piece: str) -> bool:
+    """Return whether a piece is one that the original ALBERT splits, such as `▁1990,`."""
+    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
 def read_model_file(path: str | Path) -> bytes:
@@ -117,6 +141,40 @@ def _read_piece_table(model: bytes) -> PieceTable:
         algorithm=algorithm,
         usual_spaces=usual_spaces,
     )
+
+
+def model_content(table: PieceTable) -> bytes:
+    """Return the content of a SentencePiece model of these pieces."""
+    return _message(3, _message(2, table.character_map)) + pieces_content(table)
+
+
+def pieces_content(table: PieceTable) -> bytes:
+    """Return the part of a model file that holds the pieces and where the special ones are."""
+    content = b"".join(
+        _message(1, _message(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind))
+        for piece, score, kind in zip(table.pieces, table.scores, table.kinds, strict=True)
+    )
+    trainer = _number(3, table.algorithm)
+    for field, name in ((40, "<unk>"), (41, "<s>"), (42, "</s>"), (43, "<pad>")):
+        place = table.pieces.index(name) if name in table.pieces else _NO_PIECE
+        trainer += _number(field, place)
+    return content + _message(2, trainer)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint_bytes(field << 3) + _varint_bytes(value)
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return _varint_bytes(field << 3 | 2) + _varint_bytes(len(content)) + content
+
+
+def _varint_bytes(value: int) -> bytes:
+    groups = bytearray()
+    while value >= 0x80:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*groups, value])
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 from albertkit.errors import TokenizerError
 from albertkit.extras import optional
-from albertkit.tokenization.decoding import clean_up
 from albertkit.tokenization.options import Side, read_flag
 from albertkit.tokenization.special_tokens import (
     DEFAULT_ROLES,
@@ -19,6 +18,13 @@ from albertkit.tokenization.special_tokens import (
 from albertkit.tokenization.subword import SubwordModel
 
 tokenizers: Any = optional("tokenizers", extra="tokenizers")
+
+# What cleaning up changes, in this order: spaces before punctuation, and inside English contractions.
+_CLEAN_UP = {
+    **{f" {mark}": mark for mark in (".", "?", "!", ",")},
+    " ' ": "'",
+    **{f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")},
+}
 
 _MOST_IDS = 1 << 31  # ids are int32 in other readers
 
@@ -95,26 +101,24 @@ class TokenInterface:
     """The token of each role, where the settings name none."""
     SPECIAL_TOKENS_ATTRIBUTES: ClassVar[tuple[str, ...]] = tuple(DEFAULT_ROLES)
 
-    def __init__(
-        self, cutter: SubwordModel, *, source: str | Path, **settings: Unpack[TokenizerSettings]
-    ) -> None:
+    def __init__(self, model: SubwordModel, *, source: str | Path, settings: Mapping[str, Any]) -> None:
         unknown = settings.keys() - TokenizerSettings.__annotations__.keys()
         if unknown:
             raise TypeError(f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}")
-        self._cutter = cutter
+        self._model = model
         self.clean_up_tokenization_spaces = read_flag(
             "clean_up_tokenization_spaces", settings.get("clean_up_tokenization_spaces", False)
         )
-        self._special = SpecialTokens(size=cutter.size, ignore_case=cutter.normalization.do_lower_case)
+        self._special = SpecialTokens(size=model.size, ignore_case=model.normalization.do_lower_case)
         self._restore(settings.get("added_tokens", {}), source)
         for role, default in self.default_roles.items():
             given = settings.get(role, default)
             if given is not None:
                 token = token_text(given)
-                token_id = cutter.token_to_id(token)
+                token_id = model.token_to_id(token)
                 if token == default and token_id is None and token not in self._special.added:
                     raise TokenizerError(
-                        f"{source}: its {cutter.size} pieces do not hold {token!r}, expected as {role}. Such "
+                        f"{source}: its {model.size} pieces do not hold {token!r}, expected as {role}. Such "
                         f"a vocabulary holds {', '.join(dict.fromkeys(self.default_roles.values()))}; name "
                         f"this one's own token as {role}=..."
                     )
@@ -126,7 +130,7 @@ class TokenInterface:
         """Add tokens with the ids they were saved with; raise TokenizerError for impossible ids."""
         size = self._special.size
         for token, token_id in added.items():
-            vocabulary_id = self._cutter.token_to_id(token_text(token))
+            vocabulary_id = self._model.token_to_id(token_text(token))
             if vocabulary_id is None and (
                 not isinstance(token_id, int)
                 or isinstance(token_id, bool)
@@ -156,7 +160,7 @@ class TokenInterface:
     @property
     def vocab_size(self) -> int:
         """Size of the vocabulary without the tokens added."""
-        return self._cutter.size
+        return self._model.size
 
     @property
     def special_tokens_map(self) -> dict[str, Any]:
@@ -184,7 +188,7 @@ class TokenInterface:
     def extra_special_tokens(self, tokens: Iterable[Any] | Mapping[str, Any] | None) -> None:
         texts = token_texts(tokens or ())
         for token in texts:
-            self._special.add(token, vocabulary_id=self._cutter.token_to_id(token))
+            self._special.add(token, vocabulary_id=self._model.token_to_id(token))
         # A token with a role needs no second mention.
         self._special.set_additional([one for one in texts if one not in self._special.roles.values()])
 
@@ -203,21 +207,21 @@ class TokenInterface:
     @property
     def do_lower_case(self) -> bool:
         """Whether texts are lower-cased."""
-        return self._cutter.normalization.do_lower_case
+        return self._model.normalization.do_lower_case
 
     @property
     def normalization(self) -> dict[str, Any]:
         """The rules of normalization by name: `do_lower_case` and those of the class."""
-        return asdict(self._cutter.normalization)
+        return asdict(self._model.normalization)
 
     @property
     def spelling_rule(self) -> str:
         """How the vocabulary marks where words begin, in words."""
-        return self._cutter.spelling.rule
+        return self._model.spelling_rule
 
     def get_vocab(self) -> dict[str, int]:
         """Return the id of every token, with the tokens added."""
-        pieces = {self._cutter.id_to_token(piece_id): piece_id for piece_id in range(self.vocab_size)}
+        pieces = {self._model.id_to_token(piece_id): piece_id for piece_id in range(self.vocab_size)}
         return {**pieces, **self._special.added}
 
     @property
@@ -255,7 +259,7 @@ class TokenInterface:
         added = 0
         for token in tokens:
             if self._special.word_in_any_case(token) is None:
-                added += self._special.add(token, vocabulary_id=self._cutter.token_to_id(token))
+                added += self._special.add(token, vocabulary_id=self._model.token_to_id(token))
         return added
 
     def add_special_tokens(
@@ -282,7 +286,7 @@ class TokenInterface:
                 self.extra_special_tokens = [*kept, *token_texts(value)]
             elif role in DEFAULT_ROLES:
                 token = token_text(value)
-                self._special.add(token, vocabulary_id=self._cutter.token_to_id(token))
+                self._special.add(token, vocabulary_id=self._model.token_to_id(token))
                 self._special.set_role(role, token)
             else:
                 known = ", ".join([*DEFAULT_ROLES, "extra_special_tokens"])
@@ -297,7 +301,7 @@ class TokenInterface:
             return [self.convert_tokens_to_ids(token) for token in tokens]
         found = self._special.ids.get(tokens)
         if found is None:
-            found = self._cutter.token_to_id(tokens)
+            found = self._model.token_to_id(tokens)
         if found is None and (word := self._special.word_in_any_case(tokens)) is not None:
             found = self._special.ids[word]
         return self.unk_token_id if found is None else found
@@ -317,7 +321,7 @@ class TokenInterface:
         if not isinstance(token_id, Integral):
             raise TokenizerError(f"{token_id!r:.60} is no id; expected a whole number, 0 to {len(self) - 1}")
         if 0 <= token_id < self.vocab_size:
-            return self._cutter.id_to_token(token_id)
+            return self._model.id_to_token(token_id)
         for token, added_id in self._special.added.items():
             if added_id == token_id:
                 return token
@@ -326,7 +330,7 @@ class TokenInterface:
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         """Return the text that tokens spell."""
         joined = {self.cls_token, self.sep_token, self.unk_token, self.pad_token}
-        return self._cutter.spelling.join(tokens, apart=set(self._special.ids) - joined)
+        return self._model.join(tokens, apart=set(self._special.ids) - joined)
 
     def decode(
         self,
@@ -356,7 +360,10 @@ class TokenInterface:
         text = self.convert_tokens_to_string(self.convert_ids_to_tokens(token_ids, skip_special_tokens))
         if clean_up_tokenization_spaces is None:
             clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
-        return clean_up(text) if clean_up_tokenization_spaces else text
+        if clean_up_tokenization_spaces:
+            for spaced, closed in _CLEAN_UP.items():
+                text = text.replace(spaced, closed)
+        return text
 
     def batch_decode(
         self,

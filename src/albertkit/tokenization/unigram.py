@@ -1,25 +1,33 @@
-"""From a text to SentencePiece pieces and ids, exactly as the original ALBERT did.
+"""ALBERT's subword model: SentencePiece, and the digit-comma rule of the original ALBERT.
 
 A piece that ends in a digit and a comma is split: its digits are encoded again and the comma stands
 alone, because the original vocabulary holds pieces such as `▁1990,` that its own tokenizer never used.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from albertkit.cores import usable_cores
-from albertkit.errors import TokenizerError
-from albertkit.tokenization.decoding import MarkedStarts
 from albertkit.tokenization.model_file import (
+    UNIGRAM,
     WORD_START,
     PieceTable,
+    ends_in_digit_and_comma,
     load_processor,
+    model_content,
     read_model_file,
     read_piece_table,
 )
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.offsets import Alignment, align
+from albertkit.tokenization.special_tokens import SpecialTokens
+from albertkit.tokenization.subword import SubwordModel, not_unicode
+from albertkit.tokenization.tokenizer_json import unigram_json
+
+# No space is written after an opening bracket and before closing punctuation.
+_CLOSING = (".", ",", ";", ":", "!", "?", ")", "]", "}", "'", "%")
+_OPENING = ("(", "[", "{")
 
 # Below this many texts, starting threads costs more than it saves.
 _TEXTS_WORTH_THREADS = 16
@@ -46,7 +54,7 @@ class DigitCommaRule:
         self._ids = {
             piece_id: to_ids(self._split(piece))
             for piece_id, piece in enumerate(vocabulary)
-            if self.applies_to(piece)
+            if ends_in_digit_and_comma(piece)
         }
         # An unknown piece is a run of unknown characters; it can end in a comma only where the vocabulary
         # lacks the comma, and then its text, not its id, decides.
@@ -56,7 +64,9 @@ class DigitCommaRule:
     def pieces(self, pieces: list[str]) -> list[str]:
         """Apply the rule to the pieces of a text."""
         return [
-            part for piece in pieces for part in (self._split(piece) if self.applies_to(piece) else [piece])
+            part
+            for piece in pieces
+            for part in (self._split(piece) if ends_in_digit_and_comma(piece) else [piece])
         ]
 
     def ids(self, rows: list[list[int]], *, pieces_of: Callable[[int], list[str]]) -> list[list[int]]:
@@ -70,11 +80,6 @@ class DigitCommaRule:
                 rows[index] = [part for one in row for part in self._ids.get(one, (one,))]
         return rows
 
-    @staticmethod
-    def applies_to(piece: str) -> bool:
-        """Whether a piece is one that the rule splits."""
-        return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
-
     def _split(self, piece: str) -> list[str]:
         digits = self._encode(piece[:-1].replace(WORD_START, ""))
         if piece[0] != WORD_START and digits and digits[0][0] == WORD_START:
@@ -83,18 +88,32 @@ class DigitCommaRule:
         return [*digits, ","]
 
 
-class UnigramModel:
-    """Cuts plain text into pieces; knows nothing of special tokens, pairs or padding."""
+class UnigramModel(SubwordModel):
+    """A SentencePiece vocabulary.
 
-    spelling = MarkedStarts()
+    Args:
+        model: The file of a SentencePiece model, or the table of a vocabulary to make a model of.
+        normalization: What happens to a text before SentencePiece.
 
-    def __init__(self, model_file: str | Path, normalization: Normalization) -> None:
-        self.normalization = normalization
-        self.model = read_model_file(model_file)
-        self._load(source=model_file)
+    Raises:
+        ModelNotFoundError: There is no such file.
+        TokenizerError: The file is not a SentencePiece model.
+    """
+
+    spelling_rule = f"{WORD_START} marks the beginning of a word"
+    normalization: Normalization
+
+    def __init__(self, model: str | Path | PieceTable, normalization: Normalization) -> None:
+        super().__init__(normalization)
+        if isinstance(model, PieceTable):
+            self._table, self._content = model, model_content(model)
+            self._load(source="tokenizer.json")
+        else:
+            self._table, self._content = None, read_model_file(model)
+            self._load(source=model)
 
     def _load(self, *, source: str | Path) -> None:
-        self.processor = load_processor(self.model, source=source)
+        self.processor = load_processor(self._content, source=source)
         self.size: int = self.processor.get_piece_size()
         self._rule = DigitCommaRule(
             self.processor.id_to_piece(list(range(self.size))),
@@ -104,10 +123,10 @@ class UnigramModel:
         )
 
     def __getstate__(self) -> dict[str, object]:
-        return {"normalization": self.normalization, "model": self.model}
+        return {"normalization": self.normalization, "_content": self._content, "_table": self._table}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
+        vars(self).update(state)
         self._load(source="pickled tokenizer")
 
     def pieces(self, text: str) -> list[str]:
@@ -161,9 +180,43 @@ class UnigramModel:
         """Return the piece of an id."""
         return self.processor.id_to_piece(piece_id)
 
+    def begins_word(self, piece: str) -> bool:
+        """Return whether the piece begins with SentencePiece's mark."""
+        return piece.startswith(WORD_START)
+
+    def join(self, tokens: list[str], *, apart: Container[str]) -> str:
+        """Return the text that tokens spell: the marks of words become spaces.
+
+        A space goes before each token in `apart` ([MASK], added tokens), but not after an opening bracket.
+        What follows such a token was split as a text of its own and so begins with a mark, whether or not
+        there was a space. A mark alone is dropped before closing punctuation (`[MASK]`, `▁`, `.` spell
+        `[MASK].`).
+        """
+        result: list[str] = []
+        after_word = False
+        for index, token in enumerate(tokens):
+            if token in apart:
+                after_bracket = index > 0 and tokens[index - 1].endswith(_OPENING)
+                result.append(token if after_bracket else WORD_START + token)
+            elif not (after_word and token == WORD_START and _closes(tokens[index + 1 : index + 3])):
+                result.append(token)
+            after_word = token in apart
+        return "".join(result).replace(WORD_START, " ").strip()
+
     def table(self) -> PieceTable:
         """Return all pieces with scores and kinds, and the normalizer's table."""
-        return read_piece_table(self.model)
+        return read_piece_table(self._content) if self._table is None else self._table
+
+    def vocabulary_file(self) -> bytes | None:
+        """Return the bytes of the SentencePiece model as its file has them, None for a tokenizer.json."""
+        return self._content if self._table is None else None
+
+    def tokenizer_json(self, special_tokens: SpecialTokens) -> str | None:
+        """Return the content of the tokenizer.json, None if the model is not a usual Unigram model."""
+        table = self.table()
+        if table.algorithm != UNIGRAM or not table.usual_spaces:
+            return None
+        return unigram_json(table, self.normalization, special_tokens)
 
     def _encode(self, normalized: str) -> list[str]:
         try:
@@ -172,18 +225,14 @@ class UnigramModel:
             raise not_unicode([normalized]) from error
 
 
-def not_unicode(texts: list[str]) -> TokenizerError:
-    """Quote what could not be handed to a tokenizer library: those take UTF-8.
+def _closes(tokens: list[str]) -> bool:
+    """Return whether tokens, of which the first two count, begin with a mark that follows a word directly.
 
-    Callers number their texts themselves: these may be parts of texts.
+    A quotation mark does unless a word follows, a hyphen if one does.
     """
-    for text in texts:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            shown = text[max(0, error.start - 30) : error.start + 30]
-            return TokenizerError(
-                f"the text {shown!r} holds a lone surrogate ({text[error.start]!r}), which no UTF-8 text "
-                "can; decode the original bytes with errors='replace'"
-            )
-    return TokenizerError("SentencePiece could not encode the texts")
+    first, next_token = [*tokens, "", ""][:2]
+    if first == '"':
+        return not next_token[:1].isalnum()
+    if first in ("-", "/"):
+        return next_token[:1].isalnum()
+    return first.startswith(_CLOSING)

@@ -9,18 +9,17 @@ Rust library `tokenizers` does all that.
 import json
 from collections.abc import Container
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.extras import optional
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.normalization import BertNormalization
-from albertkit.tokenization.options import take_settings
-from albertkit.tokenization.rust_file import text_of
-from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text
+from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
+from albertkit.tokenization.subword import SubwordModel, not_unicode
+from albertkit.tokenization.tokenizer_json import tokenizer_json_text
 from albertkit.tokenization.tokens import TokenizerSettings
-from albertkit.tokenization.unigram import not_unicode
 
 if TYPE_CHECKING:
     import tokenizers
@@ -34,30 +33,19 @@ _CONTINUATION = "##"
 _MODEL = "WordPiece"  # the type of the model in a tokenizer.json
 
 
-class MarkedContinuations:
-    """WordPiece's spelling: a mark stands before every piece that goes on with a word."""
+class WordPieceModel(SubwordModel):
+    """A WordPiece vocabulary, which the Rust library handles.
 
-    rule = f"{_CONTINUATION} marks a piece inside a word"
+    Args:
+        pieces: The vocabulary; the position of a piece is its id.
+        normalization: What happens to a text before it is split into words.
+        unk_token: The piece of unknown words.
+    """
 
-    def begins_word(self, piece: str) -> bool:
-        """Whether a word begins with this piece."""
-        return not piece.startswith(_CONTINUATION)
-
-    def join(self, tokens: list[str], *, apart: Container[str]) -> str:  # noqa: ARG002
-        """Return the text that tokens spell, without the spaces before English punctuation.
-
-        Every token that does not go on with a word is one, so nothing else need stand apart.
-        """
-        return tokenizers.decoders.WordPiece(prefix=_CONTINUATION).decode(tokens)
-
-
-class WordPieceModel:
-    """Cuts plain text into pieces; knows nothing of special tokens, pairs or padding."""
-
-    spelling = MarkedContinuations()
+    spelling_rule = f"{_CONTINUATION} marks a piece inside a word"
 
     def __init__(self, pieces: tuple[str, ...], normalization: BertNormalization, *, unk_token: str) -> None:
-        self.normalization = normalization
+        super().__init__(normalization)
         self.size = len(pieces)
         self._pieces = pieces
         # Of a piece that is listed twice the last place counts, as in the original.
@@ -105,13 +93,24 @@ class WordPieceModel:
         """Return the piece of an id."""
         return self._pieces[piece_id]
 
-    def word_list(self) -> str:
-        """Return the vocabulary as its file has it: a piece to a line, ids from 0."""
-        return "".join([f"{piece}\n" for piece in self._pieces])
+    def begins_word(self, piece: str) -> bool:
+        """Return whether the piece has no mark of a continuation."""
+        return not piece.startswith(_CONTINUATION)
 
-    def rust_content(self) -> dict[str, Any]:
-        """Return the content of the `tokenizer.json`, without special tokens."""
-        return json.loads(self._tokenizer.to_str())
+    def join(self, tokens: list[str], *, apart: Container[str]) -> str:  # noqa: ARG002
+        """Return the text that tokens spell, without the spaces before English punctuation.
+
+        Every token that does not continue a word is one, so `apart` changes nothing.
+        """
+        return self._tokenizer.decoder.decode(tokens)
+
+    def vocabulary_file(self) -> bytes:
+        """Return the content of the vocab.txt: one piece per line, ids from 0."""
+        return "".join([f"{piece}\n" for piece in self._pieces]).encode()
+
+    def tokenizer_json(self, special_tokens: SpecialTokens) -> str:
+        """Return the content of the tokenizer.json."""
+        return tokenizer_json_text(json.loads(self._tokenizer.to_str()), special_tokens)
 
     def _cut(self, text: str) -> "tokenizers.Encoding":
         try:
@@ -141,11 +140,10 @@ class AlbertWordPieceTokenizer(TokenizerBase):
         TokenizerError: no file was named, it is damaged or of another kind, or lacks the special tokens.
     """
 
-    is_fast = True
     default_roles = ROLES
     normalization_class = BertNormalization
     saved_class = "BertTokenizer"
-    _cutter: WordPieceModel
+    vocabulary_file_name = folder.WORD_LIST_FILE
 
     def __init__(
         self,
@@ -163,9 +161,9 @@ class AlbertWordPieceTokenizer(TokenizerBase):
             )
         vocabulary: dict[str, int] = {}
         rules: dict[str, Any] = {}
-        known: dict[str, Any] = {}
+        saved: dict[str, Any] = {}
         if tokenizer_file is not None:
-            vocabulary, rules, known = read_tokenizer_file(Path(tokenizer_file))
+            vocabulary, rules, saved = read_tokenizer_file(Path(tokenizer_file))
         if vocab_file is not None:
             pieces = read_word_list(Path(vocab_file))
         else:
@@ -179,41 +177,16 @@ class AlbertWordPieceTokenizer(TokenizerBase):
         unk_token = token_text(settings.get("unk_token") or ROLES["unk_token"])
         self.vocab_file = None if vocab_file is None else str(vocab_file)
         with folder.named_damage(source):
-            cutter = WordPieceModel(pieces, BertNormalization(**rules), unk_token=unk_token)
-        super().__init__(
-            cutter, source=source, **cast(TokenizerSettings, {**known, **take_settings(settings)})
-        )
-        if cutter.token_to_id(unk_token) is None:
+            model = WordPieceModel(pieces, BertNormalization(**rules), unk_token=unk_token)
+        super().__init__(model, source=source, saved=saved, settings=settings)
+        if model.token_to_id(unk_token) is None:
             raise TokenizerError(
-                f"{source}: {unk_token!r} is none of its {cutter.size} pieces, and unknown words become "
+                f"{source}: {unk_token!r} is none of its {model.size} pieces, and unknown words become "
                 "unk_token; name a piece of the vocabulary"
             )
 
-    @property
-    def backend_tokenizer(self) -> "tokenizers.Tokenizer":
-        """The Rust library's tokenizer as it is saved, which cuts exactly alike."""
-        return tokenizers.Tokenizer.from_str(self._rust_file())
 
-    @classmethod
-    def _from_path(cls, path: Path, settings: dict[str, Any]) -> Self:
-        if settings.get("vocab_file") is None and settings.get("tokenizer_file") is None:
-            vocab_file, tokenizer_file = folder.find_word_list(path), folder.find_rust_file(path)
-            if vocab_file is None and tokenizer_file is None:
-                raise folder.missing(path, f"{folder.WORD_LIST_FILE} or {folder.RUST_FILE}")
-            settings = {**settings, "vocab_file": vocab_file, "tokenizer_file": tokenizer_file}
-        return cls(**settings)
-
-    def _vocabulary_files(self) -> dict[str, bytes]:
-        return {
-            folder.WORD_LIST_FILE: self._cutter.word_list().encode(),
-            folder.RUST_FILE: self._rust_file().encode(),
-        }
-
-    def _rust_file(self) -> str:
-        return text_of(self._cutter.rust_content(), self._special)
-
-
-def is_tokenizer_file(path: Path) -> bool:
+def is_wordpiece_json(path: Path) -> bool:
     """Whether a tokenizer.json holds a WordPiece vocabulary."""
     model = folder.read_json(path).get("model")
     return isinstance(model, dict) and model.get("type") == _MODEL

@@ -10,7 +10,8 @@ import math
 import sys
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ from albertkit.tokenization.model_file import (
     USER_DEFINED,
     WORD_START,
     PieceTable,
+    ends_in_digit_and_comma,
 )
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
-from albertkit.tokenization.unigram import DigitCommaRule
 
 _NEVER = -1_000.0
 """Added to the scores of pieces that no reader should choose."""
@@ -37,18 +38,19 @@ _LONGEST_PIECE = 1_000
 byte, and a piece of 100,000 characters crashes the process. SentencePiece trains pieces of up to 16."""
 
 
-def tokenizer_file(table: PieceTable, normalization: Normalization, special_tokens: SpecialTokens) -> str:
+def unigram_json(table: PieceTable, normalization: Normalization, special_tokens: SpecialTokens) -> str:
     """Return the content of the `tokenizer.json` of a Unigram vocabulary, as the library writes it.
 
     Raises:
         TokenizerError: a piece is longer than the library can handle.
     """
+    _check_pieces(table.pieces)
     scores = [
-        score + _NEVER if DigitCommaRule.applies_to(piece) else score
-        for piece, score in zip(table.pieces, rust_scores(table), strict=True)
+        score + _NEVER if ends_in_digit_and_comma(piece) else score
+        for piece, score in zip(table.pieces, _scores(table), strict=True)
     ]
     spaces = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always", "split": False}
-    return text_of(
+    return tokenizer_json_text(
         {
             "version": "1.0",
             "truncation": None,
@@ -72,7 +74,7 @@ def tokenizer_file(table: PieceTable, normalization: Normalization, special_toke
     )
 
 
-def text_of(content: dict[str, Any], special_tokens: SpecialTokens) -> str:
+def tokenizer_json_text(content: dict[str, Any], special_tokens: SpecialTokens) -> str:
     """Return a `tokenizer.json` as text, with its added tokens, and [CLS] and [SEP] around texts."""
     content["added_tokens"] = [
         {
@@ -103,17 +105,8 @@ def _token(token: str, segment: int) -> dict[str, Any]:
     return {"SpecialToken": {"id": token, "type_id": segment}}
 
 
-def rust_scores(table: PieceTable) -> list[float]:
-    """Return SentencePiece's scores, and its bonus for user-defined symbols.
-
-    Raises:
-        TokenizerError: a piece is longer than the library can handle.
-    """
-    longest = max(table.pieces, key=len)
-    if len(longest) > _LONGEST_PIECE:
-        raise TokenizerError(
-            f"the piece {longest!r:.40} has {len(longest):,} characters; expected at most {_LONGEST_PIECE:,}"
-        )
+def _scores(table: PieceTable) -> list[float]:
+    """Return SentencePiece's scores, and its bonus for user-defined symbols."""
     best = max(score for score, kind in zip(table.scores, table.kinds, strict=True) if kind == NORMAL)
     return [
         len(piece) * best - 0.1 if kind == USER_DEFINED else score
@@ -164,8 +157,8 @@ def _characters(belongs: Callable[[str], bool]) -> str:
     return "[" + "".join(f"\\x{{{first:X}}}-\\x{{{last:X}}}" for first, last in ranges) + "]"
 
 
-def read_tokenizer_file(path: Path) -> tuple[PieceTable, dict[str, Any]]:
-    """Return the vocabulary of a `tokenizer.json`, and what it says of rules and added tokens.
+def read_unigram_json(path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
+    """Return the vocabulary of a `tokenizer.json`, its rules of normalization, and the tokens added to it.
 
     Raises TokenizerError where the file is damaged, or holds no Unigram vocabulary.
     """
@@ -173,7 +166,7 @@ def read_tokenizer_file(path: Path) -> tuple[PieceTable, dict[str, Any]]:
         return _read_content(read_json(path), path)
 
 
-def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict[str, Any]]:
+def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
     model = content.get("model") or {}
     if model.get("type") != "Unigram" or model.get("unk_id") is None:
         raise TokenizerError(
@@ -181,6 +174,7 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
             f"ALBERT tokenizer. AutoTokenizer opens those with WordPiece vocabularies too"
         )
     vocabulary = [_piece(entry) for entry in model["vocab"]]
+    _check_pieces([piece for piece, _ in vocabulary])
     unknown_id = model["unk_id"]
     if type(unknown_id) is not int or not 0 <= unknown_id < len(vocabulary):
         raise TokenizerError(
@@ -210,21 +204,34 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
         pieces=tuple(piece for piece, _ in vocabulary),
         # No learned score is as low as that. The sum is exact, so taking it back is.
         scores=tuple(
-            score - _NEVER if score < _NEVER and DigitCommaRule.applies_to(piece) else score
+            score - _NEVER if score < _NEVER and ends_in_digit_and_comma(piece) else score
             for piece, score in vocabulary
         ),
         kinds=tuple(kinds),
         character_map=base64.b64decode(maps[0]) if maps else b"",
     )
     types = {step["type"] for step in steps}
-    settings = {
-        "do_lower_case": "Lowercase" in types,
-        "keep_accents": "NFKD" not in types,
-        "added_tokens": {token: number for token, number in added.items() if number >= len(vocabulary)},
-    }
+    rules = {"do_lower_case": "Lowercase" in types, "keep_accents": "NFKD" not in types}
     roles = set(DEFAULT_ROLES.values())
-    settings["extra_special_tokens"] = [token for token in added if token in special - roles]
-    return table, settings
+    known = {
+        "added_tokens": {token: number for token, number in added.items() if number >= len(vocabulary)},
+        "extra_special_tokens": [token for token in added if token in special - roles],
+    }
+    return table, rules, known
+
+
+def _check_pieces(pieces: Sequence[str]) -> None:
+    """Raise TokenizerError for a piece that a library cannot handle."""
+    longest = max(pieces, key=len)
+    if len(longest) > _LONGEST_PIECE:
+        raise TokenizerError(
+            f"the piece {longest!r:.40} has {len(longest):,} characters; expected at most {_LONGEST_PIECE:,}"
+        )
+    for piece, count in Counter(pieces).items():
+        if count > 1 or not piece:
+            raise TokenizerError(
+                f"the piece {piece!r} is listed {count} times; expected different characters"
+            )
 
 
 def _piece(entry: Any) -> tuple[str, float]:
