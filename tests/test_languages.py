@@ -28,9 +28,8 @@ from albertkit.pretraining.words import WordTable
 from albertkit.recipe import build
 from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.reachable import unreachable_pieces
 from albertkit.tokenization.unigram import UnigramModel
-from albertkit.tokenization.vocabulary import train_vocabulary
+from albertkit.tokenization.vocabulary import train_vocabulary, unreachable_pieces
 
 # Each line is one sentence.
 SENTENCES = {

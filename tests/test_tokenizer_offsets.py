@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.model_file import CONTROL, UNKNOWN, WORD_START
-from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.offsets import align
+from albertkit.tokenization.normalization import Normalization, align
 from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 from albertkit.tokenization.unigram import UnigramModel
 

@@ -22,8 +22,8 @@ from albertkit.pretraining.shards import Manifest, ShardRecord, file_sha256
 from albertkit.pretraining.units import SPLITS, Units, Work
 from albertkit.tokenization import folder
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.reachable import unreachable_warning
 from albertkit.tokenization.unigram import UnigramModel
+from albertkit.tokenization.vocabulary import unreachable_warning
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -276,7 +276,7 @@ def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
 
 def _shown(row: Encoding) -> range:
     """Return the tokens of the text that a row shows."""
-    second = row.layout.window.second
+    second = row.window.second
     assert second is not None
     return second
 

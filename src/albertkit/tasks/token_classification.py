@@ -113,10 +113,10 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         ]
 
     def _rows(self, number: int, example: WordsExample, windows: list[Encoding]) -> list[WordsRow]:
-        windows = sorted(windows, key=lambda one: one.layout.window.first.start)
+        windows = sorted(windows, key=lambda one: one.window.first.start)
         places = windows[0].sequences[0].places
         labels = self._piece_labels(number, example, places.words)
-        ranges = [one.layout.window.first for one in windows]
+        ranges = [one.window.first for one in windows]
         rows = []
         for window, shown, own in zip(windows, ranges, owned(ranges), strict=True):
             positions = range(1 + own.start - shown.start, 1 + own.stop - shown.start)  # after [CLS]

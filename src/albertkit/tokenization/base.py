@@ -20,9 +20,7 @@ from albertkit.errors import TokenizerError
 from albertkit.extras import optional
 from albertkit.hub import refuse_push_to_hub
 from albertkit.tokenization import folder
-from albertkit.tokenization.assembly import Marks, assemble, collection_paused, pad_rows
 from albertkit.tokenization.encoding import BatchEncoding, Places, Sequence
-from albertkit.tokenization.layout import windows
 from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.options import (
     CallOptions,
@@ -36,6 +34,7 @@ from albertkit.tokenization.options import (
     read_side,
     take_settings,
 )
+from albertkit.tokenization.rows import Marks, assemble, collection_paused, pad_rows, windows
 from albertkit.tokenization.special_tokens import Parsing, Part, token_texts
 from albertkit.tokenization.subword import SubwordModel
 from albertkit.tokenization.tokens import TokenInterface

@@ -6,13 +6,12 @@ want ids only.
 
 import copy
 from collections import UserDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from albertkit.errors import MissingExtraError, TokenizerError
 from albertkit.extras import require
-from albertkit.tokenization.layout import Layout, Run
 from albertkit.tokenization.options import Text
 
 _T = TypeVar("_T")
@@ -58,20 +57,30 @@ class Sequence:
         return self._places
 
 
+class Window(NamedTuple):
+    """The tokens of each sequence that a row has."""
+
+    first: range
+    second: range | None = None
+
+
 @dataclass(eq=False, slots=True)
 class Encoding:
-    """One row of a batch: its ids, and for each of its T tokens where it comes from."""
+    """One row of a batch: its ids, and for each of its T tokens where it comes from.
+
+    single   [CLS] A [SEP]              segments 0
+    pair     [CLS] A [SEP] B [SEP]      segments 0 up to the first [SEP], then 1
+    """
 
     ids: list[int]
-    layout: Layout
+    window: Window
+    special_tokens: bool
+    """[CLS] and [SEP] stand around the texts."""
     sequences: list[Sequence] = field(repr=False)
     to_tokens: Callable[[list[int]], list[str]] = field(repr=False)
     overflowing: list["Encoding"] | tuple[()] = field(default=(), repr=False)
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """Neighbouring tokens of one origin."""
-        return self.layout.runs()
+    padding_left: int = 0
+    padding_right: int = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -84,17 +93,20 @@ class Encoding:
     @property
     def type_ids(self) -> list[int]:
         """Segment of each token: 0, or 1 for the second text and its [SEP]."""
-        return self.layout.segments()
+        second = self.window.second
+        ones = 0 if second is None else len(second) + self.special_tokens
+        return [0] * (len(self) - ones - self.padding_right) + [1] * ones + [0] * self.padding_right
 
     @property
     def attention_mask(self) -> list[int]:
         """1 for each token, 0 for padding."""
-        return self.layout.attention_mask()
+        ones = len(self) - self.padding_left - self.padding_right
+        return [0] * self.padding_left + [1] * ones + [0] * self.padding_right
 
     @property
     def special_tokens_mask(self) -> list[int]:
         """1 for special tokens and padding, 0 for all tokens of a text."""
-        return self._column(lambda run: 1 if run.sequence is None else 0)
+        return self._column(lambda _, window: [0] * len(window), 1)
 
     @property
     def tokens(self) -> list[str]:
@@ -104,39 +116,32 @@ class Encoding:
     @property
     def sequence_ids(self) -> list[int | None]:
         """0 or 1 for tokens of the first or second text, None for special tokens and padding."""
-        return self._column(lambda run: run.sequence)
+        return self._column(lambda number, window: [number] * len(window), None)
 
     @property
     def word_ids(self) -> list[int | None]:
         """Number of the word in its text; None for special tokens and padding."""
-        result: list[int | None] = []
-        for run in self.runs:
-            result.extend(
-                [None] * run.length
-                if run.sequence is None
-                else self.sequences[run.sequence].places.words[run.start : run.start + run.length]
-            )
-        return result
+        return self._column(
+            lambda number, window: self.sequences[number].places.words[window.start : window.stop], None
+        )
 
     words = word_ids
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
         """Characters of each token in its text (in its word, for texts given as words); else (0, 0)."""
-        result: list[tuple[int, int]] = []
-        for run in self.runs:
-            result.extend(
-                [(0, 0)] * run.length
-                if run.sequence is None
-                else self.sequences[run.sequence].places.offsets[run.start : run.start + run.length]
-            )
-        return result
+        return self._column(
+            lambda number, window: self.sequences[number].places.offsets[window.start : window.stop], (0, 0)
+        )
 
-    def _column(self, value: Callable[[Run], _T]) -> list[_T]:
-        column: list[_T] = []
-        for run in self.runs:
-            column += [value(run)] * run.length
-        return column
+    def _column(self, of_text: Callable[[int, range], Iterable[_T]], other: _T) -> list[_T]:
+        """Return a value for each token: those of the texts, and `other` for special tokens and padding."""
+        around = [other] * self.special_tokens
+        column = [other] * self.padding_left + around
+        for number, window in enumerate(self.window):
+            if window is not None:
+                column += [*of_text(number, window), *around]
+        return column + [other] * self.padding_right
 
     def token_to_sequence(self, token_index: int) -> int | None:
         """Return the number of the text that a token comes from."""

@@ -19,8 +19,7 @@ from albertkit.tokenization.model_file import (
     read_model_file,
     read_piece_table,
 )
-from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.offsets import Alignment, align
+from albertkit.tokenization.normalization import Alignment, Normalization, align
 from albertkit.tokenization.special_tokens import SpecialTokens
 from albertkit.tokenization.subword import SubwordModel, not_unicode
 from albertkit.tokenization.tokenizer_json import unigram_json

@@ -1,14 +1,24 @@
-"""Training a vocabulary and reporting what it is worth; `trainer.py` has the recipe."""
+"""Training a vocabulary and measuring it, and finding pieces that its tokenizer can never produce.
+
+A text is normalized before it is split, so a piece that normalization would change occurs in no normalized
+text: `▁Haus` where texts are lower-cased, `ü` where accents are dropped. Such pieces cost parameters, and
+their words are split into other pieces than those that the vocabulary was trained for. `trainer.py` has the
+recipe.
+"""
 
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from albertkit.tokenization.model_file import NORMAL, USER_DEFINED, WORD_START
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.trainer import SAMPLE_CHARACTERS, Sample, train_model
 from albertkit.tokenization.unigram import UnigramModel
+
+_SHOWN = 8  # pieces that a message names for each reason
 
 
 @dataclass(frozen=True)
@@ -79,19 +89,19 @@ def train_vocabulary(
         return _report(UnigramModel(model_file, normalization), sample, held_out)
 
 
-def _report(encoder: UnigramModel, sample: Sample, held_out: Sample) -> VocabularyReport:
+def _report(model: UnigramModel, sample: Sample, held_out: Sample) -> VocabularyReport:
     lines = held_out.lines or sample.lines  # a corpus of under 50 lines has none to hold out
     words = pieces = characters = unknown = 0
-    unk_id = encoder.processor.unk_id()
+    unk_id = model.processor.unk_id()
     for line in lines:
-        line_pieces = encoder.pieces(line)
-        ids = encoder.processor.piece_to_id(line_pieces)
+        line_pieces = model.pieces(line)
+        ids = model.processor.piece_to_id(line_pieces)
         words += len(line.split())
         pieces += len(ids)
         characters += sum(not char.isspace() for char in line)
         unknown += sum(len(piece) for piece, id in zip(line_pieces, ids, strict=True) if id == unk_id)
     return VocabularyReport(
-        size=encoder.size,
+        size=model.size,
         sampled_lines=len(sample.lines),
         sampled_characters=sample.characters,
         total_lines=sample.seen + held_out.seen,
@@ -100,3 +110,46 @@ def _report(encoder: UnigramModel, sample: Sample, held_out: Sample) -> Vocabula
         characters_per_piece=characters / max(pieces, 1),
         unknown_characters=unknown / max(characters, 1),
     )
+
+
+def unreachable_pieces(model: UnigramModel) -> dict[str, list[str]]:
+    """Return the pieces that no text can give, by the setting that is the reason."""
+    unreachable: dict[str, list[str]] = defaultdict(list)
+    table = model.table()
+    for piece, kind in zip(table.pieces, table.kinds, strict=True):
+        if kind in (NORMAL, USER_DEFINED) and (reason := _reason_unreachable(model, piece, kind)):
+            unreachable[reason].append(piece)
+    return dict(unreachable)
+
+
+def unreachable_warning(model: UnigramModel) -> str | None:
+    """Return a warning that names the pieces that no text can give, None if there are none."""
+    unreachable = unreachable_pieces(model)
+    if not unreachable:
+        return None
+    total = sum(map(len, unreachable.values()))
+    parts = (
+        f"{reason}: {' '.join(pieces[:_SHOWN])}"
+        + (f" and {len(pieces) - _SHOWN:,} more" if len(pieces) > _SHOWN else "")
+        for reason, pieces in unreachable.items()
+    )
+    return (
+        f"{total:,} of {model.size:,} pieces of the vocabulary can never occur, because the tokenizer "
+        f"changes texts before it cuts them ({'; '.join(parts)}). Correct tokenizer_config.json, or train "
+        "the vocabulary with the settings it is used with"
+    )
+
+
+def _reason_unreachable(model: UnigramModel, piece: str, kind: int) -> str | None:
+    text = piece.replace(WORD_START, " ").strip(" ")
+    rule = model.normalization
+    normalized = rule(text)
+    if kind == NORMAL:  # SentencePiece leaves user-defined symbols as they are
+        normalized = model.processor.normalize(normalized).replace(WORD_START, " ").strip(" ")
+    if normalized == text:
+        return None
+    if rule.do_lower_case and text != text.lower():
+        return "do_lower_case=true"
+    if not rule.keep_accents and rule(text) != replace(rule, keep_accents=True)(text):
+        return "keep_accents=false"
+    return "quotes, spaces and compatibility characters"

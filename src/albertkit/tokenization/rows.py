@@ -1,4 +1,4 @@
-"""From sequences of ids to the batch that a model reads: rows with special tokens, windows and padding."""
+"""From sequences of ids to the batch that a model takes: truncation, windows, special tokens and padding."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from albertkit.errors import TokenizerError
-from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence
-from albertkit.tokenization.layout import Layout, Window, padded_length, windows
-from albertkit.tokenization.options import Fit, Options, Side
+from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence, Window
+from albertkit.tokenization.options import Fit, Options, Side, Strategy
 
 _MANY_OBJECTS = 10_000  # new ones; fewer are walked in less time than it takes to count frozen ones
 
@@ -67,9 +66,7 @@ def assemble(
     if options.verbose and fit.truncation == "do_not_truncate":
         warn(longest)
     if fit.padding != "do_not_pad":
-        width = padded_length(
-            longest if fit.padding == "longest" else fit.max_length, multiple_of=options.pad_to_multiple_of
-        )
+        width = _width(longest, fit, options.pad_to_multiple_of)
         for row in rows:
             _pad(row, width, padding_side, marks.padding)
     data = _columns(rows, samples, options)
@@ -105,9 +102,7 @@ def pad_rows(
     if attention_mask:
         columns.setdefault("attention_mask", [[1] * length for length in lengths])
     if fit.padding != "do_not_pad":
-        width = padded_length(
-            max(lengths) if fit.padding == "longest" else fit.max_length, multiple_of=multiple_of
-        )
+        width = _width(max(lengths), fit, multiple_of)
         for name, value in {**values, "attention_mask": 0}.items():
             if name in columns:
                 fills = [[value] * (width - len(row)) for row in columns[name]]
@@ -143,7 +138,8 @@ def _rows(
     return [
         Encoding(
             _ids(first, second, window, marks if options.add_special_tokens else None),
-            Layout(window, options.add_special_tokens),
+            window,
+            options.add_special_tokens,
             sequences,
             to_tokens,
         )
@@ -164,14 +160,20 @@ def _within(ids: list[int], window: range) -> list[int]:
     return ids if len(window) == len(ids) else ids[window.start : window.stop]
 
 
+def _width(longest: int, fit: Fit, multiple_of: int | None) -> int:
+    """Return the length that rows are padded to."""
+    width = longest if fit.padding == "longest" else fit.max_length
+    return width if not multiple_of else -(-width // multiple_of) * multiple_of
+
+
 def _pad(row: Encoding, width: int, side: Side, padding_id: int) -> None:
     missing = width - len(row)
     if missing > 0:
         fill = [padding_id] * missing
         if side == "right":
-            row.ids, row.layout = [*row.ids, *fill], row.layout._replace(padding_right=missing)
+            row.ids, row.padding_right = [*row.ids, *fill], missing
         else:
-            row.ids, row.layout = [*fill, *row.ids], row.layout._replace(padding_left=missing)
+            row.ids, row.padding_left = [*fill, *row.ids], missing
 
 
 def _columns(rows: list[Encoding], samples: list[int], options: Options) -> dict[str, list[Any]]:
@@ -196,3 +198,79 @@ def _as_lists(values: Any) -> list[Any]:
     values = values.tolist() if hasattr(values, "tolist") else values
     rows = [value.tolist() if hasattr(value, "tolist") else value for value in values]
     return [list(row) if isinstance(row, (list, tuple)) else row for row in rows]
+
+
+def windows(
+    first: int,
+    second: int | None,
+    *,
+    room: int | None,
+    strategy: Strategy,
+    stride: int = 0,
+    side: Side = "right",
+) -> list[Window]:
+    """Return the windows over sequences of these lengths that fit into `room` tokens; the first is the row.
+
+    The others are what truncation cut off, each `stride` tokens into the one before. Where both sequences
+    of a pair are cut, every window of the one meets every window of the other (in the order that
+    `transformers` has them: those with the first window of the first sequence come last).
+
+    Raises TokenizerError where the strategy cannot make the pair fit, or the stride leaves no progress.
+    """
+    whole = Window(range(first), None if second is None else range(second))
+    if strategy == "do_not_truncate" or room is None or first + (second or 0) <= room:
+        return [whole]
+    if strategy == "longest_first":
+        if second is None:
+            return [Window(one) for one in _slide(first, room, stride, side)]
+        room_first, room_second = _share(first, second, room)
+        row, *others = _slide(first, room_first, stride, side)
+        seconds = list(_slide(second, room_second, stride, side))
+        later = [Window(one, two) for one in others for two in seconds]
+        return [Window(row, seconds[0]), *later, *(Window(row, two) for two in seconds[1:])]
+    if strategy == "only_first":
+        cut, kept = first, second or 0
+    else:
+        if second is None:
+            raise TokenizerError(
+                "truncation='only_second' needs a second text; give text_pair, or 'only_first'"
+            )
+        cut, kept = second, first
+    if room <= kept:
+        raise TokenizerError(
+            f"truncation={strategy!r} cannot fit {kept} + {cut} tokens into {room}: the text that stays "
+            f"whole has {kept}. Raise max_length or use truncation='longest_first'"
+        )
+    ranges = _slide(cut, room - kept, stride, side)
+    if strategy == "only_first":
+        return [Window(one, whole.second) for one in ranges]
+    return [Window(whole.first, two) for two in ranges]
+
+
+def _share(first: int, second: int, room: int) -> tuple[int, int]:
+    """Return how many tokens of each sequence stay: the shorter one whole where it takes at most half."""
+    short_room = min(first, second, room // 2)
+    long_room = room - short_room
+    return (short_room, long_room) if first <= second else (long_room, short_room)
+
+
+def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
+    """Yield ranges of at most `size` that cover `length`, each reaching `stride` into the one before."""
+    if length <= size:
+        yield range(length)
+        return
+    if size == 0:
+        raise TokenizerError(
+            "max_length leaves no room for any token of one of the texts beside special tokens and the other "
+            "text. Raise max_length"
+        )
+    if stride >= size:
+        raise TokenizerError(
+            f"stride={stride} leaves no progress: a window holds {size} tokens of this text beside special "
+            f"tokens and the other text. Lower stride or raise max_length"
+        )
+    for step in range(0, length, size - stride):
+        stop = min(step + size, length)
+        yield range(step, stop) if side == "right" else range(length - stop, length - step)
+        if stop == length:
+            return
