@@ -17,7 +17,7 @@ from pydoc_data.topics import topics
 from report import alternate, compare, show
 
 from albertkit.hub import resolve
-from albertkit.pretraining.examples import ExampleStream
+from albertkit.pretraining.batches import ExampleStream
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet

@@ -37,9 +37,8 @@ from report import Figure, alternate, compare, show, state
 from albertkit.config import AlbertConfig
 from albertkit.hub import resolve
 from albertkit.modeling.model import AlbertModel
-from albertkit.pretraining.batches import PretrainingBatch
+from albertkit.pretraining.batches import ExampleStream, PretrainingBatch
 from albertkit.pretraining.corpus import Corpus
-from albertkit.pretraining.examples import ExampleStream
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet

@@ -17,8 +17,7 @@ import torch
 
 from albertkit import AlbertForPreTraining, AlbertTokenizer
 from albertkit.files import contents
-from albertkit.pretraining.batches import PretrainingBatch
-from albertkit.pretraining.examples import fixed_batches
+from albertkit.pretraining.batches import PretrainingBatch, fixed_batches
 from albertkit.pretraining.objective import PretrainingObjective
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet

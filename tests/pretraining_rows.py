@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from albertkit.pretraining.batches import PretrainingBatch
-from albertkit.pretraining.examples import ExampleStream
+from albertkit.pretraining.batches import ExampleStream, PretrainingBatch
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet

@@ -21,9 +21,9 @@ from albertkit import (
 )
 from albertkit.errors import ConfigError, DataError
 from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.sentences import SentenceSettings, sections
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
+from albertkit.pretraining.units import SentenceSettings, sections
 from albertkit.pretraining.words import WordTable
 from albertkit.recipe import build
 from albertkit.tokenization.model_file import WORD_START

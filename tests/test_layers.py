@@ -178,7 +178,7 @@ NEED_TORCH = {
     "modeling",
     "pretraining.objective",
     "pretraining.run",
-    "pretraining.starting_weights",
+    "pretraining.initialization",
     "training.distributed",
     "training.loop",
     "training.objective",

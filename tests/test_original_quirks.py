@@ -13,9 +13,9 @@ import sentencepiece
 from pretraining_rows import PLAIN, make_shards, segments
 
 from albertkit.pretraining import masking, original_quirks
-from albertkit.pretraining.examples import ExampleStream
-from albertkit.pretraining.masking import Masking
-from albertkit.pretraining.sentence_order import IN_ORDER, SWAPPED, Chunk
+from albertkit.pretraining.batches import ExampleStream
+from albertkit.pretraining.chunks import IN_ORDER, SWAPPED, Chunk
+from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
@@ -132,7 +132,7 @@ def test_ngrams_are_chosen_as_in_the_original() -> None:
     across = 0
     repeats = 10_000
     for _ in range(repeats):
-        positions, chosen = original_quirks.choose(ids, vocabulary, Masking(), rng)
+        positions, chosen = original_quirks.choose(ids, vocabulary, ExampleSettings(), rng)
         assert len(positions) == 18 == round(0.15 * 123)
         assert np.all(np.diff(positions) > 0)
         counts[positions] += 1

@@ -12,10 +12,8 @@ import pytest
 from pretraining_rows import PLAIN, make_shards, one_epoch, rows_of, segments
 
 from albertkit.errors import ConfigError, DataError
-from albertkit.pretraining import batching
-from albertkit.pretraining.batches import Position, PretrainingBatch
-from albertkit.pretraining.batching import ByTokens
-from albertkit.pretraining.examples import ExampleStream, fixed_batches
+from albertkit.pretraining import batches as batches_module
+from albertkit.pretraining.batches import Batching, ExampleStream, Position, PretrainingBatch, fixed_batches
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
@@ -36,7 +34,7 @@ def shards(
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "BLOCK_DOCUMENTS", 32)
+    monkeypatch.setattr(batches_module, "BLOCK_DOCUMENTS", 32)
 
 
 def test_masked_batches_restore_the_plain_ones(shards: ShardSet, words: WordTable) -> None:
@@ -200,7 +198,7 @@ def test_a_token_budget_is_used_up(shards: ShardSet, words: WordTable) -> None:
 
 def test_cutting_by_tokens() -> None:
     rng = np.random.default_rng(0)
-    rule = ByTokens(4096, 512)
+    rule = Batching(None, 4096, 512)
     for count in (0, 1, 5, 9, 100, 3000):
         lengths = rng.integers(11, 513, size=count)
         batches = rule.cut(lengths, rng)
@@ -213,7 +211,7 @@ def test_cutting_by_tokens() -> None:
             # Half of 8 rows at least, where there are so many: enough for 4 processes.
             assert len(batch) >= min(count, 4)
     # No length beyond the model's positions, where the buckets do not divide it.
-    assert ByTokens(4096, 120).padded_length(117) == 120
+    assert Batching(None, 4096, 120).padded_length(117) == 120
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -13,11 +13,9 @@ from pretraining_rows import PLAIN, make_shards, one_epoch, rows_of, segments
 
 from albertkit.errors import ConfigError, TokenizerError
 from albertkit.pretraining import masking
-from albertkit.pretraining.examples import ExampleStream, fixed_batches
-from albertkit.pretraining.excerpts import ALTERED, TRUE, excerpt
-from albertkit.pretraining.masking import Masking
+from albertkit.pretraining.batches import ExampleStream, fixed_batches
+from albertkit.pretraining.chunks import ALTERED, IN_ORDER, MIN_TOKENS, SWAPPED, TRUE, excerpt, plan
 from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.sentence_order import IN_ORDER, MIN_TOKENS, SWAPPED, plan
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
@@ -95,7 +93,7 @@ def test_ngrams_are_whole_words_and_fill_the_budget(
     shards: ShardSet, words: WordTable, pieces: list[str]
 ) -> None:
     rng = np.random.default_rng(0)
-    rule = Masking(probability=0.15, max_predictions=1000)
+    rule = ExampleSettings(max_predictions=1000)
     lengths: Counter[int] = Counter()
     hidden = total = 0
     for repeat in range(3):
@@ -122,7 +120,9 @@ def test_ngrams_are_whole_words_and_fill_the_budget(
 
 def test_ngram_lengths_without_the_budgets_edge(words: WordTable, pieces: list[str]) -> None:
     ids = np.full(150_000, pieces.index(WORD))
-    positions, chosen = masking.choose(ids, words, Masking(max_predictions=10**9), np.random.default_rng(1))
+    positions, chosen = masking.choose(
+        ids, words, ExampleSettings(max_predictions=10**9), np.random.default_rng(1)
+    )
     assert len(positions) == 22_500 == sum(chosen)
     shares = np.bincount(chosen)[1:] / len(chosen)
     assert shares == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.012)  # three standard errors
@@ -131,13 +131,13 @@ def test_ngram_lengths_without_the_budgets_edge(words: WordTable, pieces: list[s
 def test_max_ngram_and_max_predictions(words: WordTable, pieces: list[str]) -> None:
     ids = np.full(400, pieces.index(WORD))
     rng = np.random.default_rng(0)
-    positions, chosen = masking.choose(ids, words, Masking(max_predictions=20, max_ngram=1), rng)
+    positions, chosen = masking.choose(ids, words, ExampleSettings(max_predictions=20, max_ngram=1), rng)
     assert len(positions) == 20
     assert set(chosen) == {1}
-    assert len(masking.choose(ids[:4], words, Masking(), rng)[0]) == 1
+    assert len(masking.choose(ids[:4], words, ExampleSettings(), rng)[0]) == 1
     # Words that are longer than the whole budget, or no words at all: nothing to hide.
-    assert len(masking.choose(np.full(20, words.sep), words, Masking(), rng)[0]) == 0
-    assert len(masking.choose(np.full(20, pieces.index("s")), words, Masking(), rng)[0]) == 0
+    assert len(masking.choose(np.full(20, words.sep), words, ExampleSettings(), rng)[0]) == 0
+    assert len(masking.choose(np.full(20, pieces.index("s")), words, ExampleSettings(), rng)[0]) == 0
 
 
 def test_hidden_tokens_are_80_10_10(words: WordTable) -> None:

@@ -18,9 +18,8 @@ from albertkit.pretraining import corpus as corpus_module
 from albertkit.pretraining import prepare as prepare_module
 from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.sentences import SentenceSettings, sections
 from albertkit.pretraining.shards import ShardBuilder, ShardSet
-from albertkit.pretraining.units import Done, Unit, Work
+from albertkit.pretraining.units import Done, SentenceSettings, Unit, Work, sections
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.unigram import UnigramModel
 

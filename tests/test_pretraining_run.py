@@ -14,19 +14,19 @@ from safetensors.torch import load_file
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.pretraining.examples import ExampleStream, fixed_batches
-from albertkit.pretraining.objective import PretrainingObjective
-from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.run import _in_background, pretrain
-from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
-from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.starting_weights import (
+from albertkit.pretraining.batches import ExampleStream, fixed_batches
+from albertkit.pretraining.initialization import (
     continued_model,
     start_at_frequencies,
     start_at_matching,
     start_at_sinusoids,
     start_at_unit_mapping,
 )
+from albertkit.pretraining.objective import PretrainingObjective
+from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.run import _in_background, pretrain
+from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
+from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics

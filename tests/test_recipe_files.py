@@ -13,8 +13,7 @@ from safetensors.torch import load_file
 from albertkit.cli.main import make_app
 from albertkit.config import AlbertConfig
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.pretraining.drawing import masking_of
-from albertkit.pretraining.masking import Masking
+from albertkit.pretraining import masking
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.run import pretrain
 from albertkit.pretraining.settings import PretrainingSettings
@@ -119,4 +118,5 @@ def test_the_papers_recipes_are_the_papers(recipe: str) -> None:
     assert (settings.batch_size, settings.order_weight, settings.frequency_bias) == (4096, 1.0, False)
     examples = settings.examples
     assert (examples.max_seq_length, examples.short_sequence_probability) == (512, 0.1)
-    assert masking_of(examples) == Masking(probability=0.15, max_predictions=80, max_ngram=3)
+    assert (examples.masked_lm_probability, examples.max_ngram) == (0.15, 3)
+    assert [masking.budget(tokens, examples) for tokens in (100, 512, 9999)] == [15, 77, 80]

@@ -1,12 +1,29 @@
-"""A batch of pretraining examples as arrays, and its place in the endless stream of batches."""
+"""Token shards -> batches for pretraining, drawn on the fly and the same for everyone who asks.
 
-from dataclasses import dataclass
+An epoch is a permutation of all documents, taken in blocks. The examples of a block are planned (cheap: only
+ranges), shuffled and cut into batches, so each is seen exactly once. Results do not depend on the number of
+workers or processes, and a run can start at any batch without reading what comes before it.
+
+By rows, a batch holds any examples and is padded to its longest. By tokens, a batch holds examples of one
+length bucket (a few long ones or many short ones) and is padded to the bucket's length: hardly any padding,
+the same work in every step, and as few matrix shapes as there are buckets.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from albertkit.errors import ConfigError
-from albertkit.pretraining.settings import LENGTH_MULTIPLE
+from albertkit.errors import ConfigError, DataError
+from albertkit.pretraining.examples import Drawing, Example, Row
+from albertkit.pretraining.settings import LENGTH_MULTIPLE, ExampleSettings
+from albertkit.pretraining.shards import ShardSet
+from albertkit.pretraining.words import WordTable
+
+BLOCK_DOCUMENTS = 256  # at least; more for large batches, so that a block fills several
+_BLOCK_BATCHES = 16  # batches of a block, at least, where they are cut by tokens
+_BUCKETS = 8  # at most
 
 
 def padded_length(tokens: int) -> int:
@@ -35,6 +52,26 @@ class PretrainingBatch:
     sentence_order_labels: np.ndarray  # [B] int64, 0 in order, 1 swapped (all 0 where the objective is off)
     num_tokens: int  # real tokens, special ones included
     position: Position  # where the stream goes on after this batch
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], length: int, pad: int, position: Position) -> "PretrainingBatch":
+        """Return the batch of these rows, each padded to `length` with the id `pad`."""
+        input_ids = np.full((len(rows), length), pad, dtype=np.int64)
+        attention_mask, token_type_ids = np.zeros_like(input_ids), np.zeros_like(input_ids)
+        for index, row in enumerate(rows):
+            input_ids[index, : len(row.ids)] = row.ids
+            attention_mask[index, : len(row.ids)] = 1
+            token_type_ids[index, row.second_begin : len(row.ids)] = 1
+        return cls(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            masked_positions=np.concatenate([row.hidden + index * length for index, row in enumerate(rows)]),
+            masked_labels=np.concatenate([row.labels for row in rows]),
+            sentence_order_labels=np.array([row.order_label for row in rows], dtype=np.int64),
+            num_tokens=int(attention_mask.sum()),
+            position=position,
+        )
 
     def split(self, parts: int) -> list["PretrainingBatch"]:
         """Cut the batch into consecutive rows for gradient accumulation.
@@ -71,3 +108,215 @@ class PretrainingBatch:
             num_tokens=int(lengths.sum()),
             position=self.position,
         )
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How the examples of a block are cut into batches: by rows or by tokens.
+
+    Args:
+        batch_size: maximum number of rows of a batch; all batches of a block have nearly equally many.
+        batch_tokens: instead, maximum number of slots of a batch (rows x padded length).
+        max_seq_length: maximum number of tokens of a row.
+        world_size: number of processes, each of which needs a row of every batch.
+
+    Raises:
+        ConfigError: not exactly one of `batch_size` and `batch_tokens` is given, or it is too small.
+    """
+
+    batch_size: int | None
+    batch_tokens: int | None
+    max_seq_length: int
+    world_size: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.batch_size is None) == (self.batch_tokens is None):
+            raise ConfigError(
+                f"give either batch_size or batch_tokens, not batch_size={self.batch_size} and "
+                f"batch_tokens={self.batch_tokens}"
+            )
+        rows = self.batch_size or (self.batch_tokens or 0) // self.max_seq_length
+        # A remainder is shared between two batches, and half of both must still be a row for everyone.
+        needed = 2 * self.world_size - 1
+        if rows < needed:
+            raise ConfigError(
+                f"{self} gives {rows} rows of {self.max_seq_length} tokens: every process needs a row "
+                f"of every batch, so {self.world_size} need at least {needed}"
+            )
+
+    def __str__(self) -> str:
+        """Return the setting."""
+        name = "batch_size" if self.batch_tokens is None else "batch_tokens"
+        return f"{name} {getattr(self, name)}"
+
+    def num_blocks(self, shards: ShardSet) -> int:
+        """Return how many blocks an epoch has."""
+        if self.batch_size:
+            return max(1, len(shards) // max(BLOCK_DOCUMENTS, self.batch_size))
+        by_tokens = shards.manifest.tokens // (_BLOCK_BATCHES * (self.batch_tokens or 1))
+        return max(1, min(len(shards) // BLOCK_DOCUMENTS, by_tokens))
+
+    def padded_length(self, longest: int) -> int:
+        """Return the length of the rows of a batch whose longest has so many tokens."""
+        return padded_length(longest) if self.batch_size else int(self._bucket_lengths(np.array(longest)))
+
+    def cut(self, lengths: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+        """Return batches as arrays of indices into `lengths` [examples].
+
+        By rows they are in the order given, by tokens in random order. What is left of a bucket is filled up
+        with rows of the next shorter one, so all batches but the last use up their tokens.
+        """
+        if self.batch_size:
+            num_batches = -(-len(lengths) // self.batch_size)
+            return np.array_split(np.arange(len(lengths)), num_batches) if num_batches else []
+        buckets = self._bucket_lengths(lengths)
+        longest_first = np.argsort(-buckets, kind="stable")
+        batches: list[np.ndarray] = []
+        begin = 0
+        while begin < len(lengths):
+            rows = (self.batch_tokens or 0) // int(buckets[longest_first[begin]])
+            batches.append(longest_first[begin : begin + rows])
+            begin += rows
+        if len(batches) > 1 and len(batches[-1]) < len(batches[-2]):
+            # So that no batch is a row or two, and every process gets its share of it.
+            batches[-2:] = np.array_split(np.concatenate(batches[-2:]), 2)
+        return [batches[index] for index in rng.permutation(len(batches))]
+
+    def _bucket_lengths(self, lengths: np.ndarray) -> np.ndarray:
+        width = padded_length(-(-self.max_seq_length // _BUCKETS))
+        return np.minimum(-(-lengths // width) * width, self.max_seq_length)
+
+
+class ExampleStream(Iterator[PretrainingBatch]):
+    """An endless iterator of batches, epoch after epoch.
+
+    Args:
+        shards: the documents.
+        words: of the vocabulary the shards were made with.
+        settings: how examples are drawn.
+        batch_size: rows of the whole batch, over all processes; a batch has at most this many.
+        batch_tokens: instead, slots of the whole batch (rows x padded length); a batch has at most this many,
+            and its rows are of about the same length.
+        seed: of every random choice.
+        start: where to begin, for instance the `position` of the last batch that was used.
+        rank: this process takes the rows rank, rank + world_size, ... of each batch.
+        world_size: number of processes.
+
+    Raises:
+        ConfigError: not exactly one of `batch_size` and `batch_tokens` is given, or they are too small for
+            every process to have a row of every batch.
+        DataError: the vocabulary does not fit the shards, or they give no example.
+    """
+
+    def __init__(
+        self,
+        shards: ShardSet,
+        words: WordTable,
+        settings: ExampleSettings,
+        batch_size: int | None = None,
+        *,
+        batch_tokens: int | None = None,
+        seed: int = 0,
+        start: Position | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        if not 0 <= rank < world_size:
+            raise ConfigError(f"rank must be between 0 and world_size {world_size} - 1, not {rank}")
+        self.batching = Batching(batch_size, batch_tokens, settings.max_seq_length, world_size)
+        self.shards, self.rank, self.world_size = shards, rank, world_size
+        self.num_blocks = self.batching.num_blocks(shards)
+        self.position = start or Position()
+        if self.position.block >= self.num_blocks:
+            raise self._no_such_position()
+        self._drawing = Drawing(shards, words, settings, seed=seed)
+        self._block: tuple[int, int, list[list[Example]]] | None = None  # (epoch, block, its batches)
+
+    def __next__(self) -> PretrainingBatch:
+        """Return the next batch."""
+        empty_blocks = 0
+        while True:
+            epoch, block, batch = self.position.epoch, self.position.block, self.position.batch
+            batches = self._batches_of(epoch, block)
+            if batch < len(batches):
+                break
+            if batch:
+                raise self._no_such_position()
+            empty_blocks += 1
+            if empty_blocks > self.num_blocks:
+                raise DataError(f"{self.shards.folder}: no document is long enough for an example")
+            self.position = self._next_block()
+        if batch + 1 < len(batches):
+            self.position = Position(epoch, block, batch + 1)
+        else:
+            self.position = self._next_block()
+        whole = batches[batch]
+        length = self.batching.padded_length(max(example.num_tokens for example in whole))
+        rows = [self._drawing.row(epoch, example) for example in whole[self.rank :: self.world_size]]
+        return PretrainingBatch.of(rows, length, self._drawing.words.pad, self.position)
+
+    def _next_block(self) -> Position:
+        epoch, block = self.position.epoch, self.position.block
+        return Position(epoch, block + 1) if block + 1 < self.num_blocks else Position(epoch + 1)
+
+    def _batches_of(self, epoch: int, block: int) -> list[list[Example]]:
+        if self._block is None or self._block[:2] != (epoch, block):
+            examples, rng = self._drawing.block(epoch, block, self.num_blocks)
+            batches = _cut(examples, self.batching, rng)
+            if any(len(batch) < self.world_size for batch in batches):
+                raise DataError(
+                    f"{self.shards.folder}: only {len(examples)} examples, "
+                    f"too few for {self.world_size} processes"
+                )
+            self._block = epoch, block, batches
+        return self._block[2]
+
+    def _no_such_position(self) -> DataError:
+        return DataError(
+            f"{self.shards.folder}: no batch at {self.position} with {self.batching}; "
+            "a run continues only with the shards, settings and batch size it began with"
+        )
+
+
+def fixed_batches(
+    shards: ShardSet,
+    words: WordTable,
+    settings: ExampleSettings,
+    batch_size: int | None = None,
+    *,
+    batch_tokens: int | None = None,
+    limit: int,
+) -> list[PretrainingBatch]:
+    """Return `limit` examples for held-out evaluation, the same ones with the same masks every time.
+
+    They are the first of epoch 0, none of them short and none an excerpt, whatever the size of the batches;
+    fewer where the shards have fewer.
+
+    Raises:
+        ConfigError: not exactly one of `batch_size` and `batch_tokens` is given, or it is too small.
+        DataError: the vocabulary does not fit the shards, or they give no example.
+    """
+    batching = Batching(batch_size, batch_tokens, settings.max_seq_length)
+    full_length = replace(
+        settings, short_sequence_probability=0.0, warmup_documents=0, excerpt_probability=0.0
+    )
+    drawing = Drawing(shards, words, full_length, seed=0)
+    num_blocks = max(1, len(shards) // BLOCK_DOCUMENTS)
+    examples: list[Example] = []
+    for block in range(num_blocks):
+        examples += drawing.block(0, block, num_blocks)[0]
+        if len(examples) >= limit:
+            break
+    if not examples:
+        raise DataError(f"{shards.folder}: no document is long enough for an example")
+    batches: list[PretrainingBatch] = []
+    for cut in _cut(examples[:limit], batching, np.random.default_rng(0)):
+        length = batching.padded_length(max(example.num_tokens for example in cut))
+        rows = [drawing.row(0, example) for example in cut]
+        batches.append(PretrainingBatch.of(rows, length, words.pad, Position()))
+    return batches
+
+
+def _cut(examples: list[Example], batching: Batching, rng: np.random.Generator) -> list[list[Example]]:
+    lengths = np.array([example.num_tokens for example in examples])
+    return [[examples[index] for index in batch.tolist()] for batch in batching.cut(lengths, rng)]

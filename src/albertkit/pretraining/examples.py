@@ -1,157 +1,145 @@
-"""Token shards -> batches for pretraining, drawn on the fly and the same for everyone who asks.
+"""Documents -> examples -> rows of ids: every random choice of what a model sees.
 
-An epoch is a permutation of all documents, taken in blocks. The examples of a block are planned (cheap: only
-ranges), shuffled and cut into batches, so each is seen exactly once. Results do not depend on the number of
-workers or processes, and a run can start at any batch without reading what comes before it.
+Each comes from a random stream keyed with (seed, purpose, epoch, document, chunk), never from one shared by
+all, so an example is the same whoever draws it and whatever was drawn before.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from albertkit.errors import ConfigError, DataError
-from albertkit.pretraining.batches import Position, PretrainingBatch
-from albertkit.pretraining.batching import BLOCK_DOCUMENTS, Batching, batching_of
-from albertkit.pretraining.drawing import Drawing, Example
+from albertkit.errors import ConfigError
+from albertkit.pretraining import chunks, masking, original_quirks
+from albertkit.pretraining.chunks import Chunk
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
+_ORDER, _PLAN, _SHUFFLE, _MASK, _EXCERPT = range(5)  # what a random stream is for
+_NOTHING = np.zeros(0, dtype=np.int64)
 
-class ExampleStream(Iterator[PretrainingBatch]):
-    """An endless iterator of batches, epoch after epoch.
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A chunk of a document that becomes one row of a batch."""
+
+    document: int
+    number: int  # of the chunk in its document
+    chunk: Chunk
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens, special ones included."""
+        return len(self.chunk) + (2 if self.chunk.second is None else 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An example as ids, without padding (legend: T tokens, P masked tokens)."""
+
+    ids: np.ndarray  # [T] int64, as the model sees them: [CLS] A [SEP] B [SEP]
+    second_begin: int  # where segment B begins; T if there is none
+    hidden: np.ndarray  # [P] int64, ascending: the masked positions
+    labels: np.ndarray  # [P] int64, the original ids there
+    order_label: int
+
+
+class Drawing:
+    """Draws examples from shards.
 
     Args:
         shards: the documents.
         words: of the vocabulary the shards were made with.
         settings: how examples are drawn.
-        batch_size: rows of the whole batch, over all processes; a batch has at most this many.
-        batch_tokens: instead, slots of the whole batch (rows x padded length); a batch has at most this many,
-            and its rows are of about the same length.
         seed: of every random choice.
-        start: where to begin, for instance the `position` of the last batch that was used.
-        rank: this process takes the rows rank, rank + world_size, ... of each batch.
-        world_size: number of processes.
 
     Raises:
-        ConfigError: not exactly one of `batch_size` and `batch_tokens` is given, or they are too small for
-            every process to have a row of every batch.
-        DataError: the vocabulary does not fit the shards, or they give no example.
+        ConfigError: the seed is out of range.
+        DataError: the vocabulary is not that of the shards.
     """
 
-    def __init__(
-        self,
-        shards: ShardSet,
-        words: WordTable,
-        settings: ExampleSettings,
-        batch_size: int | None = None,
-        *,
-        batch_tokens: int | None = None,
-        seed: int = 0,
-        start: Position | None = None,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        if not 0 <= rank < world_size:
-            raise ConfigError(f"rank must be between 0 and world_size {world_size} - 1, not {rank}")
-        self.batching = batching_of(
-            batch_size, batch_tokens, max_seq_length=settings.max_seq_length, world_size=world_size
-        )
-        self.shards, self.rank, self.world_size = shards, rank, world_size
-        self.num_blocks = self.batching.num_blocks(shards)
-        self.position = start or Position()
-        if self.position.block >= self.num_blocks:
-            raise self._no_such_position()
-        self._drawing = Drawing(shards, words, settings, seed=seed)
-        self._block: tuple[int, int, list[list[Example]]] | None = None  # (epoch, block, its batches)
+    def __init__(self, shards: ShardSet, words: WordTable, settings: ExampleSettings, *, seed: int) -> None:
+        shards.check_tokenizer(words.model_file)
+        if not 0 <= seed < 1 << 64:
+            raise ConfigError(f"seed must be between 0 and 2**64 - 1, not {seed}")
+        self.shards, self.words, self.settings, self.seed = shards, words, settings, seed
+        self._order: tuple[int, np.ndarray] | None = None  # (epoch, its permutation)
 
-    def __next__(self) -> PretrainingBatch:
-        """Return the next batch."""
-        empty_blocks = 0
-        while True:
-            epoch, block, batch = self.position.epoch, self.position.block, self.position.batch
-            batches = self._batches_of(epoch, block)
-            if batch < len(batches):
-                break
-            if batch:
-                raise self._no_such_position()
-            empty_blocks += 1
-            if empty_blocks > self.num_blocks:
-                raise DataError(f"{self.shards.folder}: no document is long enough for an example")
-            self.position = self._next_block()
-        if batch + 1 < len(batches):
-            self.position = Position(epoch, block, batch + 1)
-        else:
-            self.position = self._next_block()
-        whole = batches[batch]
-        rows = whole[self.rank :: self.world_size]
-        return self._drawing.batch(epoch, rows, _padded_length(whole, self.batching), self.position)
+    def block(self, epoch: int, block: int, num_blocks: int) -> tuple[list[Example], np.random.Generator]:
+        """Return the examples of one of `num_blocks` blocks of an epoch, shuffled.
 
-    def _next_block(self) -> Position:
-        epoch, block = self.position.epoch, self.position.block
-        return Position(epoch, block + 1) if block + 1 < self.num_blocks else Position(epoch + 1)
+        Returns:
+            The examples, and the random stream they were shuffled with, for further choices of their order.
+        """
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, self._stream(_ORDER, epoch).permutation(len(self.shards))
+        # The last block takes the remainder, so none is too small to fill a batch.
+        cuts = [len(self.shards) * index // num_blocks for index in (block, block + 1)]
+        max_tokens = self.settings.max_tokens
+        if epoch == 0 and cuts[0] < self.settings.warmup_documents:
+            max_tokens -= self.settings.max_seq_length - self.settings.warmup_seq_length
+        examples = [
+            Example(document, number, chunk)
+            for document in self._order[1][cuts[0] : cuts[1]].tolist()
+            for number, chunk in enumerate(self._plan(epoch, document, max_tokens))
+        ]
+        rng = self._stream(_SHUFFLE, epoch, block)
+        return [examples[index] for index in rng.permutation(len(examples)).tolist()], rng
 
-    def _batches_of(self, epoch: int, block: int) -> list[list[Example]]:
-        if self._block is None or self._block[:2] != (epoch, block):
-            examples, rng = self._drawing.block(epoch, block, self.num_blocks)
-            batches = _cut(examples, self.batching, rng)
-            if any(len(batch) < self.world_size for batch in batches):
-                raise DataError(
-                    f"{self.shards.folder}: only {len(examples)} examples, "
-                    f"too few for {self.world_size} processes"
-                )
-            self._block = epoch, block, batches
-        return self._block[2]
+    def row(self, epoch: int, example: Example) -> Row:
+        """Return the row of an example, masked as the settings say."""
+        first, second, order_label = self._segments(epoch, example)
+        words = self.words
+        parts = [[words.cls], first, [words.sep]]
+        if second is not None:
+            parts += [second, [words.sep]]
+        ids, second_begin = np.concatenate(parts), len(first) + 2
+        hidden, labels = _NOTHING, _NOTHING
+        if self.settings.masked_lm:
+            rng = self._stream(_MASK, epoch, example.document, example.number)
+            quirks = self.settings.original_quirks
+            choose = original_quirks.choose if quirks else masking.choose
+            hidden, _ = choose(ids, words, self.settings, rng)
+            ids, labels = masking.hide(ids, hidden, words, rng, replace_with_any=quirks)
+        return Row(ids, second_begin, hidden, labels, order_label)
 
-    def _no_such_position(self) -> DataError:
-        return DataError(
-            f"{self.shards.folder}: no batch at {self.position} with {self.batching}; "
-            "a run continues only with the shards, settings and batch size it began with"
+    def _plan(self, epoch: int, document: int, max_tokens: int) -> list[Chunk]:
+        rng = self._stream(_PLAN, epoch, document)
+        settings = self.settings
+        short = settings.short_sequence_probability
+        if settings.original_quirks:
+            return original_quirks.plan(
+                document, self.shards, rng, max_tokens=max_tokens, short_probability=short
+            )
+        return chunks.plan(
+            *self.shards.tokens(document),
+            self.words,
+            rng,
+            max_tokens=max_tokens,
+            short_probability=short,
+            sentence_order=settings.sentence_order,
         )
 
+    def _segments(self, epoch: int, example: Example) -> tuple[np.ndarray, np.ndarray | None, int]:
+        """Return the ids of segment A and, if there is one, of B, and the label of the order head."""
+        chunk = example.chunk
+        tokens, _ = self.shards.tokens(example.document)
+        first = tokens[slice(*chunk.first)]
+        if chunk.second is None:
+            return first, None, chunk.label
+        if share := self.settings.excerpt_probability:
+            rng = self._stream(_EXCERPT, epoch, example.document, example.number)
+            if rng.random() < share:
+                begin = min(chunk.first[0], chunk.second[0])
+                pair = chunks.excerpt(tokens[begin : begin + len(chunk)], self.words, rng)
+                if pair is not None:
+                    return pair
+        if chunk.second_document is not None:
+            tokens, _ = self.shards.tokens(chunk.second_document)
+        return first, tokens[slice(*chunk.second)], chunk.label
 
-def fixed_batches(
-    shards: ShardSet,
-    words: WordTable,
-    settings: ExampleSettings,
-    batch_size: int | None = None,
-    *,
-    batch_tokens: int | None = None,
-    limit: int,
-) -> list[PretrainingBatch]:
-    """Return `limit` examples for held-out evaluation, the same ones with the same masks every time.
-
-    They are the first of epoch 0, none of them short and none an excerpt, whatever the size of the batches;
-    fewer where the shards have fewer.
-
-    Raises:
-        ConfigError: not exactly one of `batch_size` and `batch_tokens` is given, or it is too small.
-        DataError: the vocabulary does not fit the shards, or they give no example.
-    """
-    batching = batching_of(batch_size, batch_tokens, max_seq_length=settings.max_seq_length, world_size=1)
-    full_length = replace(
-        settings, short_sequence_probability=0.0, warmup_documents=0, excerpt_probability=0.0
-    )
-    drawing = Drawing(shards, words, full_length, seed=0)
-    num_blocks = max(1, len(shards) // BLOCK_DOCUMENTS)
-    examples: list[Example] = []
-    for block in range(num_blocks):
-        examples += drawing.block(0, block, num_blocks)[0]
-        if len(examples) >= limit:
-            break
-    if not examples:
-        raise DataError(f"{shards.folder}: no document is long enough for an example")
-    return [
-        drawing.batch(0, rows, _padded_length(rows, batching), Position())
-        for rows in _cut(examples[:limit], batching, np.random.default_rng(0))
-    ]
-
-
-def _cut(examples: list[Example], batching: Batching, rng: np.random.Generator) -> list[list[Example]]:
-    lengths = np.array([example.num_tokens for example in examples])
-    return [[examples[index] for index in batch.tolist()] for batch in batching.cut(lengths, rng)]
-
-
-def _padded_length(rows: list[Example], batching: Batching) -> int:
-    return batching.padded_length(max(row.num_tokens for row in rows))
+    def _stream(self, purpose: int, epoch: int, first: int = 0, second: int = 0) -> np.random.Generator:
+        """Return the random stream for one purpose: Philox, keyed and countered with what it is for."""
+        key = np.array([self.seed, purpose << 32 | epoch], dtype=np.uint64)
+        counter = np.array([0, 0, second, first], dtype=np.uint64)
+        return np.random.Generator(np.random.Philox(key=key, counter=counter))

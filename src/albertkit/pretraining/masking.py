@@ -5,37 +5,35 @@ chosen. Of these, each by itself, 80% become [MASK], 10% a random other token an
 gives up an n-gram that meets a masked one, which favours short ones; here it is placed elsewhere.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.words import WordTable
 
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # the rest is kept
 _TRIES = 8  # places tried for an n-gram before it is made shorter
 
 
-@dataclass(frozen=True, kw_only=True)
-class Masking:
-    """How much is hidden, and in which lengths."""
+def budget(num_tokens: int, settings: ExampleSettings) -> int:
+    """Return how many of `num_tokens` tokens (special ones counted, as in the original) are hidden.
 
-    probability: float = 0.15
-    max_predictions: int = 20
-    max_ngram: int = 3
+    The default maximum is 20 tokens for each 128 of the maximum sequence length.
+    """
+    most = settings.max_predictions
+    if most is None:
+        most = round(20 * settings.max_seq_length / 128)
+    return min(most, max(1, round(num_tokens * settings.masked_lm_probability)))
 
-    def budget(self, num_tokens: int) -> int:
-        """Return how many of `num_tokens` tokens (special ones counted, as in the original) are hidden."""
-        return min(self.max_predictions, max(1, round(num_tokens * self.probability)))
 
-    def ngram_lengths(self, count: int, rng: np.random.Generator) -> list[int]:
-        """Draw `count` lengths in words with p(n) = (1/n) / sum(1/k)."""
-        weights = 1 / np.arange(1, self.max_ngram + 1)
-        edges = np.cumsum(weights / weights.sum())[:-1]
-        return (np.searchsorted(edges, rng.random(count), side="right") + 1).tolist()
+def ngram_lengths(count: int, max_ngram: int, rng: np.random.Generator) -> list[int]:
+    """Draw `count` lengths in words with p(n) = (1/n) / sum(1/k)."""
+    weights = 1 / np.arange(1, max_ngram + 1)
+    edges = np.cumsum(weights / weights.sum())[:-1]
+    return (np.searchsorted(edges, rng.random(count), side="right") + 1).tolist()
 
 
 def choose(
-    ids: np.ndarray, words: WordTable, masking: Masking, rng: np.random.Generator
+    ids: np.ndarray, words: WordTable, settings: ExampleSettings, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[int]]:
     """Choose what to hide in a row of ids.
 
@@ -51,11 +49,11 @@ def choose(
     if not candidates:
         return np.zeros(0, dtype=np.int64), []
     first, last = starts.tolist(), ends.tolist()
-    remaining = masking.budget(len(ids))
+    remaining = budget(len(ids), settings)
 
     # All random numbers of a row in two calls: an attempt takes one place, an n-gram one length.
-    lengths = masking.ngram_lengths(remaining, rng)
-    places = iter(rng.integers(len(candidates), size=remaining * _TRIES * masking.max_ngram).tolist())
+    lengths = ngram_lengths(remaining, settings.max_ngram, rng)
+    places = iter(rng.integers(len(candidates), size=remaining * _TRIES * settings.max_ngram).tolist())
 
     spans: list[tuple[int, int]] = []
     chosen: list[int] = []

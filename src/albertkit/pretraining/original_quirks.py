@@ -1,6 +1,6 @@
 """Examples by the rules of the original's create_pretraining_data.py, for those who compare with it.
 
-It differs from `sentence_order` and `masking` in that
+It differs from `chunks` and `masking` in that
 
 * a chunk of a single sentence takes B from a random place of another document and is labelled as swapped:
   the label then tells topics apart, not orders;
@@ -18,8 +18,9 @@ stream that its seed does not reach.
 
 import numpy as np
 
-from albertkit.pretraining.masking import Masking
-from albertkit.pretraining.sentence_order import IN_ORDER, SWAPPED, Chunk, fit
+from albertkit.pretraining.chunks import IN_ORDER, SWAPPED, Chunk, fit
+from albertkit.pretraining.masking import budget, ngram_lengths
+from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
@@ -80,7 +81,7 @@ def _elsewhere(
 
 
 def choose(
-    ids: np.ndarray, words: WordTable, masking: Masking, rng: np.random.Generator
+    ids: np.ndarray, words: WordTable, settings: ExampleSettings, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[int]]:
     """Choose what to hide in a row of ids.
 
@@ -92,11 +93,11 @@ def choose(
     begins[:1] = True
     firsts: list[int] = [*np.flatnonzero(begins).tolist(), len(positions)]  # of each word, into positions
     num_words = len(firsts) - 1
-    lengths = masking.ngram_lengths(num_words, rng)
+    lengths = ngram_lengths(num_words, settings.max_ngram, rng)
     free = [True] * num_words
     spans: list[tuple[int, int]] = []
     chosen: list[int] = []
-    remaining = masking.budget(len(ids))
+    remaining = budget(len(ids), settings)
     for word, drawn in zip(rng.permutation(num_words).tolist(), lengths, strict=True):
         if not remaining:
             break

@@ -17,9 +17,8 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.parallel import check_runner, ordered_map
 from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepared_folder import PreparedFolder
-from albertkit.pretraining.sentences import SentenceSettings
 from albertkit.pretraining.shards import Manifest, ShardRecord, file_sha256
-from albertkit.pretraining.units import SPLITS, Units, Work
+from albertkit.pretraining.units import SPLITS, SentenceSettings, Units, Work
 from albertkit.tokenization import folder
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.unigram import UnigramModel

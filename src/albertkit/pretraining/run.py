@@ -13,12 +13,11 @@ from albertkit.errors import TrainingError
 from albertkit.footprint import measure
 from albertkit.hub import resolve
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.pretraining.batches import Position, PretrainingBatch
-from albertkit.pretraining.examples import ExampleStream, fixed_batches
+from albertkit.pretraining.batches import ExampleStream, Position, PretrainingBatch, fixed_batches
+from albertkit.pretraining.initialization import initialize
 from albertkit.pretraining.objective import PretrainingObjective
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.starting_weights import starting_model
 from albertkit.pretraining.words import WordTable
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
@@ -67,7 +66,7 @@ def pretrain(
     train_shards.check_tokenizer(vocabulary)
     pieces = AlbertTokenizer.from_pretrained(tokenizer)
     words = WordTable(vocabulary)
-    model = starting_model(settings, train_shards).to(world.device)
+    model = initialize(settings, train_shards).to(world.device)
     objective = PretrainingObjective.of(settings, world.device)
     objective.freeze_unused(model)
     if world.is_main:

@@ -14,7 +14,7 @@ from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 
 
-def starting_model(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreTraining:
+def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreTraining:
     """Return the model that a run on `shards` starts from.
 
     Raises:
