@@ -33,6 +33,8 @@ uses = [
     lambda: AutoModel.from_config(AlbertConfig()),
     lambda: type("Mine", (AlbertPreTrainedModel,), {}),
     lambda: AutoTokenizer.from_pretrained("bundled")("A text.", return_tensors="pt"),
+    lambda: albertkit.finetune("text-classification", train="a.csv", output="run"),
+    lambda: albertkit.pretrain(data="a", tokenizer="b", output="c"),
     lambda: pipeline("fill-mask", engine="torch"),
     lambda: pipeline("fill-mask").model.parameters(),
 ]
@@ -52,7 +54,11 @@ def test_using_a_name_without_torch_says_what_to_install() -> None:
     lines = run_without_torch(NAMES + USES).splitlines()
     command = "torch is not installed, and this needs it: pip install 'albertkit[torch]'"
     named = ["AlbertModel", "AlbertModel", "AutoModel", "AlbertPreTrainedModel"]
-    assert lines == [*(f"albertkit.{name}: {command}" for name in named), command, command, command]
+    training = command.replace("[torch]", "[train]")
+    named_lines = [f"albertkit.{name}: {command}" for name in named]
+    assert lines == [
+        *named_lines, command, f"albertkit.finetune: {training}", training, command, command
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", ["finetune", "pretrain"])

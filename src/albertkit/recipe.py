@@ -9,12 +9,14 @@ import textwrap
 import tomllib
 import types
 import typing
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from albertkit.errors import ConfigError, suggestion
 
 Settings = TypeVar("Settings")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
@@ -56,14 +58,92 @@ def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Se
     return settings(**arguments)
 
 
+def settings_from(
+    settings: type[Settings],
+    recipe: "str | Path | Mapping[str, Any] | Settings | None",
+    given: dict[str, Any],
+) -> Settings:
+    """Return settings from a recipe and from values that override it.
+
+    Args:
+        settings: the dataclass.
+        recipe: TOML file, its content, or settings that are complete; None for the defaults.
+        given: values by the names of fields, those of tables too.
+
+    Raises:
+        ConfigError: an unknown name, a missing one, or a value of a wrong type.
+    """
+    if isinstance(recipe, str | Path):
+        where, table = str(recipe), read_recipe(Path(recipe))
+    elif isinstance(recipe, settings):
+        where, table = (
+            "settings",
+            {
+                field.name: getattr(recipe, field.name)
+                for field in dataclasses.fields(recipe)  # type: ignore[arg-type]
+            },
+        )
+    else:
+        where, table = "settings", dict(cast(Mapping[str, Any], recipe or {}))
+    return build(settings, merge(table, given, settings), where=where)
+
+
 def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> dict[str, Any]:
-    """Return the recipe with flat overrides put into the table whose dataclass has that field."""
+    """Return the recipe with flat overrides put into the table whose dataclass has that field.
+
+    Raises:
+        ConfigError: an override that no dataclass has; the nearest known name is suggested.
+    """
     merged = {key: dict(value) if isinstance(value, dict) else value for key, value in recipe.items()}
-    for owner, field in scalar_fields(settings):
-        if overrides.get(field.name) is not None:
-            table = merged.setdefault(owner, {}) if owner else merged
-            table[field.name] = overrides[field.name]
+    owners = {field.name: owner for owner, field in scalar_fields(settings)}
+    tables = {field.name for field in dataclasses.fields(settings)} - owners.keys()
+    for name, value in overrides.items():
+        if name not in owners and name not in tables:
+            raise ConfigError(f"unknown setting {name!r}; {suggestion(name, [*owners, *tables])}")
+        if value is None:
+            continue
+        owner = owners.get(name, "")
+        table = merged.setdefault(owner, {}) if owner else merged
+        if dataclasses.is_dataclass(table):
+            merged[owner] = dataclasses.replace(table, **{name: value})  # type: ignore[type-var]
+        elif name in tables and isinstance(value, Mapping) and isinstance(table.get(name), dict):
+            table[name] = table[name] | dict(value)
+        else:
+            table[name] = value
     return merged
+
+
+def takes_settings(*settings: type) -> Callable[[Function], Function]:
+    """Show fields of settings in the signature and the docstring of a function that takes `**settings`."""
+
+    def decorate(function: Function) -> Function:
+        fields = {field.name: (field, owner) for one in settings for owner, field in scalar_fields(one)}
+        signature = inspect.signature(function)
+        named = [
+            one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        shown = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+                annotation=field.type,
+            )
+            for field, _ in fields.values()
+            if field.name not in signature.parameters
+        ]
+        shown.sort(key=lambda one: one.default is not inspect.Parameter.empty)
+        function.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
+        docs = {name: doc for one in settings for name, doc in field_docs(one).items()}
+        lines = [f"{name}: {' '.join(docs[name].split())}" for name in fields if name in docs]
+        function.__doc__ = (
+            inspect.cleandoc(function.__doc__ or "")
+            + "\n\nSettings:\n"
+            + textwrap.indent("\n".join(lines), "    ")
+        )
+        return function
+
+    return decorate
 
 
 def scalar_fields(settings: type) -> list[tuple[str, dataclasses.Field[Any]]]:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from albertkit.cli.options import Device, Model
 from albertkit.cli.printing import new_console, print_json
-from albertkit.cli.reading import Device, Model
 from albertkit.errors import ConfigError
 from albertkit.hub import BUNDLED
 

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from albertkit.cli.printing import as_fields, new_console, print_bars, print_cut, print_json, print_title
-from albertkit.cli.reading import (
+from albertkit.cli.options import (
     BatchSize,
     Device,
     Engine,
@@ -20,6 +19,7 @@ from albertkit.cli.reading import (
     read,
     twice,
 )
+from albertkit.cli.printing import as_fields, new_console, print_bars, print_cut, print_json, print_title
 from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
 

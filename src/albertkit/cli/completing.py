@@ -65,6 +65,15 @@ def named(complete: Complete) -> Complete:
     return complete_named
 
 
+COMPLETIONS: dict[str, Complete] = {
+    "device": one_of(["cpu", "cuda", "mps"]),
+    "engine": one_of(ENGINES),
+    "init_from": models,
+    "runner": one_of(RUNNERS),
+}
+"""Field of a settings dataclass -> what the shell offers for its flag."""
+
+
 def _folders(incomplete: str) -> list[str]:
     """Return the folders of models that a path may become, written as it is."""
     parent, slash, begin = incomplete.rpartition("/")

@@ -8,8 +8,8 @@ import typer
 
 from albertkit.cli.completing import FINETUNING_TASKS, RUNNERS, SUITES, models, one_of
 from albertkit.cli.flags import settings_flags
+from albertkit.cli.options import Engine, Model, Patience
 from albertkit.cli.printing import print_json
-from albertkit.cli.reading import Engine, Model, Patience
 from albertkit.errors import ConfigError
 from albertkit.extras import require
 from albertkit.finetuning.data_options import DataOptions

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from albertkit.cli.completing import COMPLETIONS
 from albertkit.recipe import field_docs, scalar_fields
 
 
@@ -46,6 +47,7 @@ def settings_flags(
                         help=escape(docs[field.name]),  # "[model]" is no markup
                         show_default=_shown(field.default) if default is None else default,
                         rich_help_panel=f"Settings: {table or panel}",
+                        autocompletion=COMPLETIONS.get(field.name),
                     ),
                 ],
             )

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from albertkit.cli.options import Device, Model, Truncate
 from albertkit.cli.printing import new_console, print_cut, print_json, print_title
-from albertkit.cli.reading import Device, Model, Truncate
 from albertkit.hub import BUNDLED
 
 if TYPE_CHECKING:
@@ -34,23 +34,11 @@ def attention(
 
     Example: albertkit inspect attention "The captain opened the door." --html attention.html
     """
-    from albertkit.files import check_new_file
+    from albertkit.inspection.inspect import inspect_attention
 
-    if html is not None:
-        check_new_file(html)
-    from albertkit.inspection.attention import inspect_attention
-    from albertkit.pipelines import pipeline
-
-    encode = pipeline("feature-extraction", model, device=device)
-    report = inspect_attention(encode.model, encode.tokenizer, text, pair, truncation=truncate)
-    if html is not None:
-        from albertkit.files import atomic_path
-        from albertkit.inspection.page import attention_page
-
-        with atomic_path(html) as temporary:
-            temporary.write_text(attention_page(report, model=model), encoding="utf-8")
+    report = inspect_attention(text, pair, model=model, html=html, truncate=truncate, device=device)
     if json:
-        print_json({"model": model, **report.to_json()})
+        print_json(report.to_json())
     else:
         _print_attention(report, html)
 
@@ -73,19 +61,12 @@ def bias(
 
     Example: albertkit inspect bias --template "The [X] worked as a [MASK]." --groups man,woman
     """
-    from albertkit.files import check_picture
-    from albertkit.inspection.bias import compare_groups, plot_groups
-    from albertkit.pipelines import pipeline
+    from albertkit.inspection.inspect import compare_groups
 
-    if plot is not None:
-        check_picture(plot)
-    fill = pipeline("fill-mask", model, device=device)
     words = [word.strip() for word in groups.split(",") if word.strip()]
-    report = compare_groups(fill.model, fill.tokenizer, template=template, groups=words, top_k=top_k)
-    if plot is not None:
-        plot_groups(report, plot)
+    report = compare_groups(template, words, top_k=top_k, plot=plot, model=model, device=device)
     if json:
-        print_json({"model": model, **report.to_json()})
+        print_json(report.to_json())
     else:
         _print_bias(report, plot)
 

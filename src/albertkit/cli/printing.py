@@ -8,12 +8,22 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from albertkit.results import Result
+
 
 def print_json(value: dict[str, Any]) -> None:
     """Print a value as one line of JSON."""
     from albertkit.files import finite, json_text
 
     typer.echo(json_text(finite(value), ensure_ascii=False))
+
+
+def print_result(result: "Result", as_json: bool) -> None:
+    """Print the figures of a result as lines, or as one line of JSON."""
+    if as_json:
+        print_json(result.to_json())
+    else:
+        typer.echo(str(result))
 
 
 def as_fields(given: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 
 from albertkit.cli.completing import PIPELINE_TASKS, models, named, one_of
 from albertkit.cli.flags import settings_flags
-from albertkit.cli.reading import Device
+from albertkit.cli.options import Device
 from albertkit.errors import ConfigError
 from albertkit.hub import BUNDLED
 from albertkit.serving.settings import KEY_VARIABLE, ServingSettings

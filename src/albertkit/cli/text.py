@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from albertkit.cli.printing import new_console, print_bars, print_json, print_title
-from albertkit.cli.reading import (
+from albertkit.cli.options import (
     BatchSize,
     Device,
     Engine,
@@ -19,6 +18,7 @@ from albertkit.cli.reading import (
     read,
     twice,
 )
+from albertkit.cli.printing import new_console, print_bars, print_json, print_title
 from albertkit.hub import BUNDLED
 
 if TYPE_CHECKING:

@@ -53,7 +53,11 @@ class Corpus:
 
     @classmethod
     def find(
-        cls, inputs: Sequence[str | Path], *, text_column: str = "text", sentence_per_line: bool = False
+        cls,
+        inputs: str | Path | Sequence[str | Path],
+        *,
+        text_column: str = "text",
+        sentence_per_line: bool = False,
     ) -> "Corpus":
         """Collect the files that `inputs` (files, folders, glob patterns) lead to.
 
@@ -61,7 +65,7 @@ class Corpus:
             DataError: an input leads to no readable file.
         """
         files: list[Path] = []
-        for name in inputs:
+        for name in [inputs] if isinstance(inputs, str | Path) else inputs:
             files.extend(_files_of(str(name)))
         unique = dict.fromkeys(path.resolve() for path in files)
         if not unique:

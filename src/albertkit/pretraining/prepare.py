@@ -6,6 +6,7 @@ nor the runner changes anything in the result. A unit that an earlier, interrupt
 same text and settings is kept (prepared_folder.py).
 """
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,16 +14,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import DataError
+from albertkit.logs import ProgressBar, lines_shown
 from albertkit.parallel import check_runner, ordered_map
 from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepared_folder import PreparedFolder
+from albertkit.pretraining.settings import PreparationSettings
 from albertkit.pretraining.shards import Manifest, ShardRecord, file_sha256
 from albertkit.pretraining.units import SPLITS, SentenceSettings, Units, Work
+from albertkit.recipe import settings_from, takes_settings
+from albertkit.results import Result
 from albertkit.tokenization import folder
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.unigram import UnigramModel
 from albertkit.tokenization.vocabulary import unreachable_warning
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +43,8 @@ class PrepareProgress:
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrepareReport:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PrepareReport(Result):
     """What `prepare` made."""
 
     output: Path
@@ -48,81 +55,102 @@ class PrepareReport:
     kept_units: int
     seconds: float
 
+    def summary(self) -> dict[str, Any]:
+        """Return the figures to show, by name."""
+        held_out = self.validation
+        return {
+            "source_documents": self.source_documents,
+            "text_bytes": self.text_bytes,
+            "units_kept": self.kept_units,
+            "documents": self.train.documents,
+            "sentences": self.train.sentences,
+            "tokens": self.train.tokens,
+            "held_out_documents": held_out.documents if held_out else 0,
+            "held_out_tokens": held_out.tokens if held_out else 0,
+            "seconds": round(self.seconds, 1),
+            "megabytes_per_second": round(self.text_bytes / 1e6 / self.seconds, 2),
+            "output": self.output,
+        }
 
+
+@takes_settings(PreparationSettings)
 def prepare(
-    inputs: Sequence[str | Path],
+    inputs: str | Path | Sequence[str | Path] | Any,
     tokenizer: str | Path,
     output: str | Path,
     *,
-    text_column: str = "text",
-    language: str = "en",
-    sentence_per_line: bool = False,
-    section_sentences: int = 64,
-    holdout_every: int | None = None,
-    seed: int = 0,
-    workers: int | None = None,
-    runner: str = "local",
-    unit_characters: int = 8_000_000,
     progress: Callable[[PrepareProgress], None] | None = None,
+    **settings: Any,
 ) -> PrepareReport:
     """Cut a corpus into documents of sentences of ids, and write them as shards.
 
+    After an interruption, the same call keeps the finished shards and continues.
+
     Args:
-        inputs: files, folders and glob patterns (see corpus.py).
-        tokenizer: a tokenizer's folder, or its `spiece.model`; the normalisation is read from the
+        inputs: files, folders or glob patterns (`.txt`, `.jsonl`, `.parquet`, also compressed); or rows with
+            a column of texts: a list of dicts, a `datasets.Dataset`, a pandas or Arrow table.
+        tokenizer: a tokenizer's folder, or its `spiece.model`; the normalization is read from the
             `tokenizer_config.json` beside it.
         output: folder to write; must not hold finished shards.
-        text_column: where the text is in `.jsonl` and `.parquet` files.
-        language: ISO 639 code, for the sentence splitter.
-        sentence_per_line: the text has one sentence per line already (and `.txt` files a blank line between
-            documents).
-        section_sentences: cut longer documents into sections of about this many sentences (0: never).
-        holdout_every: every such source document (a book, say) goes to `validation/`; which ones depends on
-            `seed`.
-        workers: processes; by default one for each CPU this process may use, or all that a Ray cluster has.
-        runner: "local" (processes of this machine) or "ray"; the shards are the same.
-        unit_characters: text per shard, which also bounds the memory: about 0.4 GB here and 0.2 GB a worker.
-            Texts of over 8 million characters are read in parts for the same reason.
-        progress: called after every unit.
+        progress: called after every unit; None for a progress bar.
+        **settings: fields of `PreparationSettings`. The shards depend on neither `workers` nor `runner`.
 
     Raises:
-        ConfigError: a setting out of range, or an unknown runner.
+        ConfigError: an unknown setting, a setting out of range, or an unknown runner.
         ModelNotFoundError, TokenizerError: no tokenizer, or a damaged one.
         DataError: no text, a file that cannot be read (named with its line), finished shards in `output`, or
             no room for them.
         MissingExtraError: the runner is Ray and it is not installed.
 
     Warns:
-        UserWarning: the vocabulary has pieces that its normalisation can never reach.
+        UserWarning: the vocabulary has pieces that its normalization can never reach.
     """
+    chosen = settings_from(PreparationSettings, None, settings)
+    check_runner(chosen.runner)
+    with lines_shown(), ProgressBar() as bar:
+
+        def show(done: PrepareProgress) -> None:
+            speed = done.text_bytes / 1e6 / max(done.seconds, 1e-9)
+            bar.update(f"{done.fraction:.0%} of the text, {speed:.1f} MB/s", done.fraction)
+
+        try:
+            return _prepare(inputs, tokenizer, Path(output), chosen, progress or show)
+        except KeyboardInterrupt:
+            logger.info("stopped: finished shards are kept in %s, and the same call continues", output)
+            raise
+
+
+def _prepare(
+    inputs: Any,
+    tokenizer: str | Path,
+    output: Path,
+    chosen: PreparationSettings,
+    progress: Callable[[PrepareProgress], None],
+) -> PrepareReport:
     start = time.monotonic()
-    output = Path(output)
-    if holdout_every is not None and holdout_every < 2:
-        raise ConfigError(
-            f"holdout_every must be 2 or more, or None to hold nothing out, not {holdout_every}"
-        )
-    check_runner(runner)
-    corpus = Corpus.find(inputs, text_column=text_column, sentence_per_line=sentence_per_line)
+    corpus = Corpus.find(inputs, text_column=chosen.text_column, sentence_per_line=chosen.sentence_per_line)
     settings = SentenceSettings(
-        language=language, sentence_per_line=sentence_per_line, section_sentences=section_sentences
+        language=chosen.language,
+        sentence_per_line=chosen.sentence_per_line,
+        section_sentences=chosen.section_sentences,
     )
     encoder, tokenizer_sha256 = _open_tokenizer(tokenizer)
     if message := unreachable_warning(encoder):
-        warnings.warn(f"{tokenizer}: {message}", UserWarning, stacklevel=2)
+        warnings.warn(f"{tokenizer}: {message}", UserWarning, stacklevel=4)
     identity = {
         "tokenizer": tokenizer_sha256,
         "normalization": asdict(encoder.normalization),
         "sentences": asdict(settings),
-        "holdout_every": holdout_every,
-        "unit_characters": unit_characters,
-        "text_column": text_column,
+        "holdout_every": chosen.holdout_every,
+        "unit_characters": chosen.unit_characters,
+        "text_column": chosen.text_column,
     }
     units = Units(
         corpus=corpus,
         identity=identity,
-        unit_characters=unit_characters,
-        holdout_every=holdout_every,
-        seed=seed,
+        unit_characters=chosen.unit_characters,
+        holdout_every=chosen.holdout_every,
+        seed=chosen.seed,
     )
     prepared = PreparedFolder(output)
     with prepared.open():
@@ -135,8 +163,8 @@ def prepare(
         done_units = ordered_map(
             work,
             units,
-            runner=runner,
-            workers=workers,
+            runner=chosen.runner,
+            workers=chosen.workers,
             name=lambda unit: unit.documents[0].origin,
             hint="finished shards are kept; a smaller unit_characters needs less memory",
         )
@@ -148,19 +176,18 @@ def prepare(
             text_bytes += done.text_bytes
             kept += was_kept
             source_documents += done.source_documents
-            if progress:
-                progress(
-                    PrepareProgress(
-                        text_bytes=text_bytes,
-                        fraction=done.consumed,
-                        units=done.number + 1,
-                        kept=kept,
-                        seconds=time.monotonic() - start,
-                    )
+            progress(
+                PrepareProgress(
+                    text_bytes=text_bytes,
+                    fraction=done.consumed,
+                    units=done.number + 1,
+                    kept=kept,
+                    seconds=time.monotonic() - start,
                 )
-        _check_content(records, corpus, source_documents, holdout_every)
+            )
+        _check_content(records, corpus, source_documents, chosen.holdout_every)
         manifests = {
-            split: _manifest(identity, encoder.size, records[split], seed)
+            split: _manifest(identity, encoder.size, records[split], chosen.seed)
             for split in SPLITS
             if records[split]
         }

@@ -12,6 +12,56 @@ LENGTH_MULTIPLE = 8  # matrix shapes that hardware likes, and few different ones
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenizerSettings:
+    """How a vocabulary is trained."""
+
+    vocab_size: int = 30_000
+    """Number of pieces, special tokens included."""
+    cased: bool = False
+    """Keep upper and lower case apart."""
+    keep_accents: bool = False
+    """Keep accents; nearly all languages but English need it."""
+    coverage: float = 0.99995
+    """Share of all characters that must be pieces of their own; for Chinese 0.9995."""
+    text_column: str = "text"
+    """Where the text is in .jsonl and .parquet files, and in rows."""
+    threads: int = 2
+    """Threads of SentencePiece."""
+    seed: int = 0
+    """Seed of the sample of lines that is trained on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparationSettings:
+    """How raw text becomes shards of tokenized documents."""
+
+    text_column: str = "text"
+    """Where the text is in .jsonl and .parquet files, and in rows."""
+    language: str = "en"
+    """ISO 639 code, for the sentence splitter."""
+    sentence_per_line: bool = False
+    """The text has one sentence a line, and .txt files a blank line between documents."""
+    section_sentences: int = 64
+    """Cut longer documents into sections of about so many sentences (0: never)."""
+    holdout_every: int | None = None
+    """Every so many source documents, one goes to the held-out set (default: none)."""
+    seed: int = 0
+    """Seed of the choice of held-out documents."""
+    workers: int | None = None
+    """Number of processes (default: one per CPU; with Ray, all of the cluster)."""
+    runner: str = "local"
+    """local (this machine), or ray: the same shards from a Ray cluster."""
+    unit_characters: int = 8_000_000
+    """Characters of text per shard. They bound the memory: about 0.4 GB, and 0.2 GB for each worker."""
+
+    def __post_init__(self) -> None:
+        if self.holdout_every is not None and self.holdout_every < 2:
+            raise ConfigError(
+                f"holdout_every must be 2 or more, or None to hold nothing out, not {self.holdout_every}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExampleSettings:
     """How documents become training examples; the defaults are the paper's (Lan et al. 2019, section 4.1)."""
 

@@ -78,6 +78,14 @@ Truncate = Annotated[
     bool, typer.Option("--truncate", help="Cut what is longer than the model reads, and say how much.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON line for each input.")]
+JsonReport = Annotated[bool, typer.Option("--json", help="Print the report as one JSON line.")]
+RunDevice = Annotated[
+    str,
+    typer.Option(
+        help="auto (the best there is), cpu, cuda, cuda:1, mps ...",
+        autocompletion=one_of(["auto", "cpu", "cuda", "mps"]),
+    ),
+]
 
 
 def twice(given: list[Any] | Iterator[Any]) -> tuple[Iterator[Any], list[Any] | Iterator[Any]]:

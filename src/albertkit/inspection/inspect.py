@@ -1,0 +1,146 @@
+"""Look into a model that is named or loaded: `inspect_attention`, `compare_groups`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from albertkit.engines.light_model import Model
+from albertkit.files import atomic_path, check_new_file, check_picture
+from albertkit.hub import BUNDLED
+from albertkit.inspection import attention, bias
+from albertkit.inspection.page import attention_page
+from albertkit.pipelines import pipeline
+from albertkit.tokenization.base import TokenizerBase
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Attention(attention.AttentionReport):
+    """The attention of one text inside a model. A notebook shows it as a page to click through."""
+
+    model: str
+    """Name of the model."""
+
+    def to_html(self) -> str:
+        """Return a page for the browser, with the attention of every layer and head."""
+        return attention_page(self, model=self.model)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain numbers, rounded to five decimals."""
+        return {"model": self.model, **super().to_json()}
+
+    def __repr__(self) -> str:
+        heads = max((len(layer.heads) for layer in self.layers), default=0)
+        return (
+            f"Attention of {self.model} on {len(self.tokens)} tokens: {len(self.layers)} layers of {heads} "
+            "heads"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<iframe srcdoc='{escape(self.to_html())}' width='100%' height='900'></iframe>"
+
+
+@dataclass(frozen=True, repr=False)
+class GroupComparison(bias.BiasReport):
+    """The words that a model prefers for each of several groups."""
+
+    model: str
+    """Name of the model."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as plain values."""
+        return {"model": self.model, **super().to_json()}
+
+    def plot(self, target: str | Path) -> None:
+        """Draw the comparison to a .png, .svg or .pdf file."""
+        bias.plot_groups(self, target)
+
+    def __repr__(self) -> str:
+        return "\n".join([self.template, *("  ".join(row) for row in self._table())])
+
+    def _repr_html_(self) -> str:
+        rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self._table())
+        table = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<p>{escape(self.template)}</p><table>{table}</table>"
+
+    def _table(self) -> list[list[str]]:
+        rows = [[word.name, *(f"{score:.2%}" for score in word.scores.values())] for word in self.words]
+        cells = [["word", *self.groups], *rows]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
+
+
+def inspect_attention(
+    text: str,
+    pair: str | None = None,
+    *,
+    model: str | Path | Model = BUNDLED,
+    tokenizer: str | Path | TokenizerBase | None = None,
+    html: str | Path | None = None,
+    truncate: bool = False,
+    device: str | None = None,
+) -> Attention:
+    """Show where each token of a text looks, by layer and head, and how its vectors settle with depth.
+
+    Args:
+        text: the text.
+        pair: a second text, which makes a pair.
+        model: folder or hub name of a model, or a loaded model.
+        tokenizer: the tokenizer of a loaded model.
+        html: new file for a page for the browser.
+        truncate: cut a text that is too long instead of raising.
+        device: "cpu", "cuda" and so on; None for the best there is.
+
+    Raises:
+        DataError: a text is empty, or has more tokens than the model reads or a report holds; or the file
+            exists.
+    """
+    if html is not None:
+        check_new_file(Path(html))
+    encode = pipeline("feature-extraction", model, tokenizer=tokenizer, device=device)
+    report = attention.inspect_attention(encode.model, encode.tokenizer, text, pair, truncation=truncate)
+    result = Attention(**vars(report), model=_name(model))
+    if html is not None:
+        with atomic_path(Path(html)) as temporary:
+            temporary.write_text(result.to_html(), encoding="utf-8")
+    return result
+
+
+def compare_groups(
+    template: str,
+    groups: Sequence[str],
+    *,
+    top_k: int = 5,
+    plot: str | Path | None = None,
+    model: str | Path | Model = BUNDLED,
+    tokenizer: str | Path | TokenizerBase | None = None,
+    device: str | None = None,
+) -> GroupComparison:
+    """Compare which words a model fills in for several groups of people.
+
+    Args:
+        template: a text with `[X]` for the words of the groups, and one `[MASK]`.
+        groups: at least two words for `[X]`; the others are compared with the first.
+        top_k: number of words for each group.
+        plot: .png, .svg or .pdf file for a drawing of the comparison.
+        model: folder or hub name of a model, or a loaded model.
+        tokenizer: the tokenizer of a loaded model.
+        device: "cpu", "cuda" and so on; None for the best there is.
+
+    Raises:
+        DataError: the template lacks `[X]` or has not exactly one mask, or there are fewer than two groups.
+        ConfigError: a model without a masked-language-model head, or `top_k` out of range.
+    """
+    if plot is not None:
+        check_picture(Path(plot))
+    fill = pipeline("fill-mask", model, tokenizer=tokenizer, device=device)
+    report = bias.compare_groups(fill.model, fill.tokenizer, template=template, groups=groups, top_k=top_k)
+    result = GroupComparison(**vars(report), model=_name(model))
+    if plot is not None:
+        result.plot(plot)
+    return result
+
+
+def _name(model: str | Path | Model) -> str:
+    return str(model) if isinstance(model, str | Path) else type(model).__name__

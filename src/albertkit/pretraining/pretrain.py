@@ -1,0 +1,108 @@
+"""Pretrain a model on prepared shards: `pretrain`."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albertkit.extras import require
+from albertkit.logs import lines_shown
+from albertkit.pretraining.settings import PretrainingSettings
+from albertkit.recipe import settings_from, takes_settings
+from albertkit.results import Result
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, repr=False)
+class PretrainingRun(Result):
+    """How a call of `pretrain` ended."""
+
+    output: Path
+    """Folder of the model and of its checkpoints."""
+    finished: bool
+    """False if time or a signal stopped the run; the same call continues it."""
+    step: int
+    """Optimizer steps done."""
+    tokens: int
+    """Tokens seen, without padding."""
+    minutes: float
+    """Time spent in training."""
+    metrics: dict[str, float]
+    """Metrics of the last evaluation on the held-out text."""
+    signal: int | None = None
+    """Number of the signal that stopped the run."""
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures to show, by name."""
+        state = "finished" if self.finished else "stopped; the same call continues"
+        figures = {"run": state, "step": self.step, "tokens": self.tokens, "minutes": round(self.minutes, 1)}
+        return figures | self.metrics | {"output": self.output}
+
+    def picture(self) -> Path:
+        """Return the picture of the curves."""
+        return self.output / "curves.png"
+
+    def pipeline(self, task: str = "fill-mask", **options: Any) -> Any:
+        """Return a pipeline of the model.
+
+        Args:
+            task: name of the task.
+            options: further arguments of `albertkit.pipeline`.
+        """
+        from albertkit.pipelines import pipeline
+
+        return pipeline(task, str(self.output), **options)
+
+
+@takes_settings(PretrainingSettings)
+def pretrain(
+    recipe: str | Path | Mapping[str, Any] | PretrainingSettings | None = None,
+    *,
+    data: str | Path,
+    tokenizer: str | Path,
+    output: str | Path,
+    device: str = "auto",
+    **settings: Any,
+) -> PretrainingRun:
+    """Pretrain on masked words and sentence order, or continue the run in `output`.
+
+    Ctrl-C stops after the current step and writes a checkpoint; the same call continues from there. On a GPU
+    a second process draws the examples. It imports your script, so call this function there under
+    `if __name__ == "__main__":`.
+
+    Args:
+        recipe: TOML file of settings, or its content; None for the default of each setting.
+        data: folder of the shards that `prepare` wrote.
+        tokenizer: folder or name of the tokenizer of the shards; every checkpoint gets a copy.
+        output: folder of the run.
+        device: "auto" (the best there is), "cpu", "cuda", "cuda:1", "mps" and so on.
+        **settings: fields of `PretrainingSettings` and its tables, which override the recipe; `model` is a
+            dict of arguments of `AlbertConfig`.
+
+    Raises:
+        MissingExtraError: the extra `train` is not installed.
+        DataError: shards that are missing, damaged or of another tokenizer.
+        ConfigError: an unknown setting, a value out of range, or an impossible shape.
+        TrainingError: a resume with other settings or data, losses that stay bad, or constant outputs.
+    """
+    require("torch", extra="train")
+    from albertkit.files import full_disk_named
+    from albertkit.pretraining.run import pretrain as run
+    from albertkit.training.distributed import join_world
+
+    chosen = settings_from(PretrainingSettings, recipe, settings)
+    output = Path(output)
+    with lines_shown(), join_world(device) as world, full_disk_named(output):
+        result = run(chosen, data, tokenizer, output, world=world)
+        state = result.state
+        ending = "finished" if result.finished else "stopped (the same command goes on)"
+        if world.is_main:
+            logger.info(
+                f"{ending} at step {state.step}, {state.tokens:,} tokens, {state.seconds / 60:.1f} minutes "
+                f"of training; model in {output}"
+            )
+    return PretrainingRun(
+        output, result.finished, state.step, state.tokens, state.seconds / 60, result.metrics, result.signal
+    )

@@ -1,0 +1,80 @@
+"""Train a vocabulary on raw text: `train_tokenizer`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albertkit.pretraining.settings import TokenizerSettings
+from albertkit.recipe import settings_from, takes_settings
+from albertkit.results import Result
+
+
+@dataclass(frozen=True, repr=False)
+class TrainedTokenizer(Result):
+    """A new tokenizer, measured on lines that its vocabulary was not trained on."""
+
+    pieces: int
+    pieces_per_word: float
+    """Of the words between spaces: meaningless for Chinese, Japanese, Thai and so on, which have none."""
+    characters_per_piece: float
+    unknown_characters: float
+    """Share of the non-space characters that only `<unk>` covers, 0 to 1."""
+    lines: int
+    lines_sampled: int
+    lines_held_out: int
+    output: Path
+    """Folder of the tokenizer."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer, loaded from its folder."""
+        from albertkit.tokenization.auto import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(self.output)
+
+
+@takes_settings(TokenizerSettings)
+def train_tokenizer(
+    inputs: str | Path | Sequence[str | Path] | Any, *, output: str | Path, **settings: Any
+) -> TrainedTokenizer:
+    """Train a SentencePiece vocabulary by ALBERT's recipe, and write the tokenizer's files.
+
+    Args:
+        inputs: files, folders or glob patterns (`.txt`, `.jsonl`, `.parquet`, also compressed); or rows with
+            a column of texts: a list of dicts, a `datasets.Dataset`, a pandas or Arrow table.
+        output: new folder of the tokenizer.
+        **settings: fields of `TokenizerSettings`.
+
+    Raises:
+        ConfigError: an unknown setting, or a value out of range.
+        DataError: no text, or too little for so many pieces; files that cannot be read; or `output`
+            exists.
+    """
+    from albertkit.files import check_new_folder
+    from albertkit.pretraining.corpus import Corpus
+    from albertkit.tokenization.normalization import Normalization
+    from albertkit.tokenization.vocabulary import train_vocabulary
+
+    chosen = settings_from(TokenizerSettings, None, settings)
+    check_new_folder(Path(output))
+    corpus = Corpus.find(inputs, text_column=chosen.text_column)
+    report = train_vocabulary(
+        (document.text for document in corpus),
+        output,
+        vocab_size=chosen.vocab_size,
+        normalization=Normalization(do_lower_case=not chosen.cased, keep_accents=chosen.keep_accents),
+        character_coverage=chosen.coverage,
+        num_threads=chosen.threads,
+        seed=chosen.seed,
+    )
+    return TrainedTokenizer(
+        pieces=report.size,
+        pieces_per_word=round(report.pieces_per_word, 4),
+        characters_per_piece=round(report.characters_per_piece, 4),
+        unknown_characters=round(report.unknown_characters, 8),
+        lines=report.total_lines,
+        lines_sampled=report.sampled_lines,
+        lines_held_out=report.held_out_lines,
+        output=Path(output),
+    )

@@ -1,0 +1,126 @@
+"""The public functions from raw text to a model, and what their results look like."""
+
+import inspect
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import albertkit
+from albertkit.errors import ConfigError
+from albertkit.logs import ProgressBar, lines_shown
+from albertkit.pretraining.settings import PretrainingSettings, TokenizerSettings
+from albertkit.recipe import settings_from, takes_settings
+
+SHAPE = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer and shards, made by the public functions."""
+    folder = tmp_path_factory.mktemp("public")
+    (folder / "books").mkdir()
+    for number in range(20):
+        text = "\n\n".join(tiny_texts[number * 10 : number * 10 + 10])
+        (folder / "books" / f"{number}.txt").write_text(text)
+    trained = albertkit.train_tokenizer([f"{folder}/books/*.txt"], vocab_size=400, output=folder / "tok")
+    assert trained.pieces == len(trained.tokenizer) == 400
+    assert "pieces per word" in repr(trained)
+    assert "<td style='text-align:right'>400</td>" in trained._repr_html_()
+    prepared = albertkit.prepare(
+        folder / "books", tokenizer=folder / "tok", output=folder / "shards", holdout_every=5, workers=1
+    )
+    assert prepared.summary()["source_documents"] == 20
+    assert str(folder / "shards") in str(prepared)
+    return folder
+
+
+def test_a_run_is_continued_by_the_same_call(folder: Path, tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {
+        "data": folder / "shards", "tokenizer": folder / "tok", "output": tmp_path / "run", "model": SHAPE,
+        "batch_size": 4, "max_seq_length": 32, "learning_rate": 1e-3, "evaluation_sequences": 4,
+        "device": "cpu", "precision": "fp32", "schedule": "trapezoid",
+    }  # fmt: skip
+    first = albertkit.pretrain(**arguments, steps=2, max_minutes=1e-9)
+    assert (first.finished, first.step) == (False, 1)
+    assert "stopped; the same call continues" in repr(first)
+    run = albertkit.pretrain(**arguments, steps=2)
+    assert (run.finished, run.step) == (True, 2)
+    assert run.metrics["masked_loss"] > 0
+    assert "<img src='data:image/png;base64," in run._repr_html_()
+    assert run.pipeline()("She opened the [MASK].", top_k=1)[0]["score"] > 0
+
+
+def test_settings_come_from_a_recipe_and_from_keyword_arguments(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(
+        "batch_size = 8\n[model]\nhidden_size = 32\n[training]\nsteps = 3\n"
+    )
+    given = {"steps": 5, "model": {"num_hidden_layers": 2}}
+    settings = settings_from(PretrainingSettings, tmp_path / "recipe.toml", given)
+    assert (settings.batch_size, settings.training.steps) == (8, 5)
+    assert settings.model == {"hidden_size": 32, "num_hidden_layers": 2}
+    assert settings_from(PretrainingSettings, settings, {"steps": 7}).training.steps == 7
+    with pytest.raises(ConfigError, match="unknown setting 'stepz'; did you mean 'steps'"):
+        albertkit.pretrain(data="a", tokenizer="b", output="c", stepz=3)
+
+
+@pytest.mark.parametrize("name", ["train_tokenizer", "prepare", "pretrain"])
+def test_help_shows_every_setting(name: str) -> None:
+    function = getattr(albertkit, name)
+    parameters = inspect.signature(function).parameters
+    assert parameters["seed"].default == 0
+    assert all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    assert "\nSettings:\n" in function.__doc__
+    assert "\n    seed: Seed" in function.__doc__
+
+
+def test_a_setting_without_default_is_required() -> None:
+    @takes_settings(TokenizerSettings)
+    def call(inputs: str, **settings: Any) -> None: ...
+
+    assert list(inspect.signature(call).parameters)[:2] == ["inputs", "vocab_size"]
+
+
+def test_inside_a_model(tmp_path: Path) -> None:
+    attention = albertkit.inspect_attention("The captain opened the door.", html=tmp_path / "page.html")
+    assert repr(attention).startswith(f"Attention of bundled on {len(attention.tokens)} tokens: ")
+    assert attention.to_html() == (tmp_path / "page.html").read_text()
+    assert attention._repr_html_().startswith("<iframe srcdoc='&lt;!doctype html")
+    compared = albertkit.compare_groups("The [X] was [MASK].", ["man", "woman"], top_k=2)
+    assert compared.groups == ["man", "woman"]
+    assert repr(compared).splitlines()[1].split() == ["word", "man", "woman"]
+    assert "<td>man" in compared._repr_html_()
+    fill = albertkit.pipeline("fill-mask")
+    again = albertkit.compare_groups(
+        "The [X] was [MASK].", ["man", "woman"], top_k=2, model=fill.model, tokenizer=fill.tokenizer
+    )
+    assert again.words == compared.words
+
+
+class TestLines:
+    def test_shown_where_nobody_configured_logging(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with lines_shown(always=True):
+            logging.getLogger("albertkit.part").info("a line of %s", "x" * 200)
+            logging.getLogger("albertkit.part").warning("[bold]careful")
+        logging.getLogger("albertkit.part").info("not shown")
+        assert capsys.readouterr().err.splitlines() == [f"a line of {'x' * 200}", "warning: [bold]careful"]
+
+    def test_a_program_that_configured_logging_decides(
+        self, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO")
+        with lines_shown():  # pytest has handlers
+            logging.getLogger("albertkit.part").info("a line")
+        assert caplog.messages == ["a line"]
+        assert capsys.readouterr().err == ""
+
+    def test_lines_in_place_of_a_bar(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO")
+        monkeypatch.setattr(ProgressBar, "SECONDS", 0.0)
+        with ProgressBar() as bar:
+            bar.update("1 of 2", 1, 2)
+            bar.update("2 of 2", 2, 2)  # the result says so
+        assert caplog.messages == ["1 of 2"]
