@@ -7,9 +7,9 @@ Keras are ours with slashes.
 """
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 from albertkit.config import AlbertConfig
@@ -76,10 +76,25 @@ _OLDER = "bert/encoder/layer_shared/"
 _GARDEN = "transformer/"
 
 
-def _in_layer(ours: str, shape: str, google: str, older: str, garden: str) -> Row:
-    return Row(_LAYER + ours, "encoder", shape, _GOOGLE + google, _OLDER + older, _GARDEN + garden)
+def _pair(endings: tuple[str, str], ours: str, part: Part, shape: str, *others: str | None) -> list[Row]:
+    """Return the rows of a weight and its bias from names without endings; `endings` are TensorFlow's."""
+    return [
+        Row(f"{ours}.{ending}", part, sizes, *(other and f"{other}/{theirs}" for other in others))
+        for ending, theirs, sizes in (("weight", endings[0], shape), ("bias", endings[1], shape.split()[0]))
+    ]
 
 
+_linear = partial(_pair, ("kernel", "bias"))
+_norm = partial(_pair, ("gamma", "beta"))
+
+
+def _in_layer(
+    pair: Callable[..., list[Row]], ours: str, shape: str, google: str, older: str, garden: str
+) -> list[Row]:
+    return pair(_LAYER + ours, "encoder", shape, _GOOGLE + google, _OLDER + older, _GARDEN + garden)
+
+
+_WORDS, _ORDER = "masked word head", "sentence order head"
 TABLE: tuple[Row, ...] = (
     Row("embeddings.word_embeddings.weight", "embeddings", "V E", "bert/embeddings/word_embeddings",
         garden="word_embeddings/embeddings"),
@@ -87,59 +102,30 @@ TABLE: tuple[Row, ...] = (
         garden="position_embedding/embeddings"),
     Row("embeddings.token_type_embeddings.weight", "embeddings", "S E",
         "bert/embeddings/token_type_embeddings", garden="type_embeddings/embeddings"),
-    Row("embeddings.LayerNorm.weight", "embeddings", "E", "bert/embeddings/LayerNorm/gamma",
-        garden="embeddings/layer_norm/gamma"),
-    Row("embeddings.LayerNorm.bias", "embeddings", "E", "bert/embeddings/LayerNorm/beta",
-        garden="embeddings/layer_norm/beta"),
-    Row("encoder.embedding_hidden_mapping_in.weight", "encoder", "H E",
-        "bert/encoder/embedding_hidden_mapping_in/kernel", garden="embedding_projection/kernel"),
-    Row("encoder.embedding_hidden_mapping_in.bias", "encoder", "H",
-        "bert/encoder/embedding_hidden_mapping_in/bias", garden="embedding_projection/bias"),
-    _in_layer("full_layer_layer_norm.weight", "H", "LayerNorm_1/gamma", "output/LayerNorm/gamma",
-              "output_layer_norm/gamma"),
-    _in_layer("full_layer_layer_norm.bias", "H", "LayerNorm_1/beta", "output/LayerNorm/beta",
-              "output_layer_norm/beta"),
-    _in_layer("attention.query.weight", "A H", "attention_1/self/query/kernel",
-              "attention/self/query/kernel", "self_attention/query/kernel"),
-    _in_layer("attention.query.bias", "A", "attention_1/self/query/bias",
-              "attention/self/query/bias", "self_attention/query/bias"),
-    _in_layer("attention.key.weight", "A H", "attention_1/self/key/kernel",
-              "attention/self/key/kernel", "self_attention/key/kernel"),
-    _in_layer("attention.key.bias", "A", "attention_1/self/key/bias",
-              "attention/self/key/bias", "self_attention/key/bias"),
-    _in_layer("attention.value.weight", "A H", "attention_1/self/value/kernel",
-              "attention/self/value/kernel", "self_attention/value/kernel"),
-    _in_layer("attention.value.bias", "A", "attention_1/self/value/bias",
-              "attention/self/value/bias", "self_attention/value/bias"),
-    _in_layer("attention.dense.weight", "H A", "attention_1/output/dense/kernel",
-              "attention/output/dense/kernel", "self_attention/attention_output/kernel"),
-    _in_layer("attention.dense.bias", "H", "attention_1/output/dense/bias",
-              "attention/output/dense/bias", "self_attention/attention_output/bias"),
-    _in_layer("attention.LayerNorm.weight", "H", "LayerNorm/gamma", "attention/output/LayerNorm/gamma",
-              "self_attention_layer_norm/gamma"),
-    _in_layer("attention.LayerNorm.bias", "H", "LayerNorm/beta", "attention/output/LayerNorm/beta",
-              "self_attention_layer_norm/beta"),
-    _in_layer("ffn.weight", "I H", "ffn_1/intermediate/dense/kernel", "intermediate/dense/kernel",
-              "intermediate/kernel"),
-    _in_layer("ffn.bias", "I", "ffn_1/intermediate/dense/bias", "intermediate/dense/bias",
-              "intermediate/bias"),
-    _in_layer("ffn_output.weight", "H I", "ffn_1/intermediate/output/dense/kernel", "output/dense/kernel",
-              "output/kernel"),
-    _in_layer("ffn_output.bias", "H", "ffn_1/intermediate/output/dense/bias", "output/dense/bias",
-              "output/bias"),
-    Row("pooler.weight", "pooler", "H H", "bert/pooler/dense/kernel", garden="pooler_transform/kernel"),
-    Row("pooler.bias", "pooler", "H", "bert/pooler/dense/bias", garden="pooler_transform/bias"),
-    Row("predictions.bias", "masked word head", "V", "cls/predictions/output_bias",
+    *_norm("embeddings.LayerNorm", "embeddings", "E", "bert/embeddings/LayerNorm", None,
+           "embeddings/layer_norm"),
+    *_linear("encoder.embedding_hidden_mapping_in", "encoder", "H E",
+             "bert/encoder/embedding_hidden_mapping_in", None, "embedding_projection"),
+    *_in_layer(_norm, "full_layer_layer_norm", "H", "LayerNorm_1", "output/LayerNorm", "output_layer_norm"),
+    *(row
+      for name in ("query", "key", "value")
+      for row in _in_layer(_linear, f"attention.{name}", "A H", f"attention_1/self/{name}",
+                           f"attention/self/{name}", f"self_attention/{name}")),
+    *_in_layer(_linear, "attention.dense", "H A", "attention_1/output/dense", "attention/output/dense",
+               "self_attention/attention_output"),
+    *_in_layer(_norm, "attention.LayerNorm", "H", "LayerNorm", "attention/output/LayerNorm",
+               "self_attention_layer_norm"),
+    *_in_layer(_linear, "ffn", "I H", "ffn_1/intermediate/dense", "intermediate/dense", "intermediate"),
+    *_in_layer(_linear, "ffn_output", "H I", "ffn_1/intermediate/output/dense", "output/dense", "output"),
+    *_linear("pooler", "pooler", "H H", "bert/pooler/dense", None, "pooler_transform"),
+    Row("predictions.bias", _WORDS, "V", "cls/predictions/output_bias",
         garden="cls/predictions/output_bias/bias"),
-    Row("predictions.LayerNorm.weight", "masked word head", "E", "cls/predictions/transform/LayerNorm/gamma"),
-    Row("predictions.LayerNorm.bias", "masked word head", "E", "cls/predictions/transform/LayerNorm/beta"),
-    Row("predictions.dense.weight", "masked word head", "E H", "cls/predictions/transform/dense/kernel"),
-    Row("predictions.dense.bias", "masked word head", "E", "cls/predictions/transform/dense/bias"),
-    Row("predictions.decoder.weight", "masked word head", "V E"),
-    Row("predictions.decoder.bias", "masked word head", "V"),
-    Row("sop_classifier.classifier.weight", "sentence order head", "K H",
-        "cls/seq_relationship/output_weights"),
-    Row("sop_classifier.classifier.bias", "sentence order head", "K", "cls/seq_relationship/output_bias"),
+    *_norm("predictions.LayerNorm", _WORDS, "E", "cls/predictions/transform/LayerNorm"),
+    *_linear("predictions.dense", _WORDS, "E H", "cls/predictions/transform/dense"),
+    Row("predictions.decoder.weight", _WORDS, "V E"),
+    Row("predictions.decoder.bias", _WORDS, "V"),
+    Row("sop_classifier.classifier.weight", _ORDER, "K H", "cls/seq_relationship/output_weights"),
+    Row("sop_classifier.classifier.bias", _ORDER, "K", "cls/seq_relationship/output_bias"),
     Row("classifier.weight", "classifier", "K H", "output_weights"),
     Row("classifier.bias", "classifier", "K", "output_bias"),
     Row("exit_classifiers.{exit}.weight", "exit classifiers", "K H"),
@@ -151,7 +137,6 @@ TABLE: tuple[Row, ...] = (
 
 OLDER_FACTOR = "bert/embeddings/word_embeddings_2"
 """In the first Chinese checkpoints: the second factor of the word embeddings, E x H, without a bias."""
-_OLDER_FACTOR_REASON = "multiplied into the word embeddings"
 
 TIED = {
     "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
@@ -175,14 +160,17 @@ NOT_WEIGHTS = {
 }
 """Buffers in older files that hold nothing learned, each with the reason it is left out."""
 
-_OPTIMIZER = re.compile(
-    r"(.+/)?(adam_[mv]|lamb_\w+|Adam(_\d+)?|AdamWeightDecay\w*|LAMB\w*|(beta[12]_power|global_step|save_counter))"
-    # Keys of TensorFlow 2 (object_graph.py).
-    r"|(.+/)?(optimizer|keras_api/metrics|save_counter)/.+|.+/\.OPTIMIZER_SLOT/.+"
-)
-_OPTIMIZER_REASON = "state of an optimizer or of a run"
-_AVERAGE = re.compile(r".+/ExponentialMovingAverage")
-_AVERAGE_REASON = "a moving average of weights that are in the file themselves"
+_LEFT_OUT = {
+    re.compile(rf".*{OLDER_FACTOR}", re.DOTALL): "multiplied into the word embeddings",
+    re.compile(
+        r"(.+/)?(adam_[mv]|lamb_\w+|Adam(_\d+)?|AdamWeightDecay\w*|LAMB\w*)"
+        r"|(.+/)?(beta[12]_power|global_step|save_counter)"
+        # Keys of TensorFlow 2 (object_graph.py).
+        r"|(.+/)?(optimizer|keras_api/metrics|save_counter)/.+|.+/\.OPTIMIZER_SLOT/.+"
+    ): "state of an optimizer or of a run",
+    re.compile(r".+/ExponentialMovingAverage"): "a moving average of weights that are in the file themselves",
+}
+"""Patterns of other names of tensors that are left out, each with the reason."""
 
 
 def _pattern(template: str) -> str:
@@ -287,12 +275,9 @@ def in_model(name: str, expected: Container[str], *, base_prefix: str = BASE_PRE
 
 def why_no_weight(name: str, *, base_prefix: str = BASE_PREFIX) -> str | None:
     """Why a tensor of a file belongs into no model: a constant, state of training; None for others."""
-    if name.endswith(OLDER_FACTOR):
-        return _OLDER_FACTOR_REASON
-    if _OPTIMIZER.fullmatch(name):
-        return _OPTIMIZER_REASON
-    if _AVERAGE.fullmatch(name):
-        return _AVERAGE_REASON
+    for pattern, reason in _LEFT_OUT.items():
+        if pattern.fullmatch(name):
+            return reason
     return NOT_WEIGHTS.get(canonical(name).removeprefix(base_prefix))
 
 
