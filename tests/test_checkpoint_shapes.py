@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import albertkit
-from albertkit.checkpoints.shapes import ARCHITECTURES, architecture_of, expected_shapes, fit
+from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
+from albertkit.heads import HEADS
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 SIZES: dict[str, Any] = {
@@ -48,10 +49,10 @@ def test_all_classes_are_listed() -> None:
     models = {
         one.__name__ for one in classes if isinstance(one, type) and issubclass(one, AlbertPreTrainedModel)
     }
-    assert set(ARCHITECTURES) == models - {"AlbertPreTrainedModel"}
+    assert set(HEADS) == models - {"AlbertPreTrainedModel"}
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", HEADS)
 @pytest.mark.parametrize("values", CONFIGS.values(), ids=CONFIGS)
 def test_shapes_are_those_of_the_class(architecture: str, values: dict) -> None:
     config = AlbertConfig(**SIZES | values)
@@ -65,7 +66,7 @@ def test_shapes_of_the_published_models(size: Literal["base", "large", "xlarge",
     assert found == shapes_of_class("AlbertForPreTraining", config)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", HEADS)
 def test_the_class_is_known_by_its_tensors(architecture: str) -> None:
     config = AlbertConfig(**SIZES, architectures=[architecture])
     names = expected_shapes(architecture, config)

@@ -23,9 +23,10 @@ from albertkit import pipeline
 from albertkit.checkpoints import loading
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import TIED
-from albertkit.checkpoints.shapes import ARCHITECTURES, expected_shapes
+from albertkit.checkpoints.shapes import expected_shapes
 from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
+from albertkit.heads import HEADS
 from albertkit.reference import forward, softmax
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -338,7 +339,7 @@ class TestVerbs:
         assert len(list((tmp_path / "copy").glob("*.safetensors"))) > 1
         same(pipeline("fill-mask", tmp_path / "copy")(MASKED), pipeline("fill-mask", folder)(MASKED))
 
-    @pytest.mark.parametrize("architecture", ARCHITECTURES)
+    @pytest.mark.parametrize("architecture", HEADS)
     def test_export_onnx(self, run: Run, make: Make, architecture: str, tmp_path: Path) -> None:
         model = make(architecture)
         result = run("export", "onnx", model.folder, tmp_path / "exported")

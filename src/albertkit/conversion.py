@@ -26,6 +26,7 @@ from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError
 from albertkit.files import atomic_path, check_new_folder, complete_files, made_folder
+from albertkit.heads import head_of
 from albertkit.published import contradictions
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
@@ -297,7 +298,7 @@ def _compare(
     """
     generator = np.random.RandomState(0)  # draws the same in every version of NumPy
     batch, length = _VERIFIED_BATCH[0], min(_VERIFIED_BATCH[1], config.max_position_embeddings)
-    shape = (batch, 2, length) if architecture == "AlbertForMultipleChoice" else (batch, length)
+    shape = (batch, 2, length) if head_of(architecture).has_choices else (batch, length)
     ids, segments = (
         generator.randint(2**32, size=shape, dtype=np.uint32) % size
         for size in (config.vocab_size, config.type_vocab_size)

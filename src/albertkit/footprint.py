@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from albertkit.checkpoints.names import BASE_PREFIX, TIED, UNTIED, executed_layers
+from albertkit.checkpoints.names import TIED, UNTIED, executed_layers
 from albertkit.checkpoints.shapes import expected_shapes
 from albertkit.config import AlbertConfig
+from albertkit.heads import base_prefix
 
 _PARTS = {
     "embeddings.": "embeddings",
@@ -92,7 +93,7 @@ def measure(architecture: str, config: AlbertConfig) -> Footprint:
         ConfigError: there is no such class, or the config prunes heads that it does not have.
     """
     shapes = expected_shapes(architecture, config)
-    prefix = "" if architecture == "AlbertModel" else BASE_PREFIX
+    prefix = base_prefix(architecture)
     executed = executed_layers(config, prefix)
     mapping = shapes[f"{prefix}encoder.embedding_hidden_mapping_in.weight"]
     tied = TIED if config.tie_word_embeddings else UNTIED

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from albertkit.checkpoints.names import executed_layers
 from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError
+from albertkit.heads import base_prefix, head_of
 
 Array = NDArray[np.floating]
 Weights = Mapping[str, NDArray]
@@ -59,7 +60,7 @@ def forward(
     ids = input_ids.reshape(-1, input_ids.shape[-1])  # (B, C, T) -> (B * C, T)
     mask = np.ones_like(ids) if attention_mask is None else attention_mask.reshape(ids.shape)
     segments = np.zeros_like(ids) if token_type_ids is None else token_type_ids.reshape(ids.shape)
-    network = _Network(config, weights, "" if architecture == "AlbertModel" else "albert.", dtype)
+    network = _Network(config, weights, base_prefix(architecture), dtype)
     seen = mask != 0
     seen |= ~seen.any(-1, keepdims=True)  # a row that may see nothing sees everything
     state = network.embed(ids, segments)
@@ -69,9 +70,15 @@ def forward(
         if all_layers:
             states.append(state)
             attentions.append(probabilities)
-    outputs = _HEADS[architecture](network, state)
-    if architecture == "AlbertForMultipleChoice":
-        outputs = {"logits": outputs["logits"].reshape(input_ids.shape[:2])}  # (B * C, 1) -> (B, C)
+    outputs: dict[str, Array] = {}
+    for scores in head_of(architecture).scores.values():
+        if scores.needs and scores.needs not in weights:
+            continue
+        values = scores.compute(network, state[:, 0] if scores.reads_first else state)
+        if input_ids.ndim == 3:
+            values = values.reshape(input_ids.shape[:2])  # (B * C, 1) -> (B, C)
+        columns = [values] if len(scores.names) == 1 else np.moveaxis(values, -1, 0)
+        outputs |= zip(scores.names, columns, strict=True)
     if all_layers:
         outputs["hidden_states"] = np.stack(states)
     if len({one.shape for one in attentions}) == 1:
@@ -146,59 +153,13 @@ class _Network:
         return self.layer_norm(attended + output, f"{name}.full_layer_layer_norm"), probabilities
 
     def pool(self, states: Array) -> Array:
-        """(B, T, H) -> (B, H)."""
-        return np.tanh(self.linear(states[:, 0], f"{self.prefix}pooler"))
+        """(..., H) of [CLS] -> (..., H)."""
+        return np.tanh(self.linear(states, f"{self.prefix}pooler"))
 
-    def score_words(self, states: Array) -> Array:
-        """(B, T, H) -> (B, T, V)."""
-        narrow = self.layer_norm(
-            self.activate(self.linear(states, "predictions.dense")), "predictions.LayerNorm"
-        )
-        if not self.config.tie_word_embeddings:
-            return self.linear(narrow, "predictions.decoder")
+    def multiply_by_words(self, values: Array, bias: str) -> Array:
+        """(..., E) -> (..., V)."""
         words = self.weight(f"{self.prefix}embeddings.word_embeddings.weight")
-        return _product(narrow, words) + self.weight("predictions.bias")
-
-
-# --- heads --------------------------------------------------------------------------------------
-
-
-def _encoder(network: _Network, states: Array) -> dict[str, Array]:
-    has_pooler = "pooler.weight" in network.weights
-    return {"last_hidden_state": states} | ({"pooler_output": network.pool(states)} if has_pooler else {})
-
-
-def _pretraining(network: _Network, states: Array) -> dict[str, Array]:
-    order = network.linear(network.pool(states), "sop_classifier.classifier")
-    return {"prediction_logits": network.score_words(states), "sop_logits": order}
-
-
-def _masked_lm(network: _Network, states: Array) -> dict[str, Array]:
-    return {"logits": network.score_words(states)}
-
-
-def _sequence(network: _Network, states: Array) -> dict[str, Array]:
-    return {"logits": network.linear(network.pool(states), "classifier")}
-
-
-def _tokens(network: _Network, states: Array) -> dict[str, Array]:
-    return {"logits": network.linear(states, "classifier")}
-
-
-def _answers(network: _Network, states: Array) -> dict[str, Array]:
-    start, end = np.moveaxis(network.linear(states, "qa_outputs"), -1, 0)  # (B, T, 2) -> (2, B, T)
-    return {"start_logits": start, "end_logits": end}
-
-
-_HEADS: dict[str, Callable[[_Network, Array], dict[str, Array]]] = {
-    "AlbertModel": _encoder,
-    "AlbertForPreTraining": _pretraining,
-    "AlbertForMaskedLM": _masked_lm,
-    "AlbertForSequenceClassification": _sequence,
-    "AlbertForTokenClassification": _tokens,
-    "AlbertForQuestionAnswering": _answers,
-    "AlbertForMultipleChoice": _sequence,
-}
+        return _product(values, words) + self.weight(bias)
 
 
 # --- functions ----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from albertkit.engines.light_model import Model, class_name
 from albertkit.engines.plain import Batch, evaluating, pad_batch
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
+from albertkit.heads import HEADS
 from albertkit.tokenization.base import TokenizerBase
 
 transformers = optional("transformers", extra="test")
@@ -41,7 +42,7 @@ class OtherLibrary(Side):
         self.device = model.device
         self.pad_token_id = model.config.pad_token_id
         self.max_length = model.config.max_position_embeddings
-        self.is_answering = class_name(model) == "AlbertForQuestionAnswering"
+        self.has_columns = len(next(iter(HEADS[class_name(model)].scores.values())).names) > 1
 
     def compute_rows(self, rows: Sequence[Row]) -> Any:
         """Compute one padded batch."""
@@ -66,7 +67,7 @@ class OtherLibrary(Side):
     def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
         """As `Side.first_scores`."""
         scores = torch.as_tensor(self.compute_rows(rows)).float().cpu().numpy()
-        if self.is_answering:
+        if self.has_columns:
             return scores[:, :1]  # (B, T) -> (B, 1)
         return scores[:, 0] if scores.ndim == 3 else scores  # (B, T, K) -> (B, K)
 
@@ -99,7 +100,7 @@ class _FirstOutput(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
-        self.has_choices = type(model).__name__ == "AlbertForMultipleChoice"
+        self.has_choices = HEADS[type(model).__name__].has_choices
 
     def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
         inputs = (input_ids, attention_mask, token_type_ids)

@@ -10,16 +10,17 @@ Shapes: B rows, T tokens of the longest, R tokens read of a row, K scores.
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from albertkit.bench.side import Side
 from albertkit.engines.choosing import ENGINES, make_engine
-from albertkit.engines.engine import Engine, Output, Row, every_token, first_token
+from albertkit.engines.engine import Engine, Row, every_token, first_token
 from albertkit.engines.light_model import LightModel, Model, class_name
 from albertkit.errors import ConfigError, MissingExtraError, suggestion
 from albertkit.extras import optional
+from albertkit.heads import HEADS, Output
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.base import TokenizerBase
 
@@ -27,7 +28,6 @@ torch = optional("torch", extra="test")
 transformers = optional("transformers", extra="test")
 
 OTHERS = ("transformers", "onnxruntime")
-_READING_ALL = ("AlbertForTokenClassification", "AlbertForQuestionAnswering", "AlbertModel")
 
 
 class OwnEngine(Side):
@@ -35,12 +35,14 @@ class OwnEngine(Side):
 
     def __init__(self, name: str, engine: Engine, model: Model, tokenizer: TokenizerBase):
         super().__init__(name)
-        architecture = class_name(model)
+        head = HEADS[class_name(model)]
+        output, scores = next(iter(head.scores.items()))
+        self.output: Output = cast(Output, output)
+        reads_all = not scores.reads_first and head.task != "fill-mask"
         self.engine, self.tokenizer = engine, tokenizer
         self.max_length = model.config.max_position_embeddings
-        self.output: Output = "hidden_states" if architecture == "AlbertModel" else "logits"
-        self.read = every_token if architecture in _READING_ALL else first_token
-        self.is_answering = architecture == "AlbertForQuestionAnswering"
+        self.read = every_token if reads_all else first_token
+        self.columns = None if len(scores.names) == 1 else 1
 
     def compute_rows(self, rows: Sequence[Row]) -> Any:
         """Compute rows; the engine plans its batches."""
@@ -54,7 +56,7 @@ class OwnEngine(Side):
     def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
         """As `Side.first_scores`."""
         scores = np.stack([one[0] for one in self.compute_rows(rows)])  # B of (R, K) -> (B, K)
-        return scores[:, :1] if self.is_answering else scores
+        return scores[:, : self.columns]
 
 
 def own_sides(model: Model, tokenizer: TokenizerBase) -> tuple[list[OwnEngine], dict[str, str]]:

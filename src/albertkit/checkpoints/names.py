@@ -8,84 +8,18 @@ Keras are ours with slashes.
 
 import re
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
-from functools import cache, partial
-from typing import Literal
+from functools import cache
 
 from albertkit.config import AlbertConfig
+from albertkit.heads import BASE_PREFIX, Row, all_tensors, linear_rows, norm_rows
 
-BASE_PREFIX = "albert."
-
-Part = Literal[
-    "embeddings",
-    "encoder",
-    "pooler",
-    "masked word head",
-    "sentence order head",
-    "classifier",
-    "exit classifiers",
-    "answer span head",
-]
-
-REQUIRED: tuple[Part, ...] = ("embeddings", "encoder")
+REQUIRED = ("embeddings", "encoder")
 """Parts without which a checkpoint is none; the others are task heads that fine-tuning may begin anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One tensor of the network."""
-
-    ours: str
-    """Name, with {group} and {layer}, or {exit}, where the network repeats."""
-    part: Part
-    shape: str
-    """Dimensions by their letters in `DIMENSIONS`, as PyTorch stores them."""
-    google: str | None = None
-    """Name in the checkpoints of the original code and in those of Julia; None where it has none."""
-    older: str | None = None
-    """Name in the first Chinese checkpoints (brightmart/albert_zh), which have one layer, "shared"."""
-    garden: str | None = None
-    """Name of the variable in TensorFlow's model garden (official/nlp), whose encoder has one layer too."""
-
-    @property
-    def transposed(self) -> bool:
-        """Whether TensorFlow stores the matrix as inputs x outputs, where PyTorch has outputs x inputs."""
-        return self.google is not None and self.google.endswith("/kernel")
-
-    @property
-    def is_vector(self) -> bool:
-        """Whether the tensor has one dimension."""
-        return " " not in self.shape
-
-
-DIMENSIONS = {
-    "V": "vocab_size",
-    "P": "max_position_embeddings",
-    "S": "type_vocab_size",
-    "E": "embedding_size",
-    "H": "hidden_size",
-    "I": "intermediate_size",
-    "K": "num_labels",
-}
-"""Letter of a dimension -> its name in the config. A, the width of all heads that a layer has, is H without
-pruning; a digit is a size."""
 
 _LAYER = "encoder.albert_layer_groups.{group}.albert_layers.{layer}."
 _GOOGLE = "bert/encoder/transformer/group_{group}/inner_group_{layer}/"
 _OLDER = "bert/encoder/layer_shared/"
 _GARDEN = "transformer/"
-
-
-def _pair(endings: tuple[str, str], ours: str, part: Part, shape: str, *others: str | None) -> list[Row]:
-    """Return the rows of a weight and its bias from names without endings; `endings` are TensorFlow's."""
-    return [
-        Row(f"{ours}.{ending}", part, sizes, *(other and f"{other}/{theirs}" for other in others))
-        for ending, theirs, sizes in (("weight", endings[0], shape), ("bias", endings[1], shape.split()[0]))
-    ]
-
-
-_linear = partial(_pair, ("kernel", "bias"))
-_norm = partial(_pair, ("gamma", "beta"))
 
 
 def _in_layer(
@@ -94,7 +28,6 @@ def _in_layer(
     return pair(_LAYER + ours, "encoder", shape, _GOOGLE + google, _OLDER + older, _GARDEN + garden)
 
 
-_WORDS, _ORDER = "masked word head", "sentence order head"
 TABLE: tuple[Row, ...] = (
     Row("embeddings.word_embeddings.weight", "embeddings", "V E", "bert/embeddings/word_embeddings",
         garden="word_embeddings/embeddings"),
@@ -102,38 +35,25 @@ TABLE: tuple[Row, ...] = (
         garden="position_embedding/embeddings"),
     Row("embeddings.token_type_embeddings.weight", "embeddings", "S E",
         "bert/embeddings/token_type_embeddings", garden="type_embeddings/embeddings"),
-    *_norm("embeddings.LayerNorm", "embeddings", "E", "bert/embeddings/LayerNorm", None,
+    *norm_rows("embeddings.LayerNorm", "embeddings", "E", "bert/embeddings/LayerNorm", None,
            "embeddings/layer_norm"),
-    *_linear("encoder.embedding_hidden_mapping_in", "encoder", "H E",
+    *linear_rows("encoder.embedding_hidden_mapping_in", "encoder", "H E",
              "bert/encoder/embedding_hidden_mapping_in", None, "embedding_projection"),
-    *_in_layer(_norm, "full_layer_layer_norm", "H", "LayerNorm_1", "output/LayerNorm", "output_layer_norm"),
+    *_in_layer(norm_rows, "full_layer_layer_norm", "H", "LayerNorm_1", "output/LayerNorm",
+               "output_layer_norm"),
     *(row
       for name in ("query", "key", "value")
-      for row in _in_layer(_linear, f"attention.{name}", "A H", f"attention_1/self/{name}",
+      for row in _in_layer(linear_rows, f"attention.{name}", "A H", f"attention_1/self/{name}",
                            f"attention/self/{name}", f"self_attention/{name}")),
-    *_in_layer(_linear, "attention.dense", "H A", "attention_1/output/dense", "attention/output/dense",
+    *_in_layer(linear_rows, "attention.dense", "H A", "attention_1/output/dense", "attention/output/dense",
                "self_attention/attention_output"),
-    *_in_layer(_norm, "attention.LayerNorm", "H", "LayerNorm", "attention/output/LayerNorm",
+    *_in_layer(norm_rows, "attention.LayerNorm", "H", "LayerNorm", "attention/output/LayerNorm",
                "self_attention_layer_norm"),
-    *_in_layer(_linear, "ffn", "I H", "ffn_1/intermediate/dense", "intermediate/dense", "intermediate"),
-    *_in_layer(_linear, "ffn_output", "H I", "ffn_1/intermediate/output/dense", "output/dense", "output"),
-    *_linear("pooler", "pooler", "H H", "bert/pooler/dense", None, "pooler_transform"),
-    Row("predictions.bias", _WORDS, "V", "cls/predictions/output_bias",
-        garden="cls/predictions/output_bias/bias"),
-    *_norm("predictions.LayerNorm", _WORDS, "E", "cls/predictions/transform/LayerNorm"),
-    *_linear("predictions.dense", _WORDS, "E H", "cls/predictions/transform/dense"),
-    Row("predictions.decoder.weight", _WORDS, "V E"),
-    Row("predictions.decoder.bias", _WORDS, "V"),
-    Row("sop_classifier.classifier.weight", _ORDER, "K H", "cls/seq_relationship/output_weights"),
-    Row("sop_classifier.classifier.bias", _ORDER, "K", "cls/seq_relationship/output_bias"),
-    Row("classifier.weight", "classifier", "K H", "output_weights"),
-    Row("classifier.bias", "classifier", "K", "output_bias"),
-    Row("exit_classifiers.{exit}.weight", "exit classifiers", "K H"),
-    Row("exit_classifiers.{exit}.bias", "exit classifiers", "K"),
-    Row("qa_outputs.weight", "answer span head", "2 H", "cls/squad/output_weights"),
-    Row("qa_outputs.bias", "answer span head", "2", "cls/squad/output_bias"),
+    *_in_layer(linear_rows, "ffn", "I H", "ffn_1/intermediate/dense", "intermediate/dense", "intermediate"),
+    *_in_layer(linear_rows, "ffn_output", "H I", "ffn_1/intermediate/output/dense", "output/dense", "output"),
+    *all_tensors(),
 )  # fmt: skip
-"""In the order of PyTorch's state dicts."""
+"""In the order of PyTorch's state dicts; those of the heads are from `heads.py`."""
 
 OLDER_FACTOR = "bert/embeddings/word_embeddings_2"
 """In the first Chinese checkpoints: the second factor of the word embeddings, E x H, without a bias."""
@@ -258,7 +178,7 @@ def row_of(name: str, *, base_prefix: str = BASE_PREFIX) -> Row | None:
     return next((row for pattern, row in _ROWS.items() if pattern.fullmatch(bare)), None)
 
 
-def parts_of(names: Iterable[str]) -> set[Part]:
+def parts_of(names: Iterable[str]) -> set[str]:
     """The parts of a network that these names belong to."""
     return {row.part for name in names if (row := row_of(name))}
 

@@ -5,44 +5,31 @@ from itertools import groupby
 
 import numpy as np
 
-from albertkit.checkpoints.names import (
-    DIMENSIONS,
-    REQUIRED,
-    TABLE,
-    TIED,
-    UNTIED,
-    Part,
-    parts_of,
-    prefix_of,
-)
+from albertkit.checkpoints.names import REQUIRED, TABLE, TIED, UNTIED, parts_of, prefix_of
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import exit_count
-from albertkit.errors import CheckpointError, ConfigError, did_you_mean
+from albertkit.errors import CheckpointError, ConfigError
+from albertkit.heads import HEADS, base_prefix, head_of
 
-ARCHITECTURES: dict[str, tuple[Part, ...]] = {
-    "AlbertModel": (*REQUIRED, "pooler"),
-    "AlbertForPreTraining": (*REQUIRED, "pooler", "masked word head", "sentence order head"),
-    "AlbertForMaskedLM": (*REQUIRED, "masked word head"),
-    "AlbertForSequenceClassification": (*REQUIRED, "pooler", "classifier", "exit classifiers"),
-    "AlbertForTokenClassification": (*REQUIRED, "classifier"),
-    "AlbertForQuestionAnswering": (*REQUIRED, "answer span head"),
-    "AlbertForMultipleChoice": (*REQUIRED, "pooler", "classifier"),
-}
-"""Name of a model class -> the parts of its network."""
+_ENCODER = [row for row in TABLE if row.part in REQUIRED]
 
 
 def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> str:
-    """Return the model class that these tensors make: by their heads, and by the config where several fit."""
+    """Return the model class that these tensors make: the one that uses most parts of the network.
+
+    Where several classes have tensors of the same names, the config says which one it is.
+    """
     parts = parts_of(tensors)
-    if "classifier" in parts:
-        named = (config.architectures or [""])[0]
-        return named if named in ARCHITECTURES else "AlbertForSequenceClassification"
-    if "answer span head" in parts:
-        return "AlbertForQuestionAnswering"
-    if "masked word head" in parts and not parts & {"sentence order head", "pooler"}:
-        return "AlbertForMaskedLM"
-    return "AlbertForPreTraining" if parts & {"masked word head", "sentence order head"} else "AlbertModel"
+
+    def used(architecture: str) -> tuple[int, bool]:
+        head = HEADS[architecture]
+        has_pooler = any(row.part == "pooler" for row in head.tensors)
+        return len(head.parts & parts), has_pooler and "pooler" in parts
+
+    best = max(HEADS, key=used)
+    named = (config.architectures or [""])[0]
+    return named if named in HEADS and HEADS[named].is_mistaken_for(HEADS[best]) else best
 
 
 def fit(
@@ -80,25 +67,20 @@ def expected_shapes(architecture: str, config: AlbertConfig) -> dict[str, tuple[
     Raises:
         ConfigError: there is no such class, or the config prunes heads that it does not have.
     """
-    if architecture not in ARCHITECTURES:
-        raise ConfigError(
-            f"{architecture!r} is not a model class{did_you_mean(architecture, ARCHITECTURES)}; "
-            f"expected one of {', '.join(ARCHITECTURES)}"
-        )
+    head = head_of(architecture)
     pruned = merged_pruned_heads(config, config.pruned_heads)
-    sizes = {letter: getattr(config, name) for letter, name in DIMENSIONS.items()}
-    if architecture == "AlbertForMultipleChoice":
-        sizes["K"] = 1  # each choice has one score, however many labels the config names
-    rows = [row for row in TABLE if row.part in ARCHITECTURES[architecture]]
+    rows = [*_ENCODER, *head.tensors]
     shapes: dict[str, tuple[int, ...]] = {}
     for _, repeated in groupby(rows, key=lambda row: "{" in row.ours):
         block = list(repeated)
         for index, numbers in enumerate(_repetitions(block[0].ours, config)):
             kept_heads = config.num_attention_heads - len(pruned.get(index, ()))
-            sizes["A"] = config.hidden_size // config.num_attention_heads * kept_heads
+            width = config.hidden_size // config.num_attention_heads * kept_heads
             for row in block:
-                prefix = "" if architecture == "AlbertModel" else prefix_of(row)
-                shape = tuple(sizes.get(letter) or int(letter) for letter in row.shape.split())
+                prefix = prefix_of(row) and base_prefix(architecture)
+                shape = tuple(
+                    width if letter == "A" else head.size(letter, config) for letter in row.shape.split()
+                )
                 shapes[prefix + row.ours.format_map(numbers)] = shape
     return shapes
 
@@ -147,14 +129,6 @@ def _repetitions(name: str, config: AlbertConfig) -> Iterator[dict[str, int]]:
         yield {}
 
 
-_TASKS = {
-    "AlbertForSequenceClassification": "text-classification",
-    "AlbertForTokenClassification": "token-classification",
-    "AlbertForMultipleChoice": "multiple-choice",
-}
-"""Classes whose heads have tensors of the same names: the weights of one would load as another's."""
-
-
 def check_head(config: AlbertConfig, architecture: str, *, name: str) -> None:
     """Check that a model is not used for another task than its head was trained for.
 
@@ -166,9 +140,10 @@ def check_head(config: AlbertConfig, architecture: str, *, name: str) -> None:
     Raises:
         CheckpointError: the head is that of another task; its scores would mean something else.
     """
-    trained, wanted = (config.architectures or [""])[0], architecture
-    if trained != wanted and {trained, wanted} <= _TASKS.keys():
+    trained = (config.architectures or [""])[0]
+    if trained in HEADS and HEADS[trained].is_mistaken_for(head_of(architecture)):
         raise CheckpointError(
-            f"{name!r} was trained for {_TASKS[trained]} ({trained}), not for {_TASKS[wanted]}: its scores "
-            "mean something else. Give a checkpoint of that task"
+            f"{name!r} was trained for {HEADS[trained].task} ({trained}), not for "
+            f"{HEADS[architecture].task} ({architecture}): its scores mean something else. Give a checkpoint "
+            "of that task"
         )

@@ -92,11 +92,11 @@ def _of_checkpoint(name: str) -> dict[str, Any]:
 
 def _of_config(config: "AlbertConfig", tensors: "dict[str, np.ndarray] | None" = None) -> dict[str, Any]:
     """Return the figures of a model of that shape; of the weights too, where there are any."""
-    from albertkit.checkpoints.shapes import ARCHITECTURES
     from albertkit.footprint import measure
+    from albertkit.heads import HEADS
 
     named = (config.architectures or [""])[0]
-    architecture = named if named in ARCHITECTURES else "AlbertForPreTraining"
+    architecture = named if named in HEADS else "AlbertForPreTraining"
     footprint = measure(architecture, config)
     act = config.hidden_act
     report = {

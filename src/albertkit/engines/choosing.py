@@ -11,10 +11,11 @@ from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import check_head
 from albertkit.config import AlbertConfig
 from albertkit.devices import CPU
-from albertkit.engines.engine import Engine, Output, Read, Row
+from albertkit.engines.engine import Engine, Read, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx_engine import OnnxEngine
 from albertkit.errors import ConfigError, suggestion
+from albertkit.heads import Output
 from albertkit.hub import HubOptions
 from albertkit.onnx.int8 import INT8, QUANTIZATION
 
@@ -142,7 +143,8 @@ def load_model(
 
     with warnings.catch_warnings():  # of what the report says
         warnings.simplefilter("ignore", UserWarning)
-        model, info = getattr(auto, architecture).from_pretrained(
+        model_class: Any = auto.model_class(architecture)
+        model, info = model_class.from_pretrained(
             name,
             config=config,
             dtype=dtype,

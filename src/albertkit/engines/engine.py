@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+
+from albertkit.heads import Output
 
 _Answer = TypeVar("_Answer")
 _Row = TypeVar("_Row", bound="Row")
@@ -22,10 +24,6 @@ _Row = TypeVar("_Row", bound="Row")
 
 BATCH_TOKENS = 1024
 """Tokens computed at once on a CPU where nobody says how many: more leave its caches."""
-
-Output = Literal["logits", "order", "hidden_states"]
-"""What is computed: the scores of the model's own head (of a pretraining model those of masked words), its
-scores of sentence order, or what the encoder says."""
 
 Read = Callable[[Any], Sequence[int]]
 """Which tokens of a row are read; heads for whole texts read [CLS], token 0."""

@@ -5,14 +5,15 @@ not: it is called as it is (`PlainEngine`).
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from albertkit.config import ACTIVATION_NAMES
-from albertkit.engines.engine import Output
+from albertkit.heads import HEADS, Output
+from albertkit.modeling.auto import model_class
 from albertkit.modeling.layers import (
     AlbertAttention,
     AlbertEmbeddings,
@@ -23,18 +24,7 @@ from albertkit.modeling.layers import (
 )
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.pretraining_heads import (
-    AlbertForMaskedLM,
-    AlbertForPreTraining,
-    AlbertMLMHead,
-    AlbertSOPHead,
-)
-from albertkit.modeling.task_heads import (
-    AlbertForMultipleChoice,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-    AlbertForTokenClassification,
-)
+from albertkit.modeling.pretraining_heads import AlbertMLMHead, AlbertSOPHead, MaskedWordModel
 
 _PARTS = frozenset(
     {
@@ -105,7 +95,7 @@ def head_as_configured(model: AlbertPreTrainedModel) -> bool:
     expected = None if callable(model.config.hidden_act) else type(make_activation(model.config.hidden_act))
     if any(type(part) not in {*_PARTS, *_HEAD_PARTS, expected} or _has_hooks(part) for part in parts):
         return False
-    if not isinstance(model, AlbertForMaskedLM | AlbertForPreTraining):
+    if not isinstance(model, MaskedWordModel):
         return True
     head = model.predictions
     tied = head.decoder.weight is encoder.embeddings.word_embeddings.weight
@@ -127,25 +117,10 @@ def encoder_of(model: AlbertPreTrainedModel) -> AlbertModel:
 
 
 def head_of(model: AlbertPreTrainedModel, output: Output) -> Head | None:
-    """Return what makes an output of hidden states; None where only the model itself knows."""
+    """Return the function that computes an output of hidden states; None where only the model itself can."""
     if output == "hidden_states":
         return lambda states: states
-    if type(model) is AlbertForPreTraining and output == "order":
-        return lambda states: model.sop_classifier(_pool(model, states))
-    if output == "order":
+    architecture = type(model).__name__
+    if architecture not in HEADS or type(model) is not model_class(architecture):
         return None
-    if type(model) is AlbertForSequenceClassification or type(model) is AlbertForMultipleChoice:
-        return lambda states: model.classifier(_pool(model, states))
-    if type(model) is AlbertForTokenClassification:
-        return model.classifier
-    if type(model) is AlbertForQuestionAnswering:
-        return model.qa_outputs
-    if type(model) is AlbertForMaskedLM or type(model) is AlbertForPreTraining:
-        return model.predictions
-    return None
-
-
-def _pool(model: AlbertPreTrainedModel, states: Tensor) -> Tensor:
-    pooler = encoder_of(model).pooler
-    assert pooler is not None
-    return torch.tanh(pooler(states))
+    return partial(model.score, output=output) if output in HEADS[architecture].scores else None

@@ -14,10 +14,11 @@ from albertkit.checkpoints import loading
 from albertkit.checkpoints.arrays import DTYPES, is_floating
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.report import LoadReport
-from albertkit.checkpoints.shapes import ARCHITECTURES, fit
+from albertkit.checkpoints.shapes import fit
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, suggestion
 from albertkit.extras import optional
+from albertkit.heads import HEADS
 from albertkit.hub import HubOptions
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class LightModel:
             _ = torch.nn  # before anything of ours imports it
             from albertkit.modeling import auto
 
-            self.module, _ = getattr(auto, self.architecture).from_arrays(self.config, self.weights)
+            self.module, _ = auto.model_class(self.architecture).from_arrays(self.config, self.weights)
             self.module.name_or_path = self.name_or_path
         return self.module
 
@@ -202,7 +203,7 @@ def class_names(model: Model) -> set[str]:
 
 def class_name(model: Model) -> str:
     """Return the name of the model class that a model is of, or is derived from."""
-    return next(iter(class_names(model) & ARCHITECTURES.keys()), type(model).__name__)
+    return next(iter(class_names(model) & HEADS.keys()), type(model).__name__)
 
 
 def _read_dtype(dtype: Any, weights: Mapping[str, np.ndarray]) -> np.dtype:

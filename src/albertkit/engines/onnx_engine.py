@@ -16,10 +16,11 @@ from albertkit.checkpoints.arrays import place_in_file
 from albertkit.config import AlbertConfig
 from albertkit.cores import compute_threads
 from albertkit.engines.batches import Batch, Group, length_of, plan
-from albertkit.engines.engine import BATCH_TOKENS, Engine, Output, Read, Row
+from albertkit.engines.engine import BATCH_TOKENS, Engine, Read, Row
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import DataError
 from albertkit.extras import optional
+from albertkit.heads import Output
 from albertkit.onnx.network import UNSEEN, word_table
 from albertkit.onnx.packed import build_head, build_rows
 

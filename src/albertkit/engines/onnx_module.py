@@ -8,13 +8,14 @@ import numpy as np
 import torch
 
 from albertkit.checkpoints.arrays import to_arrays
-from albertkit.engines.engine import Engine, Output, Read, Row
+from albertkit.engines.engine import Engine, Read, Row
 from albertkit.engines.fitting import as_configured, fits, head_as_configured, head_of
 from albertkit.engines.light_model import LightModel
 from albertkit.engines.onnx_engine import OnnxEngine, check_rows
 from albertkit.engines.packed_layers import fingerprint, unchanged
 from albertkit.engines.plain import PlainEngine
 from albertkit.errors import ConfigError, DataError
+from albertkit.heads import Output
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 _MADE: WeakKeyDictionary[AlbertPreTrainedModel, dict[bool, tuple[Any, OnnxEngine]]] = WeakKeyDictionary()

@@ -14,14 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.cores import VARIABLE, usable_cores
-from albertkit.engines.engine import BATCH_TOKENS, Engine, Output, Read, Row, batches_by_length
+from albertkit.engines.engine import BATCH_TOKENS, Engine, Read, Row, batches_by_length
+from albertkit.engines.light_model import class_name
+from albertkit.heads import HEADS, Output
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
-from albertkit.modeling.task_heads import (
-    AlbertForMultipleChoice,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-)
+from albertkit.modeling.pretraining_heads import MaskedWordModel
 
 _ACCELERATOR_BATCH_TOKENS = 16 * BATCH_TOKENS
 
@@ -68,25 +65,25 @@ def _scores(
     if output == "hidden_states":
         states = model.base_model(**batch, return_dict=True).last_hidden_state  # (B, T, H)
         return _select(states, positions)
-    if output == "order":
-        nothing = torch.empty(0, dtype=torch.long, device=model.device)  # no word is scored
-        found = cast(Any, model)(**batch, masked_positions=nothing, return_dict=True)
-        return list(found.sop_logits[:, None])  # (B, 2) -> B of (1, 2)
-    if isinstance(model, AlbertForMaskedLM | AlbertForPreTraining):
+    head = HEADS.get(class_name(model), HEADS["AlbertForTokenClassification"])  # a class of the user's own
+    scores = head.scores[output]
+    options: dict[str, Any] = {}
+    if isinstance(model, MaskedWordModel):  # no other position is multiplied by the vocabulary
         length = batch["input_ids"].shape[1]
-        flat = [row * length + position for row, own in enumerate(positions) for position in own]
-        found = model(**batch, masked_positions=torch.tensor(flat, dtype=torch.long), return_dict=True)
-        logits = found.logits if isinstance(model, AlbertForMaskedLM) else found.prediction_logits  # (P, V)
-        return logits.split([len(own) for own in positions])
-    if isinstance(model, AlbertForMultipleChoice):
-        choices = {name: cast(Tensor, value)[:, None] for name, value in batch.items()}  # (B, T) -> (B, 1, T)
-        return list(model(**choices, return_dict=True).logits[:, None])  # (B, 1) -> B of (1, 1)
-    found = cast(Any, model)(**batch, return_dict=True)
-    if isinstance(model, AlbertForSequenceClassification):
-        return list(found.logits[:, None])  # (B, K) -> B of (1, K)
-    if isinstance(model, AlbertForQuestionAnswering):
-        return _select(torch.stack([found.start_logits, found.end_logits], dim=-1), positions)  # (B, T, 2)
-    return _select(found.logits, positions)  # (B, T, K)
+        read = [] if scores.reads_first else enumerate(positions)
+        flat = [row * length + position for row, some in read for position in some]
+        options["masked_positions"] = torch.tensor(flat, dtype=torch.long)
+    inputs = batch.items()
+    if head.has_choices:
+        inputs = [(name, cast(Tensor, values)[:, None]) for name, values in inputs]  # (B, T) -> (B, 1, T)
+    outputs = cast(Any, model)(**dict(inputs), **options, return_dict=True)
+    columns = [outputs[name] for name in scores.names]
+    values = columns[0] if len(columns) == 1 else torch.stack(columns, dim=-1)
+    if scores.reads_first:
+        return list(values[:, None])  # (B, K) -> B of (1, K)
+    if options:
+        return values.split([len(some) for some in positions])  # (P, V)
+    return _select(values, positions)  # (B, T, K)
 
 
 def _select(values: Tensor, positions: list[Sequence[int]]) -> list[Tensor]:

@@ -22,10 +22,11 @@ from torch import Tensor
 
 from albertkit.early_exit import exits_of
 from albertkit.engines.batches import Batch, Group, length_of, plan
-from albertkit.engines.engine import Engine, Output, Read, Row
+from albertkit.engines.engine import Engine, Read, Row
 from albertkit.engines.fitting import Head, encoder_of, fits, head_of
 from albertkit.engines.packed_layers import PackedLayer, RowAttention, can_pack, fingerprint, unchanged
 from albertkit.engines.plain import PlainEngine, default_batch_tokens, evaluating
+from albertkit.heads import Output
 from albertkit.modeling.early_exit import agree
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification

@@ -17,10 +17,11 @@ from albertkit.checkpoints.names import executed_layers
 from albertkit.config import AlbertConfig
 from albertkit.cores import compute_threads
 from albertkit.engines.batches import plan
-from albertkit.engines.engine import Engine, Output, Read, Row, every_token
+from albertkit.engines.engine import Engine, Read, Row, every_token
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx_engine import OnnxNetwork, check_rows
 from albertkit.errors import DataError
+from albertkit.heads import Output
 from albertkit.tasks.texts import text_rows
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.special_tokens import Parsing

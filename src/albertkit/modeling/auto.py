@@ -10,6 +10,7 @@ from albertkit.config import AlbertConfig, one_of
 from albertkit.devices import choose_dtype
 from albertkit.errors import ConfigError
 from albertkit.hub import take_loading_options
+from albertkit.modeling import model, pretraining_heads, task_heads
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
@@ -19,6 +20,12 @@ from albertkit.modeling.task_heads import (
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
+
+
+def model_class(architecture: str) -> type[AlbertPreTrainedModel]:
+    """Return the model class of that name, which `heads.HEADS` has."""
+    rooms = (model, pretraining_heads, task_heads)
+    return next(getattr(room, architecture) for room in rooms if hasattr(room, architecture))
 
 
 class _AutoModel:

@@ -64,6 +64,12 @@ class AlbertModel(AlbertPreTrainedModel):
         self.post_init()
         self.prune_heads(config.pruned_heads)
 
+    def pool(self, states: Tensor) -> Tensor:
+        """Return the pooled states of [CLS], (..., H) -> (..., H)."""
+        assert self.pooler is not None
+        assert self.pooler_activation is not None
+        return self.pooler_activation(self.pooler(states))
+
     def get_input_embeddings(self) -> nn.Embedding:
         """The word embeddings, V x E."""
         return self.embeddings.word_embeddings
@@ -141,9 +147,7 @@ class AlbertModel(AlbertPreTrainedModel):
             eager=config.attn_implementation == "eager",
             read_positions=read_positions,
         )
-        pooled = None
-        if self.pooler is not None and self.pooler_activation is not None:
-            pooled = self.pooler_activation(self.pooler(encoded.last_hidden_state[:, 0]))  # -> (B, H)
+        pooled = None if self.pooler is None else self.pool(encoded.last_hidden_state[:, 0])  # (B, H)
         output = BaseModelOutputWithPooling(
             last_hidden_state=encoded.last_hidden_state,
             pooler_output=pooled,

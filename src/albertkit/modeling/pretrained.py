@@ -82,6 +82,18 @@ class AlbertPreTrainedModel(TrainingSwitches):
             else:
                 nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
 
+    def score(self, states: Tensor, output: str = "logits") -> Tensor:
+        """Return an output of the head from last hidden states, without dropout.
+
+        Args:
+            states: (P, H) of single tokens; for scores of whole texts those of [CLS].
+            output: one of the `scores` of `heads.HEADS`.
+
+        Returns:
+            Scores (P, K) of each token.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no scores {output!r} of {states.shape}")
+
     # --- files ----------------------------------------------------------------------------------
 
     @classmethod

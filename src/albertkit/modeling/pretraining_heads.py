@@ -75,7 +75,7 @@ class MaskedWordOptions(OutputOptions, total=False):
     masked_lm_labels: Tensor | None
 
 
-class _MaskedWordModel(AlbertPreTrainedModel):
+class MaskedWordModel(AlbertPreTrainedModel):
     """What the two models with a masked-word head share."""
 
     predictions: AlbertMLMHead
@@ -137,7 +137,7 @@ class _MaskedWordModel(AlbertPreTrainedModel):
         self.predictions.tie_bias()
 
 
-class AlbertForPreTraining(_MaskedWordModel):
+class AlbertForPreTraining(MaskedWordModel):
     """ALBERT with both pretraining heads: masked words (`predictions`) and order (`sop_classifier`)."""
 
     def __init__(self, config: AlbertConfig) -> None:
@@ -146,6 +146,12 @@ class AlbertForPreTraining(_MaskedWordModel):
         self.predictions = _make_mlm_head(config)
         self.sop_classifier = AlbertSOPHead(config.hidden_size, config.num_labels)
         self.post_init()
+
+    def score(self, states: Tensor, output: str = "logits") -> Tensor:
+        """As `AlbertPreTrainedModel.score`."""
+        if output == "order":
+            return self.sop_classifier(self.albert.pool(states))
+        return self.predictions(states)
 
     def forward(
         self,
@@ -209,7 +215,7 @@ class AlbertForPreTraining(_MaskedWordModel):
         return self.finish(output, return_dict)
 
 
-class AlbertForMaskedLM(_MaskedWordModel):
+class AlbertForMaskedLM(MaskedWordModel):
     """ALBERT with the masked-word head (`predictions`)."""
 
     def __init__(self, config: AlbertConfig) -> None:
@@ -217,6 +223,10 @@ class AlbertForMaskedLM(_MaskedWordModel):
         self.albert = AlbertModel(config, add_pooling_layer=False)
         self.predictions = _make_mlm_head(config)
         self.post_init()
+
+    def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
+        """As `AlbertPreTrainedModel.score`."""
+        return self.predictions(states)
 
     def forward(
         self,

@@ -50,6 +50,10 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         check_patience(patience, self.config)
         self.patience = patience
 
+    def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
+        """As `AlbertPreTrainedModel.score`."""
+        return self.classifier(self.albert.pool(states))
+
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -132,10 +136,8 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
     def _logits_by_depth(self, hidden_states: tuple[Tensor, ...] | None) -> Tensor:
         """L + 1 of (B, T, H), those of the embeddings first -> (L, B, K)."""
         assert hidden_states is not None
-        assert self.albert.pooler is not None
-        assert self.albert.pooler_activation is not None
         firsts = torch.stack([states[:, 0] for states in hidden_states[1:]])  # (L, B, H)
-        pooled = self.dropout(self.albert.pooler_activation(self.albert.pooler(firsts)))
+        pooled = self.dropout(self.albert.pool(firsts))
         return torch.stack([self.classifier_at(depth)(one) for depth, one in enumerate(pooled, start=1)])
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -170,6 +172,10 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
+
+    def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
+        """As `AlbertPreTrainedModel.score`."""
+        return self.classifier(states)
 
     def forward(
         self,
@@ -226,6 +232,10 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         self.albert = AlbertModel(config, add_pooling_layer=False)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
         self.post_init()
+
+    def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
+        """As `AlbertPreTrainedModel.score`."""
+        return self.qa_outputs(states)
 
     def forward(
         self,
@@ -292,6 +302,10 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, 1)
         self.post_init()
+
+    def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
+        """As `AlbertPreTrainedModel.score`."""
+        return self.classifier(self.albert.pool(states))
 
     def forward(
         self,

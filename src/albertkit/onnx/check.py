@@ -14,7 +14,7 @@ from albertkit.checkpoints.arrays import Arrays
 from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError
 from albertkit.extras import optional
-from albertkit.onnx.network import MULTIPLE_CHOICE
+from albertkit.heads import head_of
 from albertkit.tokenization.base import TokenizerBase
 
 onnxruntime = optional("onnxruntime")
@@ -149,7 +149,7 @@ def compare(
     session = open_session(path)
     names = [output.name for output in session.get_outputs()]
     architecture, config, _ = model
-    choices = architecture == MULTIPLE_CHOICE
+    choices = head_of(architecture).has_choices
     dtype: type = np.float32
     largest, shapes = 0.0, []
     for batch in batches(tokenizer, config, texts, choices=choices, whole=not optional_inputs):

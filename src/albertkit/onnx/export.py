@@ -21,12 +21,13 @@ from albertkit.checkpoints.arrays import DTYPES, Arrays
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
 from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.report import LoadReport
-from albertkit.checkpoints.shapes import ARCHITECTURES, architecture_of, fit
+from albertkit.checkpoints.shapes import architecture_of, fit
 from albertkit.config import AlbertConfig
 from albertkit.conversion import TOLERANCES, cast, file_sha256, write_vocabulary
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
 from albertkit.files import check_new_folder
 from albertkit.finetuning.data_options import DataOptions
+from albertkit.heads import HEADS
 from albertkit.onnx.check import TEXTS, compare
 from albertkit.onnx.file import (
     metadata_of,
@@ -237,7 +238,7 @@ def _check_arguments(
     architecture: str | None, dtype: str | None, compute: str, opset: int, texts: Sequence[str]
 ) -> None:
     for name, value, known in (
-        ("architecture", architecture, ARCHITECTURES),
+        ("architecture", architecture, HEADS),
         ("dtype", dtype, tuple(DTYPES)),
         ("compute", compute, ("float32", "float16")),
     ):
@@ -315,7 +316,7 @@ def _choose(
         candidates = [*(config.architectures or []), made, "AlbertForMaskedLM", "AlbertModel"]
     lacking: Iterable[str] = ()
     for name in candidates:
-        if name in ARCHITECTURES:
+        if name in HEADS:
             weights, report = fit(name, config, tensors)
             needed = [one for one in report.missing if not one.startswith("pooler.")]
             if not needed:
@@ -323,7 +324,7 @@ def _choose(
             lacking = lacking or needed
     raise CheckpointError(
         f"The source lacks {', '.join(lacking)}, which {candidates[0]} needs: name another architecture "
-        f"({', '.join(ARCHITECTURES)}), or fine-tune the model first."
+        f"({', '.join(HEADS)}), or fine-tune the model first."
     )
 
 

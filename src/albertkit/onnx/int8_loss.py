@@ -16,20 +16,13 @@ from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, DataError
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet
+from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.settings import TaskSettings
 from albertkit.finetuning.trained_model import load_task
+from albertkit.heads import head_of
 from albertkit.inputs import format_of, read_inputs
 from albertkit.onnx.check import Batch, Model, batches, expected_outputs, open_session
-from albertkit.onnx.network import MULTIPLE_CHOICE
 from albertkit.tokenization.base import TokenizerBase
-
-TASKS = {
-    "AlbertForSequenceClassification": "text-classification",
-    "AlbertForTokenClassification": "token-classification",
-    "AlbertForQuestionAnswering": "question-answering",
-    MULTIPLE_CHOICE: "multiple-choice",
-}
-"""The tasks that labelled files are read for."""
 
 AGREEMENT = "agreement"
 
@@ -62,9 +55,8 @@ class Loss:
 
 def is_labelled(file: Path, architecture: str) -> bool:
     """Tell whether a file has examples with labels: a `.txt` has texts, unless it is of tagged words."""
-    if architecture not in TASKS:
-        return False
-    return file.suffix != ".txt" or architecture == "AlbertForTokenClassification"
+    task = head_of(architecture).task
+    return task in LABELLED_TASKS and (file.suffix != ".txt" or task == "token-classification")
 
 
 def read_texts(file: Path) -> list[str]:
@@ -87,12 +79,12 @@ def measure_on_labels(
 
     Args:
         source: the model.
-        architecture: one of `TASKS`.
+        architecture: the name of a model class whose task has labelled files.
         rounded: the file in int8.
         data: labelled examples.
         options: where the examples are in it.
     """
-    labelled, task, exact = load_task(TASKS[architecture], source, TaskSettings())
+    labelled, task, exact = load_task(head_of(architecture).task, source, TaskSettings())
     weights, _ = fit(architecture, exact.config, cast(read_onnx(rounded), DTYPES["float32"]))
     splits = load_splits({"data": labelled.reader(str(data), options)}, labels=labelled.labels(exact.config))
     examples = EvaluationSet(labelled, task, splits.examples["data"])
@@ -119,7 +111,7 @@ def measure_agreement(
     session = open_session(rounded)
     names = [output.name for output in session.get_outputs()]
     architecture, config, _ = model
-    choices = architecture == MULTIPLE_CHOICE
+    choices = head_of(architecture).has_choices
     agreed: dict[str, list[float]] = {name: [] for name in names}
     for batch in batches(tokenizer, config, texts, choices=choices, whole=not optional_inputs):
         found = dict(zip(names, session.run(names, batch), strict=True))

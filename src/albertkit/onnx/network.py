@@ -8,34 +8,21 @@ R queries and T keys of a row.
 
 import math
 from collections.abc import Callable
-from typing import Literal
 
-from albertkit.checkpoints.names import BASE_PREFIX
 from albertkit.config import AlbertConfig
+from albertkit.heads import base_prefix
 from albertkit.onnx.graph import Graph
-
-MULTIPLE_CHOICE = "AlbertForMultipleChoice"
-SEQUENCE_CLASSIFICATION = "AlbertForSequenceClassification"
-PRETRAINING = "AlbertForPreTraining"
-MASKED_LM = "AlbertForMaskedLM"
-QUESTION_ANSWERING = "AlbertForQuestionAnswering"
-ENCODER = "AlbertModel"
 
 UNSEEN = -10000.0
 """Added to the scores of tokens that may not be seen, as in the original."""
 
-Output = Literal["logits", "order", "hidden_states"]
 Attend = Callable[[str, str, str], str]
 """Queries (..., N*D), keys and values (..., N*D) of what is looked at -> contexts, shaped as the queries."""
 
 
 def word_table(architecture: str) -> str:
     """Return the name of the tensor with the embeddings of the words (V, E)."""
-    return f"{_prefix(architecture)}embeddings.word_embeddings.weight"
-
-
-def _prefix(architecture: str) -> str:
-    return "" if architecture == ENCODER else BASE_PREFIX
+    return f"{base_prefix(architecture)}embeddings.word_embeddings.weight"
 
 
 class Network:
@@ -45,7 +32,7 @@ class Network:
         self.graph = graph
         self.architecture = architecture
         self.config = config
-        self.prefix = _prefix(architecture)
+        self.prefix = base_prefix(architecture)
         self.attentions: list[str] = []
         """The attention probabilities (B, N, R, T) of each layer that has been written."""
 
@@ -67,26 +54,21 @@ class Network:
         segments = graph.rows(f"{table}.token_type_embeddings.weight", token_type_ids)
         places = positions(f"{table}.position_embeddings.weight")
         total = graph.node("Add", graph.node("Add", words, segments), places)
-        normal = graph.layer_norm(total, f"{table}.LayerNorm", epsilon=self.config.layer_norm_eps)
-        return graph.linear(normal, f"{self.prefix}encoder.embedding_hidden_mapping_in")
+        normal = self.layer_norm(total, f"{table}.LayerNorm")
+        return self.linear(normal, f"{self.prefix}encoder.embedding_hidden_mapping_in")
 
     def layer(self, name: str, queried: str, states: str, attend: Attend) -> str:
         """States (..., H) of the tokens that query, and of all tokens -> new states of those that query."""
-        graph, epsilon = self.graph, self.config.layer_norm_eps
+        graph = self.graph
         scope = graph.scope
         graph.scope = f"{scope}attention/"
-        query = graph.linear(queried, f"{name}.attention.query")
-        key, value = (graph.linear(states, f"{name}.attention.{part}") for part in ("key", "value"))
-        context = graph.linear(attend(query, key, value), f"{name}.attention.dense")
-        attended = graph.layer_norm(
-            graph.node("Add", queried, context), f"{name}.attention.LayerNorm", epsilon=epsilon
-        )
+        query = self.linear(queried, f"{name}.attention.query")
+        key, value = (self.linear(states, f"{name}.attention.{part}") for part in ("key", "value"))
+        context = self.linear(attend(query, key, value), f"{name}.attention.dense")
+        attended = self.layer_norm(graph.node("Add", queried, context), f"{name}.attention.LayerNorm")
         graph.scope = f"{scope}ffn/"
-        expanded = graph.activation(graph.linear(attended, f"{name}.ffn"), str(self.config.hidden_act))
-        output = graph.linear(expanded, f"{name}.ffn_output")
-        return graph.layer_norm(
-            graph.node("Add", attended, output), f"{name}.full_layer_layer_norm", epsilon=epsilon
-        )
+        output = self.linear(self.activate(self.linear(attended, f"{name}.ffn")), f"{name}.ffn_output")
+        return self.layer_norm(graph.node("Add", attended, output), f"{name}.full_layer_layer_norm")
 
     def attend(self, query: str, key: str, value: str, bias: str) -> str:
         """(B, R, N*D), twice (B, T, N*D), and a bias (B, 1, 1, T) -> (B, R, N*D)."""
@@ -104,40 +86,24 @@ class Network:
         merged = graph.node("Transpose", context, perm=[0, 2, 1, 3])
         return graph.node("Reshape", merged, graph.whole(0, 0, -1))
 
+    # --- what heads are made of, as `heads.Network` describes it ------------------------------------
+
     def pool(self, states: str) -> str:
         """(..., H) of [CLS] -> (..., H)."""
-        return self.graph.node("Tanh", self.graph.linear(states, f"{self.prefix}pooler"))
+        return self.graph.node("Tanh", self.linear(states, f"{self.prefix}pooler"))
 
-    def scores(self, states: str, output: Output = "logits") -> str:
-        """Return an output (..., K) of tokens from their states (..., H); heads for texts are given [CLS]."""
-        graph, architecture = self.graph, self.architecture
-        if output == "hidden_states":
-            return states
-        if output == "order":
-            return graph.linear(self.pool(states), "sop_classifier.classifier")
-        if architecture in (MASKED_LM, PRETRAINING):
-            return self._score_words(states)
-        if architecture in (SEQUENCE_CLASSIFICATION, MULTIPLE_CHOICE):
-            return graph.linear(self.pool(states), "classifier")
-        return graph.linear(states, "qa_outputs" if architecture == QUESTION_ANSWERING else "classifier")
+    def linear(self, values: str, name: str) -> str:
+        """(..., inputs) -> (..., outputs)."""
+        return self.graph.linear(values, name)
 
-    def width(self, output: Output = "logits") -> int:
-        """Return K."""
-        config, architecture = self.config, self.architecture
-        if output == "hidden_states":
-            return config.hidden_size
-        if output == "order":
-            return config.num_labels
-        if architecture == QUESTION_ANSWERING:
-            return 2
-        if architecture in (MASKED_LM, PRETRAINING):
-            return config.vocab_size
-        return 1 if architecture == MULTIPLE_CHOICE else config.num_labels
+    def activate(self, values: str) -> str:
+        """Apply `hidden_act`."""
+        return self.graph.activation(values, str(self.config.hidden_act))
 
-    def _score_words(self, states: str) -> str:
-        graph, config = self.graph, self.config
-        narrow = graph.activation(graph.linear(states, "predictions.dense"), str(config.hidden_act))
-        narrow = graph.layer_norm(narrow, "predictions.LayerNorm", epsilon=config.layer_norm_eps)
-        if not config.tie_word_embeddings:
-            return graph.linear(narrow, "predictions.decoder")
-        return graph.product_with_rows(narrow, word_table(self.architecture), bias="predictions.bias")
+    def layer_norm(self, values: str, name: str) -> str:
+        """Normalize the last dimension."""
+        return self.graph.layer_norm(values, name, epsilon=self.config.layer_norm_eps)
+
+    def multiply_by_words(self, values: str, bias: str) -> str:
+        """(..., E) -> (..., V)."""
+        return self.graph.product_with_rows(values, word_table(self.architecture), bias=bias)

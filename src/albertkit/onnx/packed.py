@@ -19,8 +19,9 @@ from albertkit import __version__
 from albertkit.checkpoints.names import executed_layers
 from albertkit.checkpoints.onnx_file import PRODUCER
 from albertkit.config import AlbertConfig
+from albertkit.heads import Output, head_of, scores_of
 from albertkit.onnx.graph import Graph
-from albertkit.onnx.network import Network, Output
+from albertkit.onnx.network import Network
 
 OPSET = 20
 """The first with Gelu."""
@@ -111,7 +112,7 @@ def build_head(
         architecture: the name of a model class.
         config: its shape.
         weights: its tensors by the names of its state dict.
-        output: which output; `Network.scores` says of what width.
+        output: an output that the model class has.
 
     Returns:
         As `build_rows`.
@@ -123,5 +124,8 @@ def build_head(
     network = Network(graph, architecture, config)
     graph.scope = "head/"
     states = graph.float_input("states", ["read", config.hidden_size])
-    graph.output("scores", network.scores(states, output), ["read", network.width(output)])
+    scores = scores_of(architecture, output)
+    assert scores is not None
+    width = head_of(architecture).size(scores.width, config)
+    graph.output("scores", scores.compute(network, states), ["read", width])
     return graph.model(architecture, producer=PRODUCER, version=__version__), graph.external

@@ -14,19 +14,9 @@ from albertkit import __version__
 from albertkit.checkpoints.names import executed_layers
 from albertkit.checkpoints.onnx_file import PRODUCER
 from albertkit.config import AlbertConfig
+from albertkit.heads import head_of
 from albertkit.onnx.graph import Graph, onnx
-from albertkit.onnx.network import (
-    ENCODER,
-    MULTIPLE_CHOICE,
-    PRETRAINING,
-    QUESTION_ANSWERING,
-    SEQUENCE_CLASSIFICATION,
-    UNSEEN,
-    Network,
-    word_table,
-)
-
-_READ_FIRST = (SEQUENCE_CLASSIFICATION, MULTIPLE_CHOICE)
+from albertkit.onnx.network import UNSEEN, Network, word_table
 
 
 def build(
@@ -59,14 +49,15 @@ def build(
     """
     graph = Graph(weights, opset=opset, compute=compute, int8=int8)
     network = Network(graph, architecture, config)
-    shape = ["batch", "choices", "sequence"] if architecture == MULTIPLE_CHOICE else ["batch", "sequence"]
+    head = head_of(architecture)
+    shape = ["batch", "choices", "sequence"] if head.has_choices else ["batch", "sequence"]
     given = [graph.input("input_ids", shape)]
     for name, default in (("attention_mask", 1), ("token_type_ids", 0)):
         if optional_inputs:
             given.append(graph.optional_input(name, shape, like="input_ids", default=default))
         else:
             given.append(graph.input(name, shape))
-    if architecture == MULTIPLE_CHOICE:
+    if head.has_choices:
         rows = graph.node(
             "Concat", graph.whole(-1), graph.node("Shape", given[0], start=2), axis=0
         )  # (-1, T)
@@ -94,10 +85,11 @@ def _encode(network: Network, input_ids: str, attention_mask: str, token_type_id
         return network.attend(query, key, value, bias)
 
     layers = executed_layers(network.config, network.prefix)
+    reads_first = head_of(network.architecture).reads_first
     for index, layer in enumerate(layers):
         graph.scope = f"layer_{index}/"
         queried = states
-        if network.architecture in _READ_FIRST and index == len(layers) - 1:
+        if reads_first and index == len(layers) - 1:
             queried = graph.node("Slice", states, graph.whole(0), graph.whole(1), graph.whole(1))
         states = network.layer(layer, queried, states, attend)
     graph.scope = "head/"
@@ -117,28 +109,19 @@ def _mask(graph: Graph, attention_mask: str) -> str:
 
 def _write_outputs(network: Network, states: str) -> None:
     """Declare the outputs that the model class has, from states (B, T, H)."""
-    graph, config, architecture = network.graph, network.config, network.architecture
-    texts, tokens = ["batch"], ["batch", "sequence"]
-
-    def first() -> str:
-        return graph.node("Gather", states, graph.index(0), axis=1)  # (B, T, H) -> (B, H)
-
-    if architecture == ENCODER:
-        graph.output("last_hidden_state", states, [*tokens, config.hidden_size])
-        if "pooler.weight" in graph.weights:
-            graph.output("pooler_output", network.pool(first()), [*texts, config.hidden_size])
-    elif architecture == PRETRAINING:
-        graph.output("prediction_logits", network.scores(states), [*tokens, network.width()])
-        graph.output("sop_logits", network.scores(first(), "order"), [*texts, network.width("order")])
-    elif architecture == SEQUENCE_CLASSIFICATION:
-        graph.output("logits", network.scores(first()), [*texts, network.width()])
-    elif architecture == MULTIPLE_CHOICE:
-        scores = network.scores(first())  # (B*C, 1)
-        shape = graph.node("Shape", "input_ids", end=2)
-        graph.output("logits", graph.node("Reshape", scores, shape), ["batch", "choices"])
-    elif architecture == QUESTION_ANSWERING:
-        scores = network.scores(states)  # (B, T, 2)
-        for column, name in enumerate(("start_logits", "end_logits")):
-            graph.output(name, graph.node("Gather", scores, graph.index(column), axis=2), tokens)
-    else:
-        graph.output("logits", network.scores(states), [*tokens, network.width()])
+    graph, head = network.graph, head_of(network.architecture)
+    for scores in head.scores.values():
+        if scores.needs and scores.needs not in graph.weights:
+            continue
+        read, shape = states, ["batch", "sequence"]
+        if scores.reads_first:
+            read, shape = graph.node("Gather", states, graph.index(0), axis=1), ["batch"]  # (B, H)
+        values = scores.compute(network, read)
+        if head.has_choices:  # (B * C, 1) -> (B, C)
+            values = graph.node("Reshape", values, graph.node("Shape", "input_ids", end=2))
+            graph.output(scores.names[0], values, ["batch", "choices"])
+        elif len(scores.names) == 1:
+            graph.output(scores.names[0], values, [*shape, head.size(scores.width, network.config)])
+        else:
+            for column, name in enumerate(scores.names):
+                graph.output(name, graph.node("Gather", values, graph.index(column), axis=len(shape)), shape)

@@ -10,10 +10,10 @@ import numpy as np
 from albertkit import reference
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import is_int8, make_engine
-from albertkit.engines.engine import BATCH_TOKENS, Engine, Output, Row
+from albertkit.engines.engine import BATCH_TOKENS, Engine, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import CheckpointError
-from albertkit.onnx.network import MULTIPLE_CHOICE
+from albertkit.heads import HEADS, Output
 from albertkit.pipelines import pipeline
 from albertkit.pipelines.interface import Pipeline
 from albertkit.serving.batching import RowQueue
@@ -172,14 +172,14 @@ def _scores_by_definition(model: Model, row: Row, outputs: list[Output]) -> dict
         plain = make_engine(model, "plain")
         return {output: plain.run([row], output=output)[0] for output in outputs}
     ids, segments = np.array([row.input_ids]), np.array([row.token_type_ids])  # (1, T)
-    if model.architecture == MULTIPLE_CHOICE:
+    head = HEADS[model.architecture]
+    if head.has_choices:
         ids, segments = ids[None], segments[None]  # (1, 1, T)
     found = reference.forward(model.architecture, model.config, model.weights, ids, token_type_ids=segments)
-    scores = {"hidden_states": found["hidden_states"][-1], "order": found.get("sop_logits")}
-    if "start_logits" in found:
-        scores["logits"] = np.stack([found["start_logits"], found["end_logits"]], axis=-1)
-    else:
-        scores["logits"] = found.get("logits", found.get("prediction_logits"))
+    scores = {"hidden_states": found["hidden_states"][-1]} | {
+        output: found[one.names[0]] if len(one.names) == 1 else np.stack([found[n] for n in one.names], -1)
+        for output, one in head.scores.items()
+    }
     return {output: scores[output].reshape(-1, scores[output].shape[-1])[:1] for output in outputs}
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.engines.engine import Engine, Output, Read, Row, first_token
+from albertkit.engines.engine import Engine, Read, Row, first_token
+from albertkit.heads import Output
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.work import Ticket, Work
 

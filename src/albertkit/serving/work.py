@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.engines.engine import Engine, Output, Read, Row
+from albertkit.engines.engine import Engine, Read, Row
+from albertkit.heads import Output
 from albertkit.serving.refusals import Refusal, too_much
 
 DEADLINE_HEADER = "X-Request-Timeout"

@@ -14,8 +14,9 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 
 from albertkit.config import AlbertConfig
-from albertkit.engines.engine import Engine, Output, Row, first_token
+from albertkit.engines.engine import Engine, Row, first_token
 from albertkit.errors import ConfigError, DataError
+from albertkit.heads import Output
 from albertkit.tokenization.base import TokenizerBase
 
 SETTINGS_KEY = "task_settings"

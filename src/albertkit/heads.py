@@ -1,0 +1,280 @@
+"""The heads of ALBERT: the tensors of each model class, the tokens it reads, and how it computes scores.
+
+A head is defined here once, without a library for arrays. The ONNX graphs, the NumPy reference, the engines
+and the readers of checkpoints ask `HEADS`; the PyTorch class and the Keras class of the same name compute the
+same scores, and tests compare all of them.
+
+Shapes: H hidden, E embedding, V vocabulary, K labels.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError, did_you_mean
+
+ENCODER = "AlbertModel"
+BASE_PREFIX = "albert."
+"""What a model with a head puts before the names of its encoder's tensors."""
+
+Output = Literal["logits", "order", "hidden_states"]
+"""What an engine computes: the scores of the model's head (for a pretraining model those of masked words),
+the scores of sentence order, or the last hidden states."""
+
+DIMENSIONS = {
+    "V": "vocab_size",
+    "P": "max_position_embeddings",
+    "S": "type_vocab_size",
+    "E": "embedding_size",
+    "H": "hidden_size",
+    "I": "intermediate_size",
+    "K": "num_labels",
+}
+"""Letter of a dimension -> its name in the config. A, the width of all heads that a layer has, is H without
+pruning; a digit is a size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tensor of the network."""
+
+    ours: str
+    """Name, with {group} and {layer}, or {exit}, where the network repeats."""
+    part: str
+    """Of the network, as reports name it."""
+    shape: str
+    """Dimensions by their letters in `DIMENSIONS`, as PyTorch stores them."""
+    google: str | None = None
+    """Name in the checkpoints of the original code and in those of Julia; None where it has none."""
+    older: str | None = None
+    """Name in the first Chinese checkpoints (brightmart/albert_zh), which have one layer, "shared"."""
+    garden: str | None = None
+    """Name of the variable in TensorFlow's model garden (official/nlp), whose encoder has one layer too."""
+
+    @property
+    def transposed(self) -> bool:
+        """Whether TensorFlow stores the matrix as inputs x outputs, where PyTorch has outputs x inputs."""
+        return self.google is not None and self.google.endswith("/kernel")
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the tensor has one dimension."""
+        return " " not in self.shape
+
+
+def _pair(endings: tuple[str, str], ours: str, part: str, shape: str, *others: str | None) -> list[Row]:
+    """Return the rows of a weight and its bias from names without endings; `endings` are TensorFlow's."""
+    return [
+        Row(f"{ours}.{ending}", part, sizes, *(other and f"{other}/{theirs}" for other in others))
+        for ending, theirs, sizes in (("weight", endings[0], shape), ("bias", endings[1], shape.split()[0]))
+    ]
+
+
+linear_rows = partial(_pair, ("kernel", "bias"))
+norm_rows = partial(_pair, ("gamma", "beta"))
+
+
+class Network(Protocol):
+    """The operations that heads are made of; values are arrays, or names of values in a graph."""
+
+    config: AlbertConfig
+
+    def linear(self, values: Any, name: str) -> Any:
+        """Apply the matrix and the bias of that name: (..., inputs) -> (..., outputs)."""
+        ...
+
+    def pool(self, states: Any) -> Any:
+        """Apply the pooler and tanh: (..., H) -> (..., H)."""
+        ...
+
+    def activate(self, values: Any) -> Any:
+        """Apply the activation of the config."""
+        ...
+
+    def layer_norm(self, values: Any, name: str) -> Any:
+        """Normalize the last dimension."""
+        ...
+
+    def multiply_by_words(self, values: Any, bias: str) -> Any:
+        """Multiply by the word embeddings, and add a bias: (..., E) -> (..., V)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """One kind of scores that a head computes from the last hidden states."""
+
+    names: tuple[str, ...]
+    """Outputs of the model class; several names are the columns of one array."""
+    compute: Callable[[Any, Any], Any]
+    """Given a `Network` and states (..., H), returns scores (..., width)."""
+    width: str
+    """The last dimension, by its letter in `DIMENSIONS`, or a digit."""
+    reads_first: bool = False
+    """Whether the scores are of a whole text, computed from [CLS] alone."""
+    needs: str = ""
+    """A tensor without which the model class leaves this output out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """What a model class has besides embeddings and encoder."""
+
+    task: str
+    """What the scores are for; two heads with the same tensors may have different tasks."""
+    tensors: Sequence[Row]
+    """In the order of PyTorch's state dict."""
+    scores: Mapping[str, Scores]
+    """By their `Output`, the model's main output first."""
+    has_choices: bool = False
+    """Whether inputs are (B, C, T), with one score for each choice."""
+
+    @property
+    def parts(self) -> set[str]:
+        """The parts of the network that belong to this head, without the pooler."""
+        return {row.part for row in self.tensors} - {"pooler"}
+
+    @property
+    def reads_first(self) -> bool:
+        """Whether nothing but [CLS] is read."""
+        return all(one.reads_first for one in self.scores.values())
+
+    def size(self, dimension: str, config: AlbertConfig) -> int:
+        """Return the size of a dimension, by its letter or digit."""
+        if dimension == "K" and self.has_choices:
+            return 1
+        return getattr(config, DIMENSIONS[dimension]) if dimension in DIMENSIONS else int(dimension)
+
+    def is_mistaken_for(self, other: "Head") -> bool:
+        """Tell whether the weights of this head would load as the other's, which means something else."""
+        return self.task != other.task and bool(self.parts & other.parts)
+
+
+def head_of(architecture: str) -> Head:
+    """Return the head of a model class.
+
+    Raises:
+        ConfigError: there is no such class.
+    """
+    if architecture not in HEADS:
+        raise ConfigError(
+            f"{architecture!r} is not a model class{did_you_mean(architecture, HEADS)}; "
+            f"expected one of {', '.join(HEADS)}"
+        )
+    return HEADS[architecture]
+
+
+def scores_of(architecture: str, output: str) -> Scores | None:
+    """Return an output of a model class; None where the class has no such output."""
+    return HIDDEN_STATES if output == "hidden_states" else head_of(architecture).scores.get(output)
+
+
+def base_prefix(architecture: str) -> str:
+    """Return what the model class puts before the names of its encoder's tensors."""
+    return "" if architecture == ENCODER else BASE_PREFIX
+
+
+def all_tensors() -> Iterable[Row]:
+    """Return the tensors of all heads, each once."""
+    return dict.fromkeys(row for head in HEADS.values() for row in head.tensors)
+
+
+# --- the heads ----------------------------------------------------------------------------------
+
+_POOLER = linear_rows("pooler", "pooler", "H H", "bert/pooler/dense", None, "pooler_transform")
+_CLASSIFIER = (
+    Row("classifier.weight", "classifier", "K H", "output_weights"),
+    Row("classifier.bias", "classifier", "K", "output_bias"),
+)
+_EXITS = linear_rows("exit_classifiers.{exit}", "exit classifiers", "K H")
+_ANSWERS = (
+    Row("qa_outputs.weight", "answer span head", "2 H", "cls/squad/output_weights"),
+    Row("qa_outputs.bias", "answer span head", "2", "cls/squad/output_bias"),
+)
+_WORDS = "masked word head"
+_MASKED_WORDS = (
+    Row("predictions.bias", _WORDS, "V", "cls/predictions/output_bias",
+        garden="cls/predictions/output_bias/bias"),
+    *norm_rows("predictions.LayerNorm", _WORDS, "E", "cls/predictions/transform/LayerNorm"),
+    *linear_rows("predictions.dense", _WORDS, "E H", "cls/predictions/transform/dense"),
+    *linear_rows("predictions.decoder", _WORDS, "V E"),
+)  # fmt: skip
+_ORDER = (
+    Row("sop_classifier.classifier.weight", "sentence order head", "K H",
+        "cls/seq_relationship/output_weights"),
+    Row("sop_classifier.classifier.bias", "sentence order head", "K", "cls/seq_relationship/output_bias"),
+)  # fmt: skip
+
+
+def _keep(network: Network, states: Any) -> Any:
+    del network
+    return states
+
+
+def _pool(network: Network, states: Any) -> Any:
+    return network.pool(states)
+
+
+def _score_words(network: Network, states: Any) -> Any:
+    narrow = network.activate(network.linear(states, "predictions.dense"))
+    narrow = network.layer_norm(narrow, "predictions.LayerNorm")
+    if not network.config.tie_word_embeddings:
+        return network.linear(narrow, "predictions.decoder")
+    return network.multiply_by_words(narrow, "predictions.bias")
+
+
+def _score_order(network: Network, states: Any) -> Any:
+    return network.linear(network.pool(states), "sop_classifier.classifier")
+
+
+def _classify_text(network: Network, states: Any) -> Any:
+    return network.linear(network.pool(states), "classifier")
+
+
+def _classify_token(network: Network, states: Any) -> Any:
+    return network.linear(states, "classifier")
+
+
+def _score_answers(network: Network, states: Any) -> Any:
+    return network.linear(states, "qa_outputs")
+
+
+HIDDEN_STATES = Scores(("last_hidden_state",), _keep, "H")
+_OF_TEXT = Scores(("logits",), _classify_text, "K", reads_first=True)
+
+HEADS: dict[str, Head] = {
+    ENCODER: Head(
+        "feature-extraction",
+        _POOLER,
+        {
+            "hidden_states": HIDDEN_STATES,
+            "pooler_output": Scores(("pooler_output",), _pool, "H", True, needs="pooler.weight"),
+        },
+    ),
+    "AlbertForSequenceClassification": Head(
+        "text-classification", (*_POOLER, *_CLASSIFIER, *_EXITS), {"logits": _OF_TEXT}
+    ),
+    "AlbertForTokenClassification": Head(
+        "token-classification", _CLASSIFIER, {"logits": Scores(("logits",), _classify_token, "K")}
+    ),
+    "AlbertForQuestionAnswering": Head(
+        "question-answering",
+        _ANSWERS,
+        {"logits": Scores(("start_logits", "end_logits"), _score_answers, "2")},
+    ),
+    "AlbertForMultipleChoice": Head(
+        "multiple-choice", (*_POOLER, *_CLASSIFIER), {"logits": _OF_TEXT}, has_choices=True
+    ),
+    "AlbertForMaskedLM": Head("fill-mask", _MASKED_WORDS, {"logits": Scores(("logits",), _score_words, "V")}),
+    "AlbertForPreTraining": Head(
+        "fill-mask",
+        (*_POOLER, *_MASKED_WORDS, *_ORDER),
+        {
+            "logits": Scores(("prediction_logits",), _score_words, "V"),
+            "order": Scores(("sop_logits",), _score_order, "K", reads_first=True),
+        },
+    ),
+}
+"""Name of a model class -> its head."""
