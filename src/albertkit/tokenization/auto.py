@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, NoReturn
 
-from albertkit import hub
 from albertkit.errors import TokenizerError
+from albertkit.hub import split_hub_options
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 
@@ -26,47 +26,27 @@ class AutoTokenizer:
 
     @staticmethod
     def from_pretrained(
-        pretrained_model_name_or_path: str | Path,
-        *,
-        use_fast: bool | None = None,
-        subfolder: str = "",
-        revision: str | None = None,
-        cache_dir: str | Path | None = None,
-        token: str | bool | None = None,
-        local_files_only: bool = False,
-        **overrides: Any,
+        pretrained_model_name_or_path: str | Path, *, use_fast: bool | None = None, **options: Any
     ) -> TokenizerBase:
         """Load the tokenizer of a model folder, a vocabulary file, the hub, or the bundled model.
 
         Args:
-            pretrained_model_name_or_path: as for the tokenizer classes.
-            use_fast: True for AlbertTokenizerFast. Else AlbertTokenizer, the quicker one, where there is a
-                SentencePiece model for it; their answers are the same. (A WordPiece vocabulary, vocab.txt
-                without a SentencePiece model, has one class only.)
-            subfolder, revision, cache_dir, token, local_files_only: as in `albertkit.hub.resolve`.
-            overrides: arguments of the class that win over what the folder says; `vocab_file` or
-                `tokenizer_file` stands for the folder's files of the vocabulary.
+            pretrained_model_name_or_path: The folder, the file, or the name.
+            use_fast: True for AlbertTokenizerFast, False for AlbertTokenizer; both give the same. A vocab.txt
+                has one class only.
+            options: As for `from_pretrained` of the tokenizer classes.
 
         Raises:
-            ModelNotFoundError: nothing is found by that name.
-            TokenizerError: the folder's tokenizer is damaged, is none of ALBERT's, or has more pieces than
+            ModelNotFoundError: There is nothing by that name.
+            TokenizerError: The folder's tokenizer is damaged, is not one of ALBERT's, or has more pieces than
                 the model in the same folder has embeddings.
         """
-        path = Path(pretrained_model_name_or_path).expanduser()
-        if not path.is_file():
-            path = hub.resolve(
-                pretrained_model_name_or_path,
-                patterns=(*folder.PATTERNS, _MODEL_CONFIG_FILE),
-                subfolder=subfolder,
-                revision=revision,
-                cache_dir=cache_dir,
-                token=token,
-                local_files_only=local_files_only,
-            )
-        named = overrides.get("vocab_file") or overrides.get("tokenizer_file")
-        chosen = _choose(path if named is None else Path(named), use_fast)
-        tokenizer = chosen.load(path, name=pretrained_model_name_or_path, **overrides)
-        if named is None:
+        hub_options, overrides = split_hub_options(options)
+        path = folder.locate(pretrained_model_name_or_path, also=(_MODEL_CONFIG_FILE,), **hub_options)
+        file = overrides.get("vocab_file") or overrides.get("tokenizer_file")
+        tokenizer_class = _choose(path if file is None else Path(file), use_fast)
+        tokenizer = tokenizer_class.load(path, name=pretrained_model_name_or_path, **overrides)
+        if file is None:
             _check_size(path, tokenizer)
         return tokenizer
 

@@ -10,18 +10,19 @@ Also read where present: `added_tokens.json` (older folders).
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from albertkit import hub
 from albertkit.errors import AlbertKitError, ModelNotFoundError, TokenizerError
 from albertkit.files import atomic_path, contents, json_text, made_folder
+from albertkit.hub import HubOptions
 from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.options import read_flag, read_max_length, read_side, take_settings
+from albertkit.tokenization.options import SETTINGS, read_flag, take_settings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, token_texts
 
 MODEL_FILE = "spiece.model"
@@ -41,25 +42,23 @@ PATTERNS = (
     ADDED_TOKENS_FILE,
 )
 
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "model_max_length": read_max_length,
-    "padding_side": partial(read_side, "padding_side"),
-    "truncation_side": partial(read_side, "truncation_side"),
-    "parse_special_tokens": partial(read_flag, "parse_special_tokens"),
-    "split_special_tokens": partial(read_flag, "split_special_tokens"),
-    "clean_up_tokenization_spaces": partial(read_flag, "clean_up_tokenization_spaces"),
-}
 # `transformers` writes a huge number where it knows no limit.
 _NO_LIMIT = 10**9
 
 
-def locate(name_or_path: str | Path, **hub_options: Any) -> Path:
-    """Return a tokenizer's folder, or the very file where a file was named.
+def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: Unpack[HubOptions]) -> Path:
+    """Return a tokenizer's folder, or the file itself if the path is one.
 
-    Raises ModelNotFoundError as `hub.resolve` does.
+    Args:
+        name_or_path: A folder, a file, or a name, see `hub.resolve`.
+        also: Further files to download.
+        options: See `HubOptions`.
+
+    Raises:
+        ModelNotFoundError: There is nothing by that name.
     """
     path = Path(name_or_path).expanduser()
-    return path if path.is_file() else hub.resolve(name_or_path, patterns=PATTERNS, **hub_options)
+    return path if path.is_file() else hub.resolve(name_or_path, patterns=(*PATTERNS, *also), **options)
 
 
 def find_model_file(path: Path) -> Path | None:
@@ -90,6 +89,18 @@ def find(path: Path, name: str) -> Path | None:
         return find_model_file(path)
     file = path if path.is_file() else path / name
     return file if file.suffix == Path(name).suffix and file.is_file() else None
+
+
+def find_files(path: Path, vocabulary_file: str) -> dict[str, Path | None]:
+    """Return the vocabulary's files in a folder as arguments of a tokenizer class.
+
+    Raises:
+        ModelNotFoundError: There is none.
+    """
+    files = {"vocab_file": find(path, vocabulary_file), "tokenizer_file": find(path, TOKENIZER_FILE)}
+    if not any(files.values()):
+        raise missing(path, f"{vocabulary_file}, or {TOKENIZER_FILE} in its place")
+    return files
 
 
 def missing(path: Path, expected: str) -> ModelNotFoundError:
@@ -128,7 +139,10 @@ def _settings(
     rules = {field.name: config.get(field.name) for field in fields(normalization)}
     settings = {name: value for name, value in rules.items() if value is not None}
     normalization(**settings)  # which checks them
-    for name, read in _READERS.items():
+    for name, read in {
+        **SETTINGS,
+        "split_special_tokens": partial(read_flag, "split_special_tokens"),
+    }.items():
         if config.get(name) is not None:
             settings[name] = read(config[name])
     if settings.get("model_max_length", 0) > _NO_LIMIT:

@@ -1,7 +1,7 @@
 """The arguments of a tokenizer call: their types, and the reading of what `transformers` users pass."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
@@ -22,6 +22,32 @@ Strategy = Literal["longest_first", "only_first", "only_second", "do_not_truncat
 Padding = Literal["longest", "max_length", "do_not_pad"]
 Words = Sequence[str]  # a text that is already split into words
 Text = str | Words
+
+
+class TokenizerSettings(TypedDict, total=False):
+    """Keyword arguments of every tokenizer, beside the files and the rules of normalization.
+
+    A token that the vocabulary lacks is added behind it; a role whose token is None has none.
+    `additional_special_tokens` and `extra_special_tokens` are one setting, as are `parse_special_tokens` and
+    the opposite of `split_special_tokens`.
+    """
+
+    bos_token: str | None
+    eos_token: str | None
+    unk_token: str | None
+    sep_token: str | None
+    pad_token: str | None
+    cls_token: str | None
+    mask_token: str | None
+    additional_special_tokens: Iterable[str] | Mapping[str, str] | None
+    extra_special_tokens: Iterable[str] | Mapping[str, str] | None
+    added_tokens: Mapping[str, int]
+    model_max_length: int | None
+    padding_side: Side
+    truncation_side: Side
+    parse_special_tokens: bool
+    split_special_tokens: bool
+    clean_up_tokenization_spaces: bool
 
 
 class CallOptions(TypedDict, total=False):
@@ -175,6 +201,19 @@ def read_max_length(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
         raise TokenizerError(f"model_max_length={value!r:.80}: expected a whole number of at least 1")
     return int(value)
+
+
+SETTINGS: dict[str, Callable[[Any], Any]] = {
+    "model_max_length": read_max_length,
+    "padding_side": lambda value: "right" if value is None else read_side("padding_side", value),
+    "truncation_side": lambda value: "right" if value is None else read_side("truncation_side", value),
+    "parse_special_tokens": lambda value: value is None or read_flag("parse_special_tokens", value),
+    "clean_up_tokenization_spaces": lambda value: (
+        value is not None and read_flag("clean_up_tokenization_spaces", value)
+    ),
+}
+"""The settings beside special tokens and rules of normalization: each with the function that checks a value
+and returns the default for None."""
 
 
 def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,21 +3,14 @@
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence, Window
 from albertkit.tokenization.options import Fit, Options, Side, Strategy
+from albertkit.tokenization.special_tokens import Marks
 
 _MANY_OBJECTS = 10_000  # new ones; fewer are walked in less time than it takes to count frozen ones
-
-
-class Marks(NamedTuple):
-    """Ids of the tokens that a layout needs."""
-
-    first: int  # [CLS]
-    end: int  # [SEP]
-    padding: int
 
 
 @contextmanager
@@ -45,12 +38,12 @@ def assemble(
     truncation_side: Side,
     padding_side: Side,
     batched: bool,
-    warn: Callable[[int], None],
     to_tokens: Callable[[list[int]], list[str]],
-) -> BatchEncoding:
-    """Lay out examples (one sequence each, or two) as a batch; `warn` hears of the longest row.
+) -> tuple[BatchEncoding, int]:
+    """Return examples (one sequence each, or two) as a batch, and the length of the longest row.
 
-    Raises TokenizerError where an example cannot be made to fit, or rows differ in length for tensors.
+    Raises:
+        TokenizerError: An example cannot be made to fit, or rows differ in length for tensors.
     """
     rows: list[Encoding] = []
     samples: list[int] = []
@@ -63,8 +56,6 @@ def assemble(
                 rows.extend(overflowing)
         samples.extend([sample] * (len(rows) - len(samples)))
     longest = max(map(len, rows), default=0)
-    if options.verbose and fit.truncation == "do_not_truncate":
-        warn(longest)
     if fit.padding != "do_not_pad":
         width = _width(longest, fit, options.pad_to_multiple_of)
         for row in rows:
@@ -73,7 +64,7 @@ def assemble(
     if not batched and options.return_tensors is None and not options.return_overflowing_tokens:
         # The length of one text stays a list of one, as in `transformers`.
         data = {name: column if name == "length" else column[0] for name, column in data.items()}
-    return BatchEncoding(data, rows, tensor_type=options.return_tensors)
+    return BatchEncoding(data, rows, tensor_type=options.return_tensors), longest
 
 
 def pad_rows(
@@ -274,3 +265,29 @@ def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
         yield range(step, stop) if side == "right" else range(length - stop, length - step)
         if stop == length:
             return
+
+
+def truncate(
+    ids: list[int],
+    pair_ids: list[int] | None,
+    *,
+    room: int,
+    strategy: Strategy,
+    stride: int,
+    side: Side,
+) -> tuple[list[int], list[int] | None, list[int]]:
+    """Return sequences cut to `room` tokens, and the tokens removed with `stride` before them."""
+    lengths = len(ids), None if pair_ids is None else len(pair_ids)
+    (first, second), *_ = windows(*lengths, room=room, strategy=strategy, side=side)
+    kept = ids[first.start : first.stop]
+    kept_pair = pair_ids if pair_ids is None or second is None else pair_ids[second.start : second.stop]
+    cut, window = ids, first
+    if pair_ids is not None and second is not None and len(first) == len(ids):
+        cut, window = pair_ids, second
+    if len(window) == len(cut):
+        removed = []
+    elif side == "right":
+        removed = cut[max(0, window.stop - stride) :]
+    else:
+        removed = cut[: window.start + stride]
+    return kept, kept_pair, removed

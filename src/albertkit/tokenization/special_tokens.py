@@ -38,6 +38,14 @@ class Part(NamedTuple):
     token_id: int | None
 
 
+class Marks(NamedTuple):
+    """Ids of the tokens around texts and of padding."""
+
+    first: int  # [CLS]
+    end: int  # [SEP]
+    padding: int
+
+
 def token_text(token: object) -> str:
     """Return the text of a token: a string, an entry of a JSON file, or the Rust library's AddedToken.
 
@@ -154,6 +162,22 @@ class SpecialTokens:
         """Choose the additional special tokens among those added before; earlier ones become added words."""
         self.additional = list(dict.fromkeys(tokens))
         self._forget()
+
+    def marks(self, *, around: bool = True, padding: bool = False) -> Marks:
+        """Return the ids around texts and of padding, -1 for a role that has no token.
+
+        Raises:
+            TokenizerError: A role that is needed, `around` texts or for `padding`, has no token.
+        """
+        needed = {"cls_token": around, "sep_token": around, "pad_token": padding}
+        ids = []
+        for role, is_needed in needed.items():
+            token = self.roles[role]
+            if token is None and is_needed:
+                without = "padding=False" if role == "pad_token" else "add_special_tokens=False"
+                raise TokenizerError(f"this tokenizer has no {role}; set tokenizer.{role}, or pass {without}")
+            ids.append(-1 if token is None else self.ids[token])
+        return Marks(*ids)
 
     def occur_in(self, text: str, *, parse_special_tokens: Parsing) -> bool:
         """Whether any token to be cut out is in the text; special tokens count where they are parsed."""

@@ -1,11 +1,14 @@
-"""The interface of subword models, which turn plain text into pieces and pieces into text."""
+"""Subword models, which turn plain text into pieces and back, and texts with special tokens into ids."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from functools import partial
 
 from albertkit.errors import TokenizerError
+from albertkit.tokenization.encoding import Places, Sequence
 from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.special_tokens import SpecialTokens
+from albertkit.tokenization.options import Text
+from albertkit.tokenization.special_tokens import Parsing, Part, SpecialTokens
 
 
 class SubwordModel(ABC):
@@ -52,8 +55,79 @@ class SubwordModel(ABC):
         """Return the content of the vocabulary's own file, None if there was none."""
 
     @abstractmethod
-    def tokenizer_json(self, special_tokens: SpecialTokens) -> str | None:
+    def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes | None:
         """Return the content of the tokenizer.json, None if that format cannot hold the vocabulary."""
+
+
+class TextEncoder:
+    """Encodes texts: special tokens are cut out, and the subword model splits what stands between them."""
+
+    def __init__(self, model: SubwordModel, special_tokens: SpecialTokens) -> None:
+        self._model = model
+        self._special = special_tokens
+
+    def sequences(self, examples: list[tuple[Text, Text | None]], parse: Parsing) -> list[list[Sequence]]:
+        """Return each example, a text or a pair, as one or two sequences of ids."""
+        locate = partial(self.places, parse=parse)
+        firsts = self.ids([first for first, _ in examples], parse)
+        seconds = iter(self.ids([second for _, second in examples if second is not None], parse))
+        return [
+            [Sequence(ids, first, locate)]
+            + ([] if second is None else [Sequence(next(seconds), second, locate)])
+            for (first, second), ids in zip(examples, firsts, strict=True)
+        ]
+
+    def ids(self, texts: list[Text], parse: Parsing) -> list[list[int]]:
+        """Return the ids of texts, each a string or a list of words."""
+        plain_texts = [text for text in texts if isinstance(text, str)]
+        if len(plain_texts) == len(texts) and not any(
+            self._special.occur_in(text, parse_special_tokens=parse) for text in plain_texts
+        ):
+            return self._model.ids_batch(plain_texts)
+        # All plain parts of all texts in one call, and then back to their places.
+        rows = [list(self._parts(text, parse)) for text in texts]
+        plain = iter(
+            self._model.ids_batch([part.text for parts in rows for part in parts if part.token_id is None])
+        )
+        return [
+            [
+                token_id
+                for part in parts
+                for token_id in (next(plain) if part.token_id is None else [part.token_id])
+            ]
+            for parts in rows
+        ]
+
+    def pieces(self, text: str, parse: Parsing) -> list[str]:
+        """Return the pieces of a text, and the special tokens in it."""
+        return [
+            piece
+            for part in self._parts(text, parse)
+            for piece in (self._model.pieces(part.text) if part.token_id is None else [part.text])
+        ]
+
+    def places(self, text: Text, parse: Parsing) -> Places:
+        """Return the place of each token of a text.
+
+        The words of a string are what stands between spaces (for WordPiece, also each punctuation mark and
+        each Chinese character), and each special token. The words of a list are its entries.
+        """
+        places = Places([], [])
+        word = -1
+        for number, string in enumerate([text] if isinstance(text, str) else text):
+            for part in self._special.cut(string, parse_special_tokens=parse):
+                spans = [(part.text, 0, len(part.text))]
+                if part.token_id is None:
+                    spans = self._model.spans(part.text)
+                for index, (piece, start, end) in enumerate(spans):
+                    word += index == 0 or self._model.begins_word(piece)
+                    places.offsets.append((part.start + start, part.start + end))
+                    places.words.append(word if isinstance(text, str) else number)
+        return places
+
+    def _parts(self, text: Text, parse: Parsing) -> Iterator[Part]:
+        for string in [text] if isinstance(text, str) else text:
+            yield from self._special.cut(string, parse_special_tokens=parse)
 
 
 def not_unicode(texts: list[str]) -> TokenizerError:

@@ -9,8 +9,8 @@ from albertkit.errors import TokenizerError
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.normalization import Normalization
+from albertkit.tokenization.options import TokenizerSettings
 from albertkit.tokenization.tokenizer_json import read_unigram_json
-from albertkit.tokenization.tokens import TokenizerSettings
 from albertkit.tokenization.unigram import UnigramModel
 
 

@@ -38,7 +38,7 @@ _LONGEST_PIECE = 1_000
 byte, and a piece of 100,000 characters crashes the process. SentencePiece trains pieces of up to 16."""
 
 
-def unigram_json(table: PieceTable, normalization: Normalization, special_tokens: SpecialTokens) -> str:
+def unigram_json(table: PieceTable, normalization: Normalization, special_tokens: SpecialTokens) -> bytes:
     """Return the content of the `tokenizer.json` of a Unigram vocabulary, as the library writes it.
 
     Raises:
@@ -50,7 +50,7 @@ def unigram_json(table: PieceTable, normalization: Normalization, special_tokens
         for piece, score in zip(table.pieces, _scores(table), strict=True)
     ]
     spaces = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always", "split": False}
-    return tokenizer_json_text(
+    return with_special_tokens(
         {
             "version": "1.0",
             "truncation": None,
@@ -74,8 +74,8 @@ def unigram_json(table: PieceTable, normalization: Normalization, special_tokens
     )
 
 
-def tokenizer_json_text(content: dict[str, Any], special_tokens: SpecialTokens) -> str:
-    """Return a `tokenizer.json` as text, with its added tokens, and [CLS] and [SEP] around texts."""
+def with_special_tokens(content: dict[str, Any], special_tokens: SpecialTokens) -> bytes:
+    """Return the bytes of a `tokenizer.json`, with its added tokens, and [CLS] and [SEP] around texts."""
     content["added_tokens"] = [
         {
             "id": token_id,
@@ -98,7 +98,7 @@ def tokenizer_json_text(content: dict[str, Any], special_tokens: SpecialTokens) 
                 for token in sorted({first, end})
             },
         }
-    return json_text(content, indent=2, ensure_ascii=False)
+    return json_text(content, indent=2, ensure_ascii=False).encode()
 
 
 def _token(token: str, segment: int) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar
 
 from albertkit.errors import TokenizerError
 from albertkit.extras import optional
-from albertkit.tokenization.options import Side, read_flag
+from albertkit.tokenization.options import TokenizerSettings
 from albertkit.tokenization.special_tokens import (
     DEFAULT_ROLES,
     SpecialTokens,
@@ -29,74 +29,38 @@ _CLEAN_UP = {
 _MOST_IDS = 1 << 31  # ids are int32 in other readers
 
 
-class TokenizerSettings(TypedDict, total=False):
-    """Keyword arguments of every tokenizer, beside the files and the rules of normalization.
+def _role(role: str) -> Any:
+    """Return the attribute of the token of a role; None stands for no token."""
 
-    A token that the vocabulary lacks is added behind it; a role whose token is None has none.
-    `additional_special_tokens` and `extra_special_tokens` are one setting, as are `parse_special_tokens` and
-    the opposite of `split_special_tokens`.
-    """
+    def token(self: "TokenVocabulary") -> str | None:
+        return self._special.roles[role]
 
-    bos_token: str | None
-    eos_token: str | None
-    unk_token: str | None
-    sep_token: str | None
-    pad_token: str | None
-    cls_token: str | None
-    mask_token: str | None
-    additional_special_tokens: Iterable[str] | Mapping[str, str] | None
-    extra_special_tokens: Iterable[str] | Mapping[str, str] | None
-    added_tokens: Mapping[str, int]
-    model_max_length: int | None
-    padding_side: Side
-    truncation_side: Side
-    parse_special_tokens: bool
-    split_special_tokens: bool
-    clean_up_tokenization_spaces: bool
-
-
-class _DecodingOptions(TypedDict, total=False):
-    spaces_between_special_tokens: bool
-    use_source_tokenizer: bool
-
-
-class Role:
-    """The token of a role as an attribute: `tokenizer.mask_token`; None where there is none."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._role = name
-
-    def __get__(self, tokenizer: "TokenInterface | None", owner: type | None = None) -> Any:
-        return self if tokenizer is None else tokenizer._special.roles[self._role]
-
-    def __set__(self, tokenizer: "TokenInterface", token: str | None) -> None:
+    def set_token(self: "TokenVocabulary", token: str | None) -> None:
         if token is None:
-            tokenizer._special.set_role(self._role, None)
+            self._special.set_role(role, None)
         else:
-            tokenizer.add_special_tokens({self._role: token})
+            self.add_special_tokens({role: token})
+
+    return property(token, set_token)
 
 
-class RoleId:
-    """The id of the token of a role as an attribute: `tokenizer.mask_token_id`; None where there is none."""
+def _role_id(role: str) -> Any:
+    """Return the attribute of the id of the token of a role; None stands for no token."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._role = name.removesuffix("_id")
+    def token_id(self: "TokenVocabulary") -> int | None:
+        token = self._special.roles[role]
+        return None if token is None else self._special.ids[token]
 
-    def __get__(self, tokenizer: "TokenInterface | None", owner: type | None = None) -> Any:
-        if tokenizer is None:
-            return self
-        token = tokenizer._special.roles[self._role]
-        return None if token is None else tokenizer._special.ids[token]
+    def set_token_id(self: "TokenVocabulary", token_id: int | None) -> None:
+        setattr(self, role, None if token_id is None else self.convert_ids_to_tokens(token_id))
 
-    def __set__(self, tokenizer: "TokenInterface", token_id: int | None) -> None:
-        setattr(
-            tokenizer, self._role, None if token_id is None else tokenizer.convert_ids_to_tokens(token_id)
-        )
+    return property(token_id, set_token_id)
 
 
-class TokenInterface:
-    """What a tokenizer knows of single tokens; `TokenizerBase` adds what it does with texts."""
+class TokenVocabulary:
+    """The tokens of a tokenizer: pieces, special tokens by role, added tokens; and ids back to text."""
 
+    clean_up_tokenization_spaces: bool
     default_roles: ClassVar[Mapping[str, str]] = DEFAULT_ROLES
     """The token of each role, where the settings name none."""
     SPECIAL_TOKENS_ATTRIBUTES: ClassVar[tuple[str, ...]] = tuple(DEFAULT_ROLES)
@@ -106,9 +70,6 @@ class TokenInterface:
         if unknown:
             raise TypeError(f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}")
         self._model = model
-        self.clean_up_tokenization_spaces = read_flag(
-            "clean_up_tokenization_spaces", settings.get("clean_up_tokenization_spaces", False)
-        )
         self._special = SpecialTokens(size=model.size, ignore_case=model.normalization.do_lower_case)
         self._restore(settings.get("added_tokens", {}), source)
         for role, default in self.default_roles.items():
@@ -144,13 +105,13 @@ class TokenInterface:
         if len(set(self._special.added.values())) < len(self._special.added):
             raise TokenizerError(f"{source}: two of the added tokens have the same id; copy the file again")
 
-    bos_token, bos_token_id = Role(), RoleId()
-    eos_token, eos_token_id = Role(), RoleId()
-    unk_token, unk_token_id = Role(), RoleId()
-    sep_token, sep_token_id = Role(), RoleId()
-    pad_token, pad_token_id = Role(), RoleId()
-    cls_token, cls_token_id = Role(), RoleId()
-    mask_token, mask_token_id = Role(), RoleId()
+    bos_token, bos_token_id = _role("bos_token"), _role_id("bos_token")
+    eos_token, eos_token_id = _role("eos_token"), _role_id("eos_token")
+    unk_token, unk_token_id = _role("unk_token"), _role_id("unk_token")
+    sep_token, sep_token_id = _role("sep_token"), _role_id("sep_token")
+    pad_token, pad_token_id = _role("pad_token"), _role_id("pad_token")
+    cls_token, cls_token_id = _role("cls_token"), _role_id("cls_token")
+    mask_token, mask_token_id = _role("mask_token"), _role_id("mask_token")
     pad_token_type_id = 0
 
     def __len__(self) -> int:
@@ -327,6 +288,43 @@ class TokenInterface:
                 return token
         raise TokenizerError(f"{token_id} is the id of no token; expected 0 to {len(self) - 1}")
 
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """Return how many special tokens stand around a text (2) or a pair (3)."""
+        return 3 if pair else 2
+
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
+        """Return `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]`."""
+        marks = self._special.marks()
+        row = [marks.first, *token_ids_0, marks.end]
+        return row if token_ids_1 is None else [*row, *token_ids_1, marks.end]
+
+    def create_token_type_ids_from_sequences(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
+        """Return 0 for `[CLS] A [SEP]` and 1 for `B [SEP]`."""
+        return [0] * (len(token_ids_0) + 2) + ([] if token_ids_1 is None else [1] * (len(token_ids_1) + 1))
+
+    def get_special_tokens_mask(
+        self,
+        token_ids_0: list[int],
+        token_ids_1: list[int] | None = None,
+        already_has_special_tokens: bool = False,
+    ) -> list[int]:
+        """Return 1 for special tokens and 0 for others.
+
+        Raises:
+            TokenizerError: A second sequence is given, and the first already has its special tokens.
+        """
+        if already_has_special_tokens:
+            if token_ids_1 is not None:
+                raise TokenizerError("received a second sequence for one that already has its special tokens")
+            special = set(self.all_special_ids)
+            return [int(token_id in special) for token_id in token_ids_0]
+        mask = [1, *[0] * len(token_ids_0), 1]
+        return mask if token_ids_1 is None else [*mask, *[0] * len(token_ids_1), 1]
+
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         """Return the text that tokens spell."""
         joined = {self.cls_token, self.sep_token, self.unk_token, self.pad_token}
@@ -370,7 +368,7 @@ class TokenInterface:
         sequences: Any,
         skip_special_tokens: bool = False,
         clean_up_tokenization_spaces: bool | None = None,
-        **ignored: Unpack[_DecodingOptions],
+        **ignored: Any,
     ) -> list[str]:
         """Return the text of each row of ids; options as for `decode`."""
         if hasattr(sequences, "keys"):

@@ -210,7 +210,7 @@ class UnigramModel(SubwordModel):
         """Return the bytes of the SentencePiece model as its file has them, None for a tokenizer.json."""
         return self._content if self._table is None else None
 
-    def tokenizer_json(self, special_tokens: SpecialTokens) -> str | None:
+    def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes | None:
         """Return the content of the tokenizer.json, None if the model is not a usual Unigram model."""
         table = self.table()
         if table.algorithm != UNIGRAM or not table.usual_spaces:

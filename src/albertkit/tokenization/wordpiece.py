@@ -16,10 +16,10 @@ from albertkit.extras import optional
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.normalization import BertNormalization
+from albertkit.tokenization.options import TokenizerSettings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
 from albertkit.tokenization.subword import SubwordModel, not_unicode
-from albertkit.tokenization.tokenizer_json import tokenizer_json_text
-from albertkit.tokenization.tokens import TokenizerSettings
+from albertkit.tokenization.tokenizer_json import with_special_tokens
 
 if TYPE_CHECKING:
     import tokenizers
@@ -108,9 +108,9 @@ class WordPieceModel(SubwordModel):
         """Return the content of the vocab.txt: one piece per line, ids from 0."""
         return "".join([f"{piece}\n" for piece in self._pieces]).encode()
 
-    def tokenizer_json(self, special_tokens: SpecialTokens) -> str:
+    def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes:
         """Return the content of the tokenizer.json."""
-        return tokenizer_json_text(json.loads(self._tokenizer.to_str()), special_tokens)
+        return with_special_tokens(json.loads(self._tokenizer.to_str()), special_tokens)
 
     def _cut(self, text: str) -> "tokenizers.Encoding":
         try:
