@@ -56,6 +56,8 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS, MKL_NUM_THREADS": "The same for torch, where the one above is not set.",
     KEY_VARIABLE: "The key that requests to `serve` must bring, where there is no `--key-file`.",
     "HF_HUB_OFFLINE": "1: never ask the hub; use what was downloaded before.",
+    "ORT_DISABLE_TELEMETRY": "albertkit sets it to 1, so that ONNX Runtime sends no usage data and writes no "
+    "identifier. Set it to 0 to allow that.",
     "HF_HOME, HF_TOKEN, HF_ENDPOINT": "Of huggingface_hub: where downloads are kept, the token for private "
     "models, another hub.",
     "WORLD_SIZE, LOCAL_RANK": "Set by `torchrun`: the processes of one run of `pretrain` or `finetune`.",

@@ -6,6 +6,7 @@ this file, and every other that is marked `light`, in an environment that has th
 
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -49,6 +50,19 @@ SHAPES: dict[str, dict[str, Any]] = {
 TEXT, PAIR = "The captain opened an empty house.", "My sister lost the silver key in 1847."
 MASKED = "The captain opened the [MASK] house."
 QUESTION, CHOICES = "Who opened it?", ["the captain", "an old fox", "Queen Anne of the harbour"]
+
+
+def test_nothing_is_written_and_no_telemetry_is_sent(tmp_path: Path) -> None:
+    """Without ORT_DISABLE_TELEMETRY, ONNX Runtime writes an identifier and events into the home folder."""
+    home, temporary = tmp_path / "home", tmp_path / "temporary"
+    home.mkdir()
+    temporary.mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ORT_", "XDG_"))}
+    environment |= {"HOME": str(home), "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "albertkit", "fill-mask", MASKED]
+    subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert list(home.rglob("*")) == []
+    assert list(temporary.rglob("*")) == []
 
 
 def test_torch_is_not_importable_in_the_light_environment() -> None:

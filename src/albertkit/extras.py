@@ -9,10 +9,14 @@ extra, it is a library of the base install that takes long to import.
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 from typing import Any, NoReturn
 
 from albertkit.errors import MissingExtraError
 
+# Without it, importing ONNX Runtime writes an identifier of the machine into the home folder and sends
+# events to its authors. The library reads the variable when it is imported.
+_ENVIRONMENT = {"onnxruntime": {"ORT_DISABLE_TELEMETRY": "1"}}
 
 def version_of(library: str) -> str | None:
     """Return the version of a library by the name that it is imported as, None where it is not installed."""
@@ -38,6 +42,8 @@ def require(module: str, *, extra: str | None) -> Any:
     Raises:
         MissingExtraError: it is not installed; the message has the command that installs it.
     """
+    for variable, value in _ENVIRONMENT.get(module, {}).items():
+        os.environ.setdefault(variable, value)
     try:
         return importlib.import_module(module)
     except ImportError as error:
