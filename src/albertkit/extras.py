@@ -18,6 +18,7 @@ from albertkit.errors import MissingExtraError
 # events to its authors. The library reads the variable when it is imported.
 _ENVIRONMENT = {"onnxruntime": {"ORT_DISABLE_TELEMETRY": "1"}}
 
+
 def version_of(library: str) -> str | None:
     """Return the version of a library by the name that it is imported as, None where it is not installed."""
     if importlib.util.find_spec(library) is None:
