@@ -65,7 +65,7 @@ def test_json_is_written_in_one_place() -> None:
         "src/albertkit/pretraining/units.py",  # a hash
         "src/albertkit/training/state.py",  # makes lists of tuples, for a comparison
         "src/albertkit/serving/reading.py",  # looks for halves of characters, and quotes values in errors
-        "src/albertkit/serving/refusals.py",  # texts only
+        "src/albertkit/serving/api_errors.py",  # texts only
         "src/albertkit/serving/service.py",  # strict by itself
     }
     found = set()

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from albertkit.serving.garbage import GarbageCollector
+from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.server import listen, make_server
 from albertkit.serving.service import Service
 from albertkit.serving.settings import ServingSettings

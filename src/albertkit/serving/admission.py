@@ -2,9 +2,9 @@
 
 import math
 
+from albertkit.serving.api_errors import ApiError
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.metrics import Metrics
-from albertkit.serving.refusals import Refusal
 from albertkit.serving.work import DEADLINE_HEADER, Ticket
 
 _MARGIN = 2.0  # what is taken should be done in its time even where the machine gets slower
@@ -33,13 +33,13 @@ class Gate:
         """Take a request.
 
         Raises:
-            Refusal: there are too many, or those before it take longer than it has time.
+            ApiError: there are too many, or those before it take longer than it has time.
         """
         self.check()
         wait = self.expected_wait(ticket)
         if wait * _MARGIN > ticket.seconds_left():
             seconds = f"{wait:.1f}" if wait >= 1 else f"{wait:.1g}"
-            raise Refusal(
+            raise ApiError(
                 429,
                 "overloaded",
                 f"behind the requests before it this one takes about {seconds} seconds; an answer is wanted "
@@ -51,10 +51,10 @@ class Gate:
         self._metrics.requests_in_progress.set(len(self._inside))
 
     def check(self) -> None:
-        """Raise Refusal where there is no room for one more."""
+        """Raise ApiError where there is no room for one more."""
         if len(self._inside) >= self._most:
             wait = self.expected_wait()
-            raise Refusal(
+            raise ApiError(
                 429,
                 "overloaded",
                 f"{len(self._inside)} requests are in work, as many as this server takes. Try again later",

@@ -4,29 +4,29 @@ from collections.abc import Callable
 from typing import Any
 
 from albertkit import __version__
-from albertkit.serving import answers, bodies
-from albertkit.serving.garbage import GarbageCollector
+from albertkit.serving import request_schemas, response_schemas
+from albertkit.serving.api_errors import ApiError
 from albertkit.serving.guard import Guard
 from albertkit.serving.libraries import HTTPError, Route, fastapi, pydantic
+from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.pages import add_pages
 from albertkit.serving.reading import read_body
-from albertkit.serving.refusals import Refusal
 from albertkit.serving.service import Service
 from albertkit.serving.work import DEADLINE_HEADER
 
-_ROUTES: tuple[tuple[str, type[bodies.Body], type], ...] = (
-    ("/v1/fill-mask", bodies.FillMaskBody, answers.FillMaskAnswer),
-    ("/v1/classify", bodies.ClassifyBody, answers.ClassifyAnswer),
-    ("/v1/tag", bodies.TagBody, answers.TagAnswer),
-    ("/v1/answer", bodies.AnswerBody, answers.AnswerAnswer),
-    ("/v1/choose", bodies.ChooseBody, answers.ChooseAnswer),
-    ("/v1/order", bodies.OrderBody, answers.OrderAnswer),
-    ("/v1/embeddings", bodies.EmbeddingsBody, answers.EmbeddingsAnswer),
-    ("/v1/tokenize", bodies.TokenizeBody, answers.TokenizeAnswer),
+_ROUTES: tuple[tuple[str, type[request_schemas.TaskRequest], type], ...] = (
+    ("/v1/fill-mask", request_schemas.FillMaskRequest, response_schemas.FillMaskResponse),
+    ("/v1/classify", request_schemas.ClassifyRequest, response_schemas.ClassifyResponse),
+    ("/v1/tag", request_schemas.TagRequest, response_schemas.TagResponse),
+    ("/v1/answer", request_schemas.AnswerRequest, response_schemas.AnswerResponse),
+    ("/v1/choose", request_schemas.ChooseRequest, response_schemas.ChooseResponse),
+    ("/v1/order", request_schemas.OrderRequest, response_schemas.OrderResponse),
+    ("/v1/embeddings", request_schemas.EmbeddingsRequest, response_schemas.EmbeddingsResponse),
+    ("/v1/tokenize", request_schemas.TokenizeRequest, response_schemas.TokenizeResponse),
 )
-_PLAYGROUND = ("/v1/inspect", bodies.InspectBody, answers.InspectAnswer)
+_PLAYGROUND = ("/v1/inspect", request_schemas.InspectRequest, response_schemas.InspectResponse)
 _REFERENCE = "#/components/schemas/{model}"
-_REFUSED = answers.error_responses(400, 401, 404, 408, 413, 422, 429, 500, 504)
+_ERRORS = response_schemas.error_responses(400, 401, 404, 408, 413, 422, 429, 500, 504)
 
 
 def make_application(
@@ -54,7 +54,7 @@ def make_application(
         application.post(
             path,
             response_model=answer,
-            responses=_REFUSED,
+            responses=_ERRORS,
             dependencies=keyed,
             summary=path.rpartition("/")[2].replace("-", " ").capitalize(),
             description=body.__doc__,
@@ -64,20 +64,22 @@ def make_application(
 
     @application.get(
         "/v1/models",
-        response_model=answers.ModelList,
-        responses=answers.error_responses(401),
+        response_model=response_schemas.ModelList,
+        responses=response_schemas.error_responses(401),
         dependencies=keyed,
     )
     async def models() -> dict[str, Any]:
         """List the models, and what can be asked of each."""
         return {"object": "list", "data": [one.describe() for one in service.models.values()]}
 
-    @application.get("/healthz", response_model=answers.Health, response_model_exclude_none=True)
+    @application.get("/healthz", response_model=response_schemas.Health, response_model_exclude_none=True)
     async def healthz() -> dict[str, Any]:
         """Tell that the process is alive."""
         return {"status": "alive"}
 
-    @application.get("/readyz", response_model=answers.Health, responses={503: {"model": answers.Health}})
+    @application.get(
+        "/readyz", response_model=response_schemas.Health, responses={503: {"model": response_schemas.Health}}
+    )
     async def readyz(response: fastapi.Response) -> dict[str, Any]:
         """Tell whether every model has just answered a probe rightly."""
         found = await service.ready()
@@ -88,7 +90,7 @@ def make_application(
     @application.get(
         "/metrics",
         response_class=fastapi.responses.PlainTextResponse,
-        responses=answers.error_responses(401),
+        responses=response_schemas.error_responses(401),
         dependencies=keyed,
     )
     async def metrics() -> fastapi.Response:
@@ -111,7 +113,7 @@ def make_application(
     )
 
 
-def _endpoint(service: Service, kind: type[bodies.Body]) -> Callable[..., Any]:
+def _endpoint(service: Service, kind: type[request_schemas.TaskRequest]) -> Callable[..., Any]:
     timeout = fastapi.Header(
         None,
         alias=DEADLINE_HEADER,
@@ -133,13 +135,13 @@ def _endpoint(service: Service, kind: type[bodies.Body]) -> Callable[..., Any]:
     return endpoint
 
 
-def _described(body: type[bodies.Body]) -> dict[str, Any]:
+def _described(body: type[request_schemas.TaskRequest]) -> dict[str, Any]:
     """Return the description of a body, which `read_body` reads and not the framework."""
     schema = {"$ref": _REFERENCE.format(model=body.__name__)}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-def _describe_bodies(application: fastapi.FastAPI, kinds: list[type[bodies.Body]]) -> None:
+def _describe_bodies(application: fastapi.FastAPI, kinds: list[type[request_schemas.TaskRequest]]) -> None:
     """Add the bodies to the description that FastAPI makes of all else."""
     describe = application.openapi
     wanted: Any = [(kind, "validation") for kind in kinds]
@@ -156,12 +158,12 @@ def _describe_bodies(application: fastapi.FastAPI, kinds: list[type[bodies.Body]
 def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
     """Have every error answered in one shape, and counted."""
 
-    def answered(refusal: Refusal) -> fastapi.Response:
-        service.metrics.error(refusal.kind)
-        return refusal.response()
+    def answered(error: ApiError) -> fastapi.Response:
+        service.metrics.error(error.kind)
+        return error.response()
 
-    @application.exception_handler(Refusal)
-    async def refused(request: fastapi.Request, error: Refusal) -> fastapi.Response:
+    @application.exception_handler(ApiError)
+    async def refused(request: fastapi.Request, error: ApiError) -> fastapi.Response:
         del request
         return answered(error)
 
@@ -173,13 +175,13 @@ def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
         found = error.errors()[0]  # of a header: the framework checks nothing else
         name, expected = found["loc"][-1], found["msg"].removeprefix("Input should be ")
         message = f"the header {name} is {found['input']!r:.80}; expected {expected}"
-        return answered(Refusal(422, "invalid", message, param=str(name)))
+        return answered(ApiError(422, "invalid", message, param=str(name)))
 
     @application.exception_handler(HTTPError)
     async def plain(request: fastapi.Request, error: HTTPError) -> fastapi.Response:
         kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}
         response = answered(
-            Refusal(
+            ApiError(
                 error.status_code,
                 kinds.get(error.status_code, "http"),
                 f"{request.method} {request.url.path!r:.80}: {error.detail}; see /openapi.json",
@@ -191,4 +193,4 @@ def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
     @application.exception_handler(Exception)
     async def failed(request: fastapi.Request, error: Exception) -> fastapi.Response:
         del request, error  # the framework logs it
-        return answered(Refusal(500, "internal", "the server failed at this request, and has noted why"))
+        return answered(ApiError(500, "internal", "the server failed at this request, and has noted why"))

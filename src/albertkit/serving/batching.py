@@ -85,14 +85,14 @@ class RowQueue:
         """Return what `then` makes of each row; wait until all are computed.
 
         Raises:
-            Refusal: the request was cancelled, or a score was no number.
+            ApiError: the request was cancelled, or a score was no number.
             Exception: what the engine or `then` raises for these rows.
         """
         if not work.rows:
             return []
         ticket, submitted = work.ticket, time.monotonic()
-        if ticket.refusal is not None:
-            raise ticket.refusal
+        if ticket.error is not None:
+            raise ticket.error
         lengths = [len(row.input_ids) for row in work.rows]
         tokens = ticket.add_tokens(sum(lengths))
         if ticket.characters:

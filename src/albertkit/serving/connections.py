@@ -15,14 +15,14 @@ _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """HTTP/1.1 that ends a connection on which nothing has gone on for `patience` to twice that.
+    """HTTP/1.1 that closes a connection without progress for `patience` to twice that many seconds.
 
-    While a request is answered a client may wait as long as that takes; how long a body takes is for the
-    application to say.
+    While a request is being answered, the connection stays open. The application limits the time for a body.
     """
 
-    patience: float
-    """Seconds."""
+    def __init__(self, *args: Any, patience: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.patience = patience
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[override]
         """Begin to watch."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Collection
 from typing import Any
 
-from albertkit.serving.garbage import GarbageCollector
+from albertkit.serving.api_errors import CLIENT_GONE, ApiError, too_much
+from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.metrics import Metrics
-from albertkit.serving.refusals import CLIENT_GONE, Refusal, too_much
 
 _BODIES_AT_ONCE = 8  # of the longest, in memory before they are complete
 _SMALL = 16_384  # bytes of a body that are taken even where large ones have filled that memory
@@ -26,7 +26,7 @@ class Guard:
         pages: those among them that need no key, beside the usual ones.
         max_body_bytes: longest body.
         client_seconds: longest time for a body to come.
-        check_room: raises Refusal where no request can be taken, before its body is read.
+        check_room: raises ApiError where no request can be taken, before its body is read.
         garbage: is told of every request.
     """
 
@@ -77,9 +77,9 @@ class Guard:
             if scope["method"] == "HEAD":  # the answer to GET, whose body the server of HTTP leaves out
                 scope = {**scope, "method": "GET"}
             await self._application(scope, _replay(body, receive), counted)
-        except Refusal as refusal:
-            self._metrics.error(refusal.kind)
-            await refusal.response()(scope, receive, counted)
+        except ApiError as error:
+            self._metrics.error(error.kind)
+            await error.response()(scope, receive, counted)
         finally:
             self._metrics.request(scope["path"] if scope["path"] in self._routes else "other", status)
             self._garbage.note(size, failed=status >= 400)
@@ -90,7 +90,7 @@ class Guard:
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
         right = hmac.compare_digest(given.strip(), self._key)
         if kind.lower() != b"bearer" or not right:
-            raise Refusal(
+            raise ApiError(
                 401, "unauthorized", "the key is missing or wrong; send the header Authorization: Bearer KEY"
             )
 
@@ -105,14 +105,14 @@ class Guard:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refusal(CLIENT_GONE, "client_gone", "the client closed the connection")
+                        raise ApiError(CLIENT_GONE, "client_gone", "the client closed the connection")
                     part = message.get("body", b"")
                     self._incomplete += len(part)
                     body += part
                     if len(body) > most:
                         raise _too_long(len(body), most)
                     if len(body) > _SMALL and self._incomplete > _BODIES_AT_ONCE * most:
-                        raise Refusal(
+                        raise ApiError(
                             429,
                             "overloaded",
                             f"the server is receiving {self._incomplete:,} bytes of bodies. Try again later",
@@ -121,7 +121,7 @@ class Guard:
                     if not message.get("more_body", False):
                         return bytes(body)
         except TimeoutError:
-            raise Refusal(
+            raise ApiError(
                 408,
                 "slow_client",
                 f"the body did not come within {self._client_seconds:g} seconds; {len(body):,} bytes did",
@@ -130,7 +130,7 @@ class Guard:
             self._incomplete -= len(body)
 
 
-def _too_long(received: int, most: int) -> Refusal:
+def _too_long(received: int, most: int) -> ApiError:
     return too_much("too_many_bytes", "bytes or more in its body", received, most, "Send several requests")
 
 

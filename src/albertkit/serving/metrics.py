@@ -5,6 +5,7 @@ tell the sums.
 """
 
 import os
+from pathlib import Path
 
 from albertkit.serving.libraries import prometheus_client
 
@@ -88,7 +89,8 @@ class Metrics:
     def text(self) -> bytes:
         """Return all figures in the format that Prometheus reads."""
         registry = self.registry
-        if os.environ.get(FOLDER_VARIABLE):
+        if folder := os.environ.get(FOLDER_VARIABLE):
+            _forget_dead_processes(folder)
             from prometheus_client import multiprocess
 
             registry = prometheus_client.CollectorRegistry()
@@ -96,8 +98,13 @@ class Metrics:
         return prometheus_client.generate_latest(registry)
 
 
-def forget_process(process_id: int) -> None:
-    """Remove the gauges of a process that has ended; what it counted stays in the sums."""
+def _forget_dead_processes(folder: str) -> None:
+    """Remove the gauges of workers that have died; their counters stay in the sums."""
     from prometheus_client import multiprocess
 
-    multiprocess.mark_process_dead(process_id)
+    for path in Path(folder).glob("gauge_live*_*.db"):
+        process_id = int(path.stem.rpartition("_")[2])
+        try:
+            os.kill(process_id, 0)
+        except ProcessLookupError:
+            multiprocess.mark_process_dead(process_id, folder)

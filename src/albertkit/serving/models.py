@@ -16,9 +16,9 @@ from albertkit.errors import CheckpointError
 from albertkit.heads import HEADS, Output
 from albertkit.pipelines import pipeline
 from albertkit.pipelines.interface import Pipeline
+from albertkit.serving.api_errors import ApiError
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.queued_engine import QueuedEngine
-from albertkit.serving.refusals import Refusal
 from albertkit.serving.work import Ticket
 
 _PROBE = "She opened the door and went into the room."
@@ -60,7 +60,7 @@ class ServedModel:
                 _alike(engine.run([row], output=output)[0], expected)
                 for output, expected in self.expected.items()
             )
-        except Refusal:
+        except ApiError:
             return False
 
     def describe(self) -> dict[str, Any]:
@@ -132,10 +132,10 @@ def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | 
     """Return the model that a request names; where it names none, the first that does the task.
 
     Raises:
-        Refusal: there is none.
+        ApiError: there is none.
     """
     if name is not None and name not in models:
-        raise Refusal(
+        raise ApiError(
             404,
             "unknown_model",
             f"there is no model {name!r:.80}; served are {', '.join(models)}",
@@ -152,7 +152,7 @@ def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | 
             if able
             else f". Start the server with one, --model NAME=FOLDER; served are {', '.join(models)}"
         )
-        raise Refusal(
+        raise ApiError(
             404,
             "wrong_task",
             f"{what} is {'' if name is None else 'not '}for {task}{others}{todo}",

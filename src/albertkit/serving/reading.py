@@ -1,4 +1,4 @@
-"""From the bytes of a request to its body, or to a refusal that names the client's own fields.
+"""From the bytes of a request to its body, or to an error that names the client's fields.
 
 Work and memory are bounded before anything is parsed: `json.loads` makes objects of up to a hundred times the
 bytes that they are read from, and holds Python's lock as long as it takes.
@@ -10,18 +10,18 @@ from collections import Counter
 from email.message import Message
 from typing import Any, TypeVar
 
-from albertkit.serving import bodies
+from albertkit.serving import request_schemas
+from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
-from albertkit.serving.refusals import Refusal
 
-B = TypeVar("B", bound=bodies.Body)
+B = TypeVar("B", bound=request_schemas.TaskRequest)
 _VALUES = 10_000  # of a body beside those of its inputs
 _VALUES_PER_INPUT = 64
-_COMPLAINTS = 4  # most that are named in one refusal
+_COMPLAINTS = 4  # most that are named in one error
 _FORMS = {"string_type": "a text", "model_type": "an object", "list_type": "a list"}  # errors of another form
 _FIELDS = {
     name
-    for one in vars(bodies).values()
+    for one in vars(request_schemas).values()
     if isinstance(one, type) and issubclass(one, pydantic.BaseModel)
     for name in one.model_fields
 }
@@ -39,7 +39,7 @@ def read_body(
         max_items: most inputs that a request may have, which bounds the values in its body.
 
     Raises:
-        Refusal: it is not JSON, too large, or not what the class describes.
+        ApiError: it is not JSON, too large, or not what the class describes.
     """
     _check_headers(content_type, content_encoding)
     value = _parse(content, most=_VALUES + _VALUES_PER_INPUT * max_items)
@@ -77,7 +77,7 @@ def _parse(content: bytes, *, most: int) -> Any:
     if not content:
         raise _wrong('the body is empty; expected an object in JSON, such as {"input": ...}', None)
     if not _holds_at_most(most, content):
-        raise Refusal(
+        raise ApiError(
             413,
             "too_many_items",
             f"the body holds more than {most:,} values (texts, lists, ...). Send them in several requests",
@@ -97,7 +97,7 @@ def _parse(content: bytes, *, most: int) -> Any:
         problem = "its lists and objects are nested too deeply"
     except ValueError:  # Python's limit
         problem = "it holds a number of too many digits"
-    raise Refusal(400, "malformed", f"the body cannot be read as JSON: {problem}")
+    raise ApiError(400, "malformed", f"the body cannot be read as JSON: {problem}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -121,8 +121,8 @@ def _holds_at_most(most: int, content: bytes) -> bool:
     return sum(map(outside.count, (b",", b"[", b"{", b":"))) < most
 
 
-def _complaint(kind: type[bodies.Body], error: pydantic.ValidationError) -> Refusal:
-    """Return the refusal of a body that its class does not accept."""
+def _complaint(kind: type[request_schemas.TaskRequest], error: pydantic.ValidationError) -> ApiError:
+    """Return the error for a body that does not match its schema."""
     # Where several forms are possible each says why it does not fit. Those of the innermost place are about
     # the form that was meant.
     found: dict[str, dict[str, list[Any]]] = {}
@@ -153,7 +153,7 @@ def _written(place: tuple[str | int, ...]) -> str:
     return "".join(f"[{one}]" if isinstance(one, int) else f".{one:.80}" for one in place)[1:]
 
 
-def _sentence(kind: type[bodies.Body], place: str, errors: list[Any]) -> str:
+def _sentence(kind: type[request_schemas.TaskRequest], place: str, errors: list[Any]) -> str:
     """Return what is wrong at a place."""
     error = next((one for one in errors if one["type"] not in _FORMS), errors[0])
     if error["type"] == "missing":
@@ -169,7 +169,8 @@ def _sentence(kind: type[bodies.Body], place: str, errors: list[Any]) -> str:
 
 def _form(error: Any) -> str:
     if error["type"] == "model_type":
-        return f"an object with {' and '.join(getattr(bodies, error['ctx']['class_name']).model_fields)}"
+        schema = getattr(request_schemas, error["ctx"]["class_name"])
+        return f"an object with {' and '.join(schema.model_fields)}"
     return _FORMS[error["type"]]
 
 
@@ -180,5 +181,5 @@ def _name(value: Any) -> str:
     return f"a list of length {len(value)}" if isinstance(value, list) else "an object"
 
 
-def _wrong(message: str, param: str | None) -> Refusal:
-    return Refusal(422, "invalid", message, param=param)
+def _wrong(message: str, param: str | None) -> ApiError:
+    return ApiError(422, "invalid", message, param=param)

@@ -7,19 +7,22 @@ import socket
 import threading
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any, cast
 
 from albertkit.errors import ConfigError, UnknownTokensWarning
 from albertkit.serving.application import make_application
 from albertkit.serving.connections import GuardedProtocol
-from albertkit.serving.garbage import GarbageCollector
 from albertkit.serving.libraries import uvicorn
+from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.service import Service
 from albertkit.serving.settings import KEY_VARIABLE, ServingSettings
 
 logger = logging.getLogger("albertkit.serving")
 
+BACKLOG = 2048  # connections that wait to be accepted
 _DRAIN_MARGIN = 5  # seconds after the last deadline
 
 
@@ -71,11 +74,17 @@ def make_server(
     service: Service, *, key: str | None = None, garbage: GarbageCollector | None = None
 ) -> uvicorn.Server:
     """Return a server for a service; `run(sockets=[...])` serves until `should_exit`."""
-    settings = service.settings
-    protocol = type("Protocol", (GuardedProtocol,), {"patience": settings.client_seconds})
-    config = uvicorn.Config(
-        make_application(service, key=key, garbage=garbage or GarbageCollector()),
-        http=protocol,
+    application = make_application(service, key=key, garbage=garbage or GarbageCollector())
+    return uvicorn.Server(uvicorn_config(application, service.settings))
+
+
+def uvicorn_config(
+    application: Callable[..., Any], settings: ServingSettings, **options: Any
+) -> uvicorn.Config:
+    """Return uvicorn's configuration for an application, or for a factory of it (`factory=True`)."""
+    return uvicorn.Config(
+        application,
+        http=cast(Any, partial(GuardedProtocol, patience=settings.client_seconds)),
         ws="none",
         lifespan="off",
         log_level="warning",
@@ -83,8 +92,22 @@ def make_server(
         server_header=False,
         timeout_keep_alive=max(1, round(settings.client_seconds)),
         timeout_graceful_shutdown=round(settings.max_seconds + _DRAIN_MARGIN),
+        **options,
     )
-    return uvicorn.Server(config)
+
+
+def load_service(settings: ServingSettings) -> tuple[Service, GarbageCollector]:
+    """Load the models, and free the memory that loading took.
+
+    Raises:
+        AlbertKitError: A model cannot be loaded, or its scores are wrong.
+    """
+    # Clients send the texts. A hostile one could fill the log, and the memory: Python keeps each warning
+    # that it has shown.
+    warnings.simplefilter("ignore", UnknownTokensWarning)
+    service, garbage = Service(settings), GarbageCollector()
+    garbage.settle()
+    return service, garbage
 
 
 def serve(
@@ -102,12 +125,8 @@ def serve(
     Raises:
         AlbertKitError: a model that cannot be loaded, or gives wrong answers.
     """
-    # Clients send the texts. A hostile one could fill the log, and the memory: Python keeps each warning
-    # that it has shown.
-    warnings.simplefilter("ignore", UnknownTokensWarning)
     key = read_key(settings)
-    service = Service(settings)
-    garbage = GarbageCollector()
+    service, garbage = load_service(settings)
     server = make_server(service, key=key, garbage=garbage)
 
     def end(number: int, frame: FrameType | None) -> None:  # until, and after, the server takes them itself
@@ -124,10 +143,9 @@ def serve(
             signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start()
         )
     try:
-        garbage.settle()
-        listening.listen(2048)
+        listening.listen(BACKLOG)
         if ready is not None:
-            ready([f"{name} ({', '.join(one.pipelines)})" for name, one in service.models.items()])
+            ready(service.describe())
         server.run(sockets=[listening])  # it takes the two signals while it runs
     finally:
         listening.close()

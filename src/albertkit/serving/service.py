@@ -14,14 +14,14 @@ from albertkit.engines.light_model import LightModel
 from albertkit.errors import ConfigError, DataError, TokenizerError
 from albertkit.extras import optional
 from albertkit.serving.admission import Gate
+from albertkit.serving.api_errors import CLIENT_GONE, ApiError, too_much
 from albertkit.serving.batching import RowQueue
-from albertkit.serving.bodies import Body, EmbeddingsBody
-from albertkit.serving.garbage import share_arenas
 from albertkit.serving.libraries import fastapi
+from albertkit.serving.memory import share_arenas
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.models import ServedModel, find_model, load_model
 from albertkit.serving.queued_engine import QueuedEngine
-from albertkit.serving.refusals import CLIENT_GONE, Refusal, too_much
+from albertkit.serving.request_schemas import EmbeddingsRequest, TaskRequest
 from albertkit.serving.settings import ServingSettings
 from albertkit.serving.work import DEADLINE_HEADER, Ticket
 
@@ -63,8 +63,12 @@ class Service:
         self._pool.shutdown()
         self.queue.close()
 
+    def describe(self) -> list[str]:
+        """Return a line for each model: its name and its tasks."""
+        return [f"{name} ({', '.join(model.pipelines)})" for name, model in self.models.items()]
+
     async def answer(
-        self, body: Body, request: fastapi.Request, *, seconds: float | None = None
+        self, body: TaskRequest, request: fastapi.Request, *, seconds: float | None = None
     ) -> fastapi.Response:
         """Return the answer to a body.
 
@@ -74,7 +78,7 @@ class Service:
             seconds: within which the answer is wanted; never more than the server's maximum.
 
         Raises:
-            Refusal: there is none.
+            ApiError: there is none.
         """
         served = find_model(self.models, body.model, body.task)
         self._check_limits(body)
@@ -95,16 +99,16 @@ class Service:
             )
             if not job.done():
                 raise (
-                    Refusal(CLIENT_GONE, "client_gone", "the client closed the connection")
+                    ApiError(CLIENT_GONE, "client_gone", "the client closed the connection")
                     if gone.done()
                     else ticket.late()
                 )
         finally:
             gone.cancel()
             if not job.done():  # also where the server ends
-                ticket.cancel(Refusal(CLIENT_GONE, "cancelled", "nobody waits for this any more"))
+                ticket.cancel(ApiError(CLIENT_GONE, "cancelled", "nobody waits for this any more"))
         content = job.result()
-        if isinstance(content, Refusal):
+        if isinstance(content, ApiError):
             raise content
         self._note(served, request.url.path, ticket)
         return fastapi.Response(content, media_type="application/json")
@@ -159,7 +163,7 @@ class Service:
             batch_tokens=self.settings.batch_tokens,
         )
 
-    def _check_limits(self, body: Body) -> None:
+    def _check_limits(self, body: TaskRequest) -> None:
         most = self.settings
         if (items := len(body.items())) > most.max_items:
             raise too_much("too_many_items", "inputs", items, most.max_items, "Send them in several requests")
@@ -167,23 +171,23 @@ class Service:
             todo = "Send less text in one request"
             raise too_much("too_many_characters", "characters", characters, most.max_characters, todo)
 
-    def _work(self, served: ServedModel, body: Body, ticket: Ticket) -> bytes | Refusal:
+    def _work(self, served: ServedModel, body: TaskRequest, ticket: Ticket) -> bytes | ApiError:
         """Return the content of the answer, in a thread of the request."""
         begin = time.monotonic()
         pipeline = copy(served.pipelines[body.task] if body.task else served.any_pipeline)
         pipeline.engine = QueuedEngine(served.engine, self.queue, ticket, budget=served.budget)
         try:
-            if ticket.refusal is not None:
-                raise ticket.refusal
+            if ticket.error is not None:
+                raise ticket.error
             results = body.results(pipeline)
             content = _content(served.name, body, results, ticket)
-        except Refusal as refusal:
-            return refusal
+        except ApiError as error:
+            return error
         except (ConfigError, DataError, TokenizerError) as error:
-            return Refusal(422, "invalid", body.in_its_words(str(error)), param=body.field_of(error))
+            return ApiError(422, "invalid", body.message_for_client(str(error)), param=body.field_of(error))
         except Exception:
             logger.exception("a request for %s failed", body.task)
-            return Refusal(500, "internal", "the server failed at this request, and has noted why")
+            return ApiError(500, "internal", "the server failed at this request, and has noted why")
         finally:
             self.queue.forget(ticket)
             waited = ticket.queue_seconds + ticket.compute_seconds
@@ -201,10 +205,10 @@ class Service:
         )
 
 
-def _content(name: str, body: Body, results: list[Any], ticket: Ticket) -> bytes:
+def _content(name: str, body: TaskRequest, results: list[Any], ticket: Ticket) -> bytes:
     usage = {"prompt_tokens": ticket.tokens, "total_tokens": ticket.tokens}
     answer: dict[str, Any] = {"model": name, "usage": usage}
-    if isinstance(body, EmbeddingsBody):
+    if isinstance(body, EmbeddingsRequest):
         answer |= {"object": "list", "data": results}
     else:
         answer["results"] = results

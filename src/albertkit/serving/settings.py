@@ -36,7 +36,7 @@ class ServingSettings:
     batch_wait: float = 0.004
     """Most seconds that a batch which is not full waits for requests that are being tokenized."""
     max_requests: int = 64
-    """Most requests that are worked on or wait; more are refused with 429."""
+    """Maximum number of requests in progress; further requests are answered with 429."""
     max_body_bytes: int = 2_000_000
     """Longest body of a request, in bytes."""
     max_items: int = 256

@@ -12,7 +12,7 @@ import numpy as np
 
 from albertkit.engines.engine import Engine, Read, Row
 from albertkit.heads import Output
-from albertkit.serving.refusals import Refusal, too_much
+from albertkit.serving.api_errors import ApiError, too_much
 
 DEADLINE_HEADER = "X-Request-Timeout"
 
@@ -47,16 +47,16 @@ class Ticket:
         self.tokens: int | None = None  # not tokenized yet
         self.tokens_left = 0
         self.tokenize_seconds = self.queue_seconds = self.compute_seconds = 0.0
-        self.refusal: Refusal | None = None
+        self.error: ApiError | None = None
         self._wake = threading.Event()
 
     def seconds_left(self) -> float:
         """Return the time until the deadline."""
         return self.deadline - time.monotonic()
 
-    def cancel(self, refusal: Refusal) -> None:
-        """Take its rows from the queue; its thread raises the refusal."""
-        self.refusal = refusal
+    def cancel(self, error: ApiError) -> None:
+        """Take its rows from the queue; its thread raises the error."""
+        self.error = error
         self._wake.set()
 
     def done(self) -> None:
@@ -67,7 +67,7 @@ class Ticket:
         """Count tokens of the request; return all that it has.
 
         Raises:
-            Refusal: they are more than it may have.
+            ApiError: they are more than it may have.
         """
         self.tokens = (self.tokens or 0) + count
         if self.max_tokens is not None and self.tokens > self.max_tokens:
@@ -75,9 +75,9 @@ class Ticket:
             raise too_much("too_many_tokens", "tokens", self.tokens, self.max_tokens, todo)
         return self.tokens
 
-    def late(self) -> Refusal:
-        """Return the refusal of a request whose time is over."""
-        return Refusal(
+    def late(self) -> ApiError:
+        """Return the error of a request whose time is over."""
+        return ApiError(
             504,
             "deadline",
             f"there was no answer within {self.seconds:g} seconds. Send less text, or allow "
@@ -89,13 +89,13 @@ class Ticket:
         """Wait until `done` or `cancel` is called, or the time is over.
 
         Raises:
-            Refusal: the request was cancelled, or is late.
+            ApiError: the request was cancelled, or is late.
         """
         if not self._wake.wait(min(max(0.0, self.seconds_left()), threading.TIMEOUT_MAX)):
-            self.refusal = self.refusal or self.late()  # so its rows leave the queue
+            self.error = self.error or self.late()  # so its rows leave the queue
         self._wake.clear()
-        if self.refusal is not None:
-            raise self.refusal
+        if self.error is not None:
+            raise self.error
 
 
 class Work:
@@ -125,7 +125,7 @@ class Work:
 
     def is_wanted(self) -> bool:
         """Whether anybody waits for the rows that are not computed."""
-        return self.error is None and self.ticket.refusal is None
+        return self.error is None and self.ticket.error is None
 
     def take(self, number: int, scores: np.ndarray) -> None:
         """Keep what is to be kept of the scores (R, K) of a row."""
@@ -148,9 +148,9 @@ class Work:
 
 
 def _check(scores: np.ndarray, output: Output) -> None:
-    """Raise Refusal for scores that no sound model gives; normed states are never all zero."""
+    """Raise ApiError for scores that no sound model gives; normed states are never all zero."""
     if not np.isfinite(scores).all() or (output == "hidden_states" and not scores.any()):
-        raise Refusal(
+        raise ApiError(
             500,
             "not_finite",
             "the model's scores for this request are no numbers, or all zero: a fault of the model or the "

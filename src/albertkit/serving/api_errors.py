@@ -1,4 +1,4 @@
-"""The answers that are no results: a status, a kind for programs and metrics, a message for people."""
+"""Error responses: an HTTP status, a type for programs and metrics, and a message for people."""
 
 import json
 from typing import Any
@@ -8,8 +8,8 @@ from albertkit.serving.libraries import fastapi
 CLIENT_GONE = 499  # nobody reads it; nginx counts such requests under this number
 
 
-class Refusal(Exception):  # noqa: N818 - it is an answer
-    """A request that gets no result.
+class ApiError(Exception):
+    """A request that is answered with an error.
 
     Args:
         status: of HTTP.
@@ -45,6 +45,6 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
         return fastapi.Response(content, self.status, headers, media_type="application/json")
 
 
-def too_much(kind: str, what: str, received: int, most: int, todo: str) -> Refusal:
-    """Return the refusal of a request that is too large in some way."""
-    return Refusal(413, kind, f"the request has {received:,} {what}; expected at most {most:,}. {todo}")
+def too_much(kind: str, what: str, received: int, most: int, todo: str) -> ApiError:
+    """Return the error for a request that is too large."""
+    return ApiError(413, kind, f"the request has {received:,} {what}; expected at most {most:,}. {todo}")

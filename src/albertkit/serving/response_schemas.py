@@ -12,7 +12,7 @@ class Usage(pydantic.BaseModel):
     total_tokens: int
 
 
-class _Answer(pydantic.BaseModel):
+class _TaskResponse(pydantic.BaseModel):
     model: str
     usage: Usage
 
@@ -29,7 +29,7 @@ class Candidate(pydantic.BaseModel):
     )
 
 
-class FillMaskAnswer(_Answer):
+class FillMaskResponse(_TaskResponse):
     """For each text, for each mask, the candidates, best first."""
 
     results: list[list[list[Candidate]]]
@@ -43,7 +43,7 @@ class Label(pydantic.BaseModel):
     cut: int | None = pydantic.Field(None, description="Tokens that were left out, if any.")
 
 
-class ClassifyAnswer(_Answer):
+class ClassifyResponse(_TaskResponse):
     """For each input the labels, best first."""
 
     results: list[list[Label]]
@@ -61,7 +61,7 @@ class Entity(pydantic.BaseModel):
     end: int
 
 
-class TagAnswer(_Answer):
+class TagResponse(_TaskResponse):
     """For each text the entities, in order."""
 
     results: list[list[Entity]]
@@ -76,7 +76,7 @@ class Place(pydantic.BaseModel):
     answer: str
 
 
-class AnswerAnswer(_Answer):
+class AnswerResponse(_TaskResponse):
     """For each question the answers, best first."""
 
     results: list[list[Place]]
@@ -92,7 +92,7 @@ class Choice(pydantic.BaseModel):
     cut: int | None = None
 
 
-class ChooseAnswer(_Answer):
+class ChooseResponse(_TaskResponse):
     """For each context the choice."""
 
     results: list[Choice]
@@ -106,7 +106,7 @@ class Judgement(pydantic.BaseModel):
     cut: int | None = None
 
 
-class OrderAnswer(_Answer):
+class OrderResponse(_TaskResponse):
     """For each pair the judgement."""
 
     results: list[Judgement]
@@ -120,7 +120,7 @@ class Embedding(pydantic.BaseModel):
     embedding: list[float] | str
 
 
-class EmbeddingsAnswer(_Answer):
+class EmbeddingsResponse(_TaskResponse):
     """The vectors, as OpenAI's embeddings."""
 
     object: Literal["list"]
@@ -136,7 +136,7 @@ class Tokens(pydantic.BaseModel):
     offsets: list[list[int]]
 
 
-class TokenizeAnswer(_Answer):
+class TokenizeResponse(_TaskResponse):
     """For each input its tokens."""
 
     results: list[Tokens]
@@ -172,7 +172,7 @@ class Inspection(pydantic.BaseModel):
     layers: list[InspectedLayer]
 
 
-class InspectAnswer(_Answer):
+class InspectResponse(_TaskResponse):
     """What happens to the text."""
 
     results: list[Inspection]

@@ -17,9 +17,9 @@ from albertkit.inspection.attention import InsideEngine, inspect_attention
 from albertkit.inspection.page import page_figures
 from albertkit.pipelines.fill_mask import FillMaskPipeline
 from albertkit.pipelines.interface import Pipeline
+from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
 from albertkit.serving.queued_engine import QueuedEngine
-from albertkit.serving.refusals import Refusal
 from albertkit.tasks.entities import Aggregation
 from albertkit.tasks.multiple_choice import GAP
 from albertkit.tasks.sequence_classification import Function
@@ -69,7 +69,7 @@ class Choices(_Strict):
     choices: Annotated[list[str], ListField(min_length=2)]
 
 
-class Body(_Strict):
+class TaskRequest(_Strict):
     """What every request has: a model, and one input or several."""
 
     task: ClassVar[str | None] = None
@@ -95,14 +95,14 @@ class Body(_Strict):
         name = str(error).partition(" ")[0]  # "top_k is 100; expected ..."
         return name if name in type(self).model_fields else "input"
 
-    def in_its_words(self, message: str) -> str:
+    def message_for_client(self, message: str) -> str:
         """Return the message of an error of the pipeline with the names of the fields of a body."""
         advice = r'\1("truncate": true)' if "truncate" in type(self).model_fields else ""
         place = r"input[\1]:" if isinstance(self.input, list) else "input:"
         return _PLACE.sub(place, _TRUNCATION.sub(advice, message))
 
 
-class FillMaskBody(Body):
+class FillMaskRequest(TaskRequest):
     """Texts with [MASK]."""
 
     task = "fill-mask"
@@ -123,12 +123,12 @@ class FillMaskBody(Body):
             try:
                 cast(FillMaskPipeline, pipeline).masked_lm.target_ids(self.targets)
             except DataError as error:
-                raise Refusal(422, "invalid", str(error), param="targets") from error
+                raise ApiError(422, "invalid", str(error), param="targets") from error
         answers = pipeline(self.items(), top_k=self.top_k, targets=self.targets)
         return [one if isinstance(one[0], list) else [one] for one in answers]
 
 
-class ClassifyBody(Body):
+class ClassifyRequest(TaskRequest):
     """Texts, or pairs of texts."""
 
     task = "text-classification"
@@ -153,7 +153,7 @@ class ClassifyBody(Body):
         return [one if isinstance(one, list) else [one] for one in answers]
 
 
-class TagBody(Body):
+class TagRequest(TaskRequest):
     """Texts of any length."""
 
     task = "token-classification"
@@ -168,7 +168,7 @@ class TagBody(Body):
         )
 
 
-class AnswerBody(Body):
+class AnswerRequest(TaskRequest):
     """Questions, each with the text that answers it, of any length."""
 
     task = "question-answering"
@@ -192,7 +192,7 @@ class AnswerBody(Body):
         return [one if isinstance(one, list) else [one] for one in answers]
 
 
-class ChooseBody(Body):
+class ChooseRequest(TaskRequest):
     """Contexts, each with answers to choose from."""
 
     task = "multiple-choice"
@@ -212,7 +212,7 @@ class ChooseBody(Body):
         return pipeline(_plain(self.items()), truncation=self.truncate)
 
 
-class OrderBody(Body):
+class OrderRequest(TaskRequest):
     """Pairs of texts."""
 
     task = "sentence-order"
@@ -224,7 +224,7 @@ class OrderBody(Body):
         return pipeline(_plain(self.items()), truncation=self.truncate)
 
 
-class EmbeddingsBody(Body):
+class EmbeddingsRequest(TaskRequest):
     """Texts; the body of OpenAI's embeddings, and more."""
 
     task = "feature-extraction"
@@ -242,7 +242,7 @@ class EmbeddingsBody(Body):
         """Return for each text its vector."""
         size = pipeline.model.config.hidden_size
         if self.dimensions not in (None, size):
-            raise Refusal(
+            raise ApiError(
                 422,
                 "invalid",
                 f"dimensions is {self.dimensions}; expected {size}, the size of this model's vectors",
@@ -265,7 +265,7 @@ class EmbeddingsBody(Body):
         ]
 
 
-class TokenizeBody(Body):
+class TokenizeRequest(TaskRequest):
     """Texts, or pairs of texts, that are cut into pieces."""
 
     input: str | TextPair | TextsAndPairs
@@ -288,7 +288,7 @@ class TokenizeBody(Body):
         ]
 
 
-class InspectBody(Body):
+class InspectRequest(TaskRequest):
     """One text, or a pair of texts, inside a model: attention by layer and head, vectors by layer."""
 
     input: str | TextPair
