@@ -1,6 +1,6 @@
 """A server: texts over HTTP, computed together by token budget, answered as the pipelines answer.
 
-`server.serve` starts it; `workers.py` starts several processes. A request goes through these files, top to bottom:
+`server.serve` starts it, `workers.py` several processes. A request goes through these files:
 
     connections.py   bytes: clients that are too slow, heads that are too long
     guard.py         the key, the size of a body, its time; every answer is counted
