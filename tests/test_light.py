@@ -21,7 +21,7 @@ from command_line import Run
 from requirements import required
 
 from albertkit import pipeline
-from albertkit.checkpoints import loading
+from albertkit.checkpoints import formats
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.shapes import expected_shapes
@@ -358,7 +358,7 @@ class TestVerbs:
         model = make(architecture)
         result = run("export", "onnx", model.folder, tmp_path / "exported")
         assert result.status == 0, result.errors
-        read = loading.find(tmp_path / "exported", config=None, state_dict=None, overrides={})[1]
+        read = formats.load(tmp_path / "exported")[1]
         assert {name: array.tolist() for name, array in read.items()} == {
             name: array.tolist() for name, array in model.weights.items() if name not in TIED
         }

@@ -10,8 +10,7 @@ from safetensors.torch import load_file
 from torch_files import read_folder, write_folder
 from typer.testing import CliRunner
 
-from albertkit.checkpoints.folder import weight_files
-from albertkit.checkpoints.shards import number_of_bytes, split
+from albertkit.checkpoints.folder import number_of_bytes, split, weight_files
 from albertkit.cli.main import make_app
 from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
@@ -69,8 +68,8 @@ def test_a_limit_that_all_fit_in_makes_one_file(model: AlbertForPreTraining, tmp
 
 def test_a_tensor_over_the_limit_is_alone() -> None:
     tensors = {"a": torch.zeros(1), "big": torch.zeros(100), "b": torch.zeros(1), "c": torch.zeros(1)}
-    assert [list(part) for part in split(tensors, "m.x", most=8).values()] == [["a"], ["big"], ["b", "c"]]
-    assert list(split(tensors, "m.x", most=None)) == ["m.x"]
+    assert [list(part) for part in split(tensors, most=8).values()] == [["a"], ["big"], ["b", "c"]]
+    assert list(split(tensors, most=None)) == ["model.safetensors"]
 
 
 def test_each_way_of_writing_replaces_the_other(model: AlbertForPreTraining, tmp_path: Path) -> None:

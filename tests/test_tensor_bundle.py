@@ -279,7 +279,7 @@ def test_names_and_back() -> None:
             assert found is None
             continue
         assert found is not None
-        back = from_google(found[0])
+        back = from_google(found)
         assert back is not None
         assert back[0].removeprefix("albert.") == ours
         assert back[1] is row

@@ -9,23 +9,24 @@ the model does not have is left out and reported; a tensor of the encoder that i
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from albertkit import reference
 from albertkit.checkpoints import formats, google, julia
-from albertkit.checkpoints.arrays import BFLOAT16, DTYPES
+from albertkit.checkpoints.arrays import DTYPES
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint, Format
 from albertkit.checkpoints.folder import weight_files, write_folder
-from albertkit.checkpoints.names import TIED, to_google
-from albertkit.checkpoints.report import ConversionReport, Move
+from albertkit.checkpoints.names import TIED
+from albertkit.checkpoints.report import left_out
 from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
 from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError
-from albertkit.files import atomic_path, check_new_folder, complete_files, made_folder
+from albertkit.files import atomic_path, check_new_folder, complete_files
 from albertkit.heads import head_of
 from albertkit.published import contradictions
 from albertkit.tokenization.auto import AutoTokenizer
@@ -36,6 +37,64 @@ TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
 """Largest difference of outputs that `verify` accepts, by the less precise of the two types."""
 
 _VERIFIED_BATCH = (2, 24)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One tensor on its way."""
+
+    source: str
+    target: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(slots=True)
+class ConversionReport:
+    """What became of every tensor, and what the files are."""
+
+    source: str
+    source_format: Format
+    target: str
+    target_format: Format
+    architecture: str
+    """The class of the model that the tensors make."""
+    tensors: list[Move] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """Tensors of the model that the source lacks; the target lacks them too."""
+    unexpected: list[str] = field(default_factory=list)
+    """Tensors of the source that ALBERT has no known use for; not in the target."""
+    unused: dict[str, str] = field(default_factory=dict)
+    """Tensors of the source that are rightly left out, each with the reason."""
+    notes: list[str] = field(default_factory=list)
+    """What else was decided on the way."""
+    checksums: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the files the weights were read from, and of every file written."""
+    largest_difference: float | None = None
+    """Between the outputs of source and target on random text, where that was asked for."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values for `json.dumps`."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.source} ({self.source_format}) -> {self.target} ({self.target_format})",
+            f"{self.architecture}, {len(self.tensors)} tensors",
+        ]
+        width = max((len(move.source) for move in self.tensors), default=0)
+        lines += [
+            f"  {move.source:<{width}}  ->  {move.target}  {'x'.join(map(str, move.shape))} {move.dtype}"
+            for move in self.tensors
+        ]
+        lines += [f"missing: {name}" for name in self.missing]
+        lines += [f"unexpected, left out: {name}" for name in self.unexpected]
+        lines += left_out(self.unused)
+        lines += [f"note: {note}" for note in self.notes]
+        lines += [f"sha256 {checksum}  {path}" for path, checksum in self.checksums.items()]
+        if self.largest_difference is not None:
+            lines.append(f"verified: outputs differ by at most {self.largest_difference:.1e}")
+        return "\n".join(lines)
 
 
 def convert(
@@ -70,38 +129,30 @@ def convert(
         raise ConfigError(f"dtype is {dtype!r}; expected one of {', '.join(DTYPES)}")
     if max_shard_size is not None and to != "hf":
         raise ConfigError(f"max_shard_size is for the format 'hf'; a checkpoint of {to!r} is one file")
-    _refuse_existing(target, to)
+    # Never replace a checkpoint: it may hold what a conversion leaves out.
+    if to != "julia":
+        check_new_folder(target)
+    elif target.exists():
+        raise DataError(f"{target} exists: choose another name, or delete it first")
     checkpoint = formats.read(formats.locate(source, also=VOCABULARY_FILES))
     config = AlbertConfig.from_dict(checkpoint.config)
     architecture = architecture_of(config, checkpoint.tensors)
     fitted, loaded = fit(architecture, config, checkpoint.tensors)
     matched = fitted if dtype is None else cast(fitted, DTYPES[dtype])
+    tied = TIED if config.tie_word_embeddings else {}
+    names = {name: name if to == "hf" else google.google_name(name) for name in matched if name not in tied}
     written = Checkpoint(
         to,
         config.replace(architectures=[architecture], dtype=_dtype(matched)).to_dict(),
-        matched,
+        matched if to == "hf" else {name: matched[name] for name in names},
         [],
         checkpoint.vocabulary,
         checkpoint.pieces,
     )
-    notes = list(checkpoint.notes)
-    if contradiction := contradictions(source, vars(config)):
-        notes.append(contradiction)
+    notes = [*checkpoint.notes, *filter(None, [contradictions(source, vars(config))])]
     _take_vocabulary(written, to, config.vocab_size, notes)
-    names = {name: name for name in matched} if to == "hf" else _google_names(matched, config)
-    if to != "hf":
-        written.tensors = {name: matched[name] for name in names}
     try:
-        if to == "julia":
-            files = _write_julia(target, written)
-        else:
-            with complete_files(target) as folder:
-                made = (
-                    _write_hf(folder, written, max_shard_size)
-                    if to == "hf"
-                    else google.write(folder, written)
-                )
-            files = [target / file.name for file in made]
+        files = _write(target, written, max_shard_size)
     except OSError as error:
         if isinstance(error, AlbertKitError):
             raise
@@ -115,7 +166,6 @@ def convert(
         tensors=[
             Move(loaded.loaded[name], names[name], tuple(matched[name].shape), matched[name].dtype.name)
             for name in names
-            if not (config.tie_word_embeddings and name in TIED)
         ],
         missing=loaded.missing,
         unexpected=loaded.unexpected,
@@ -146,38 +196,21 @@ def _target_format(target: Path, to: Format | None) -> Format:
     return to
 
 
-def _refuse_existing(target: Path, to: Format) -> None:
-    """Never replace a checkpoint: it may hold what a conversion leaves out."""
-    if to != "julia":
-        check_new_folder(target)
-    elif target.exists():
-        raise DataError(f"{target} exists: choose another name, or delete it first")
-
-
-def _google_names(tensors: Mapping[str, np.ndarray], config: AlbertConfig) -> dict[str, str]:
-    """Our name -> Google's, without the second names of shared tensors.
-
-    Raises:
-        CheckpointError: Google's models have no tensor like one of these.
-    """
-    names = {}
-    for name in tensors:
-        if config.tie_word_embeddings and name in TIED:
-            continue
-        found = to_google(name)
-        if found is None:
-            raise CheckpointError(f"The original code has no tensor like {name}; choose the format 'hf'.")
-        names[name] = found[0]
-    return names
-
-
 # --- writing ------------------------------------------------------------------------------------
 
 
-def _write_hf(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | None) -> list[Path]:
-    write_folder(target, checkpoint.config, checkpoint.tensors, max_shard_size=max_shard_size)
-    vocabulary = write_vocabulary(target, checkpoint)
-    return [target / CONFIG_FILE, *weight_files(target), *(target / name for name in vocabulary)]
+def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | None) -> list[Path]:
+    """Write a checkpoint in its format, all files or none; return their paths."""
+    if checkpoint.format == "julia":
+        return julia.write(target, checkpoint)
+    with complete_files(target) as folder:
+        if checkpoint.format == "tf1":
+            written = google.write(folder, checkpoint)
+        else:
+            write_folder(folder, checkpoint.config, checkpoint.tensors, max_shard_size=max_shard_size)
+            written = [folder / CONFIG_FILE, *weight_files(folder)]
+            written += [folder / name for name in write_vocabulary(folder, checkpoint)]
+    return [target / file.name for file in written]
 
 
 def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
@@ -193,20 +226,6 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
             name for path in tokenizer.save_pretrained(folder) if (name := Path(path).name) not in names
         ]
     return names
-
-
-def _write_julia(target: Path, checkpoint: Checkpoint) -> list[Path]:
-    weights = google.google_tensors(checkpoint.tensors)
-    if BFLOAT16 in {tensor.dtype for tensor in weights.values()}:
-        raise CheckpointError("Julia's files have no bfloat16; pass dtype 'float32' or 'float16'.")
-    variables = {
-        "config": google.google_config(checkpoint.config),
-        "weights": {name: julia.array_of(tensor) for name, tensor in weights.items()},
-        "vocab": checkpoint.pieces,
-    }
-    with made_folder(target.parent):
-        julia.save(target, variables)
-    return [target]
 
 
 def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes: list[str]) -> None:

@@ -6,9 +6,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from albertkit import files
-from albertkit.errors import CheckpointError
-
 Format = Literal["hf", "tf1", "julia"]
 
 VOCABULARY_FILES = (
@@ -42,19 +39,10 @@ class Checkpoint:
 
 
 def vocabulary_in(folder: Path) -> dict[str, bytes]:
-    """The tokenizer files of a folder; Google's `30k-clean.model` becomes `spiece.model`."""
+    """Return the tokenizer files of a folder; Google's `30k-clean.model` becomes `spiece.model`."""
     found = {name: path.read_bytes() for name in VOCABULARY_FILES if (path := folder / name).is_file()}
     if "spiece.model" not in found:
         models = sorted(folder.glob("*.model"))
         if len(models) == 1:
             found["spiece.model"] = models[0].read_bytes()
     return found
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds.
-
-    Raises:
-        CheckpointError: the file is missing, damaged, or holds something else.
-    """
-    return files.read_json(path, CheckpointError)

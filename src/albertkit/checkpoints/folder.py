@@ -5,6 +5,7 @@ weights-only unpickler, from the older `tf_model.h5`, or from the `model.onnx` o
 is ever run. The first two are mapped into memory, not copied.
 """
 
+import re
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -15,22 +16,22 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from albertkit.checkpoints import shards
 from albertkit.checkpoints.arrays import map_safetensors, to_arrays
-from albertkit.checkpoints.checkpoint import read_json
+from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
 from albertkit.config import CONFIG_FILE
-from albertkit.errors import CheckpointError, DataError, DiskFullError, MissingExtraError
+from albertkit.errors import CheckpointError, ConfigError, DataError, DiskFullError, MissingExtraError
 from albertkit.extras import optional
-from albertkit.files import atomic_path, contents, json_text, made_folder, model_folders
+from albertkit.files import atomic_path, contents, json_text, made_folder, model_folders, read_json
 from albertkit.hub import HubOptions, resolve
 
 torch: Any = optional("torch", extra="torch")
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
+_WEIGHTS_WRITTEN = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json")
 
 
 def locate(name_or_folder: str | Path, *, also: tuple[str, ...] = (), **hub: Unpack[HubOptions]) -> Path:
@@ -44,12 +45,17 @@ def locate(name_or_folder: str | Path, *, also: tuple[str, ...] = (), **hub: Unp
     def fetch(*weights: str) -> Path:
         return resolve(name_or_folder, patterns=(CONFIG_FILE, *weights, *also), **hub)
 
-    folder = fetch("model*.safetensors", "model.safetensors.index.json")
-    older = ("pytorch_model*.bin", "pytorch_model.bin.index.json"), ("tf_model.h5",)
-    for patterns in (*older, (ONNX_FILE,)):
+    folder = fetch("model*.safetensors", INDEX_FILE)
+    for patterns in (("pytorch_model*.bin", "pytorch_model.bin.index.json"), ("tf_model.h5",), (ONNX_FILE,)):
         if _weights_in(folder) is None:
             folder = fetch(*patterns)
     return folder
+
+
+def read(path: Path, *, needs_config: bool = True) -> Checkpoint:
+    """Read a model folder with its vocabulary; arguments and errors are those of `read_folder`."""
+    config, tensors = read_folder(path, needs_config=needs_config)
+    return Checkpoint("hf", config, tensors, weight_files(path), vocabulary_in(path))
 
 
 def read_folder(
@@ -81,7 +87,7 @@ def read_folder(
         raise CheckpointError(
             f"{folder} has no weights: expected {' or '.join(_READERS)}; it {contents(folder)}."
         )
-    config = read_json(folder / CONFIG_FILE) if has_config else {}
+    config = read_json(folder / CONFIG_FILE, CheckpointError) if has_config else {}
     return config, _READERS[weights](folder / weights)
 
 
@@ -111,11 +117,14 @@ def write_folder(
     """
     folder = Path(folder)
     stored = _stored_once(tensors, tied=TIED if config.get("tie_word_embeddings", True) else {})
-    most = None if max_shard_size is None else shards.number_of_bytes(max_shard_size)
-    files = shards.split(stored, WEIGHTS_FILE, most=most)
+    files = split(stored, most=None if max_shard_size is None else number_of_bytes(max_shard_size))
     texts = {CONFIG_FILE: json_text(config, indent=2, sort_keys=True) + "\n"}
     if len(files) > 1:
-        texts[INDEX_FILE] = shards.index_of(files)
+        index = {
+            "metadata": {"total_size": sum(tensor.nbytes for tensor in stored.values())},
+            "weight_map": {name: file for file, part in files.items() for name in part},
+        }
+        texts[INDEX_FILE] = json_text(index, indent=2, sort_keys=True) + "\n"
     try:
         with made_folder(folder), ExitStack() as stack:
             # Renamed in the reverse order: the files that name others come last.
@@ -123,8 +132,9 @@ def write_folder(
                 stack.enter_context(atomic_path(folder / name)).write_text(text, encoding="utf-8")
             for name, part in files.items():
                 save_file(part, stack.enter_context(atomic_path(folder / name)), metadata={"format": "pt"})
-        for path in shards.stale(folder, {*files, *texts}, WEIGHTS_FILE):
-            path.unlink()
+        for path in folder.iterdir():  # an older model's weights, in one file or in shards
+            if path.name not in {*files, *texts} and _WEIGHTS_WRITTEN.fullmatch(path.name):
+                path.unlink()
     except DiskFullError:
         raise
     except (OSError, DataError, SafetensorError) as error:
@@ -134,16 +144,56 @@ def write_folder(
 
 
 def _stored_once(tensors: Mapping[str, np.ndarray], *, tied: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """The tensors as the file can express them: contiguous, and one name for two of the same memory."""
+    """Return tensors as the file can express them: contiguous, and one name for two of the same memory."""
+
+    def view(tensor: np.ndarray) -> tuple[Any, ...]:
+        return tensor.ctypes.data, tensor.shape, tensor.strides
+
     return {
         name: np.asarray(tensor, order="C")
         for name, tensor in tensors.items()
-        if not (name in tied and tied[name] in tensors and _is_same_view(tensor, tensors[tied[name]]))
+        if not (name in tied and tied[name] in tensors and view(tensor) == view(tensors[tied[name]]))
     }
 
 
-def _is_same_view(one: np.ndarray, other: np.ndarray) -> bool:
-    return (one.ctypes.data, one.shape, one.strides) == (other.ctypes.data, other.shape, other.strides)
+def number_of_bytes(size: int | str) -> int:
+    """Return a size given as a number, or as text such as "500MB" or "2GiB".
+
+    Raises:
+        ConfigError: it is neither, or below one byte.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(size).strip())
+    if not found or found[2].upper() not in _UNITS or isinstance(size, bool):
+        raise ConfigError(f"max_shard_size is {size!r}; expected a number of bytes, or text such as '500MB'")
+    value = int(float(found[1]) * _UNITS[found[2].upper()])
+    if value < 1:
+        raise ConfigError(f"max_shard_size is {size!r}; expected at least one byte")
+    return value
+
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def split(tensors: Mapping[str, np.ndarray], *, most: int | None) -> dict[str, dict[str, np.ndarray]]:
+    """Return the tensors of each file, in their order, by the name of the file.
+
+    A file has more than `most` bytes of tensors only if a single tensor has; None for one file. (The function
+    of huggingface_hub puts such a tensor into another file than this one, and knows no "GiB".)
+    """
+    parts: list[dict[str, np.ndarray]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if most is not None and parts[-1] and size + tensor.nbytes > most:
+            parts.append({})
+            size = 0
+        size += tensor.nbytes
+        parts[-1][name] = tensor
+    if len(parts) == 1:
+        return {WEIGHTS_FILE: parts[0]}
+    return {
+        f"model-{number:05}-of-{len(parts):05}.safetensors": part
+        for number, part in enumerate(parts, start=1)
+    }
 
 
 def _read_pickle(path: Path) -> dict[str, np.ndarray]:
@@ -186,7 +236,7 @@ def _read_shards(path: Path) -> dict[str, np.ndarray]:
 
 def _weight_map(path: Path) -> dict[str, str]:
     """Name of a tensor -> name of the shard it is in."""
-    weight_map = read_json(path).get("weight_map")
+    weight_map = read_json(path, CheckpointError).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
         raise CheckpointError(f"{path} is no index of shards: expected a 'weight_map' from names to files.")
     return weight_map

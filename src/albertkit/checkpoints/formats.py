@@ -1,18 +1,22 @@
-"""Which format a path leads to, and reading it whatever it is."""
+"""From a name to config and tensors: which format a path leads to, and reading it whatever it is."""
 
+import inspect
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
+
+import numpy as np
 
 from albertkit.checkpoints import archive, folder, google, julia
-from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
-from albertkit.checkpoints.names import from_google
-from albertkit.config import AlbertConfig
-from albertkit.errors import CheckpointError
+from albertkit.checkpoints.checkpoint import Checkpoint
+from albertkit.config import ARGUMENTS, AlbertConfig
+from albertkit.errors import ConfigError
 from albertkit.hub import HubOptions
+from albertkit.published import warn_of_contradictions
 
 
 def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **hub: Unpack[HubOptions]) -> Path:
-    """The local path of a model: a foreign checkpoint as it was named, else a folder as `folder.locate` says.
+    """Return the local path of a model: a foreign checkpoint as it is named, else as `folder.locate`.
 
     Raises:
         ModelNotFoundError: nothing by that name.
@@ -24,7 +28,7 @@ def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **hub: Unpac
 
 
 def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
-    """Read a checkpoint of any format from a path that `locate` gave.
+    """Read a checkpoint of any format from a path that `locate` returned.
 
     `needs_config` is as in `folder.read_folder`.
 
@@ -34,15 +38,61 @@ def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
     """
     path = Path(path)
     if path.suffix in julia.ENDINGS:
-        return _read_julia(path)
-    if _is_foreign(path):
-        return google.read(path)
-    config, tensors = folder.read_folder(path, needs_config=needs_config)
-    return Checkpoint("hf", config, tensors, folder.weight_files(path), vocabulary_in(path))
+        return julia.read(path)
+    return google.read(path) if _is_foreign(path) else folder.read(path, needs_config=needs_config)
+
+
+def load(
+    name_or_folder: str | Path | None,
+    *,
+    config: AlbertConfig | str | Path | None = None,
+    state_dict: Mapping[str, np.ndarray] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    safetensors_only: bool = False,
+    **hub: Unpack[HubOptions],
+) -> tuple[AlbertConfig, Mapping[str, np.ndarray]]:
+    """Return the config, with overrides, and the tensors: those given, the rest from the checkpoint.
+
+    Raises:
+        ConfigError: no checkpoint is named, and config or tensors are not given; or it has no
+            safetensors and `safetensors_only` asks for them; or an override is no argument of the config.
+    """
+    overrides = overrides or {}
+    if isinstance(config, AlbertConfig):
+        config = config.replace(**overrides)
+    elif config is not None:
+        config = AlbertConfig.from_pretrained(config, **hub, **overrides)
+    if state_dict is not None:
+        # The tensors become the parameters, and training them must not change the caller's.
+        state_dict = {name: tensor.copy() for name, tensor in state_dict.items()}
+    if config is not None and state_dict is not None:
+        return config, state_dict
+    if name_or_folder is None:
+        raise ConfigError("without a model name or folder, give both config and state_dict")
+    if state_dict is not None:
+        return AlbertConfig.from_pretrained(name_or_folder, **hub, **overrides), state_dict
+    path = locate(name_or_folder, **hub)
+    if safetensors_only and not any(path.glob("model*.safetensors*")):
+        raise ConfigError(f"use_safetensors=True, but {path} has no safetensors; leave it out to read others")
+    checkpoint = read(path, needs_config=config is None)
+    if config is None:
+        config = AlbertConfig.from_dict(checkpoint.config)
+        warn_of_contradictions(name_or_folder, vars(config), settled=overrides.keys(), stacklevel=4)
+        config = config.replace(**overrides)
+    return config, checkpoint.tensors
+
+
+def split_options(model_class: type, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options that only the constructor of a model takes, and the others, for the config."""
+    constructor = inspect.signature(model_class).parameters.keys() - {"config", *ARGUMENTS}
+    return (
+        {name: value for name, value in options.items() if name in constructor},
+        {name: value for name, value in options.items() if name not in constructor},
+    )
 
 
 def _as_path(name: str | Path) -> Path | None:
-    """The path of that name; None where no file can be called so."""
+    """Return the path of that name; None if no file can have the name."""
     try:
         path = Path(name).expanduser()
         path.exists()
@@ -52,30 +102,9 @@ def _as_path(name: str | Path) -> Path | None:
 
 
 def _is_foreign(path: Path) -> bool:
-    """Whether a path leads to a checkpoint of Google's or Julia's; one of Hugging Face's beside it wins."""
+    """Tell whether a path leads to a checkpoint of Google's or Julia's and not to one of Hugging Face's."""
     if path.is_file() and path.name.endswith((*julia.ENDINGS, *archive.ENDINGS)):
         return True
     if path.is_dir() and folder.weight_files(path):
         return False
     return google.find(path) is not None
-
-
-def _read_julia(path: Path) -> Checkpoint:
-    """Read a file with the variables `config`, `weights` and `vocab`."""
-    variables = julia.load(path)
-    config, weights, pieces = (variables.get(name) for name in ("config", "weights", "vocab"))
-    if not isinstance(config, dict) or not isinstance(weights, dict):
-        raise CheckpointError(
-            f"{path} has the variables {', '.join(variables) or 'none'}: expected 'config' and 'weights', "
-            "each a Dict, as `BSON.@save path config weights vocab` writes them."
-        )
-    tensors = {}
-    for name, array in weights.items():
-        if not hasattr(array, "dtype") or array.dtype.kind not in "fiu":
-            raise CheckpointError(f"{path}: weights[{name!r}] is no array of numbers.")
-        known = from_google(name)
-        tensor = julia.tensor_of(array, is_vector=known is not None and known[1].is_vector)
-        tensors[name] = google.in_our_layout(name, tensor)
-    values = google.with_labels({name: one for name, one in config.items() if name != "filename"}, tensors)
-    lines = [line for line in pieces if isinstance(line, str)] if isinstance(pieces, list) else []
-    return Checkpoint("julia", AlbertConfig.from_google_dict(values).to_dict(), tensors, [path], pieces=lines)

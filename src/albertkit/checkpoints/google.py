@@ -19,12 +19,12 @@ from typing import Any, cast
 import numpy as np
 
 from albertkit.checkpoints import archive, object_graph
-from albertkit.checkpoints.checkpoint import Checkpoint, read_json, vocabulary_in
+from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.names import OLDER_FACTOR, canonical, is_turned, to_google, why_no_weight
 from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
 from albertkit.config import CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError
-from albertkit.files import atomic_path, contents, json_text
+from albertkit.files import atomic_path, contents, json_text, read_json
 from albertkit.published import CHECKPOINTS
 
 PREFIX = "model.ckpt-best"
@@ -148,13 +148,21 @@ def google_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     Raises:
         CheckpointError: a tensor that Google's models do not have.
     """
-    named = {}
-    for name, tensor in tensors.items():
-        found = to_google(name)
-        if found is None:
-            raise CheckpointError(f"The original code has no tensor like {name}; choose the format 'hf'.")
-        named[found[0]] = np.ascontiguousarray(tensor.T) if found[1].transposed else tensor
-    return named
+    named = {google_name(name): tensor for name, tensor in tensors.items()}
+    return {
+        name: np.ascontiguousarray(tensor.T) if is_turned(name) else tensor for name, tensor in named.items()
+    }
+
+
+def google_name(name: str) -> str:
+    """Return Google's name of a tensor that has our name.
+
+    Raises:
+        CheckpointError: Google's models do not have the tensor.
+    """
+    if (found := to_google(name)) is None:
+        raise CheckpointError(f"The original code has no tensor like {name}; choose the format 'hf'.")
+    return found
 
 
 def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,7 +216,7 @@ def _read_config(
         raise CheckpointError(f"{folder} holds several configs ({names}); name one {GOOGLE_CONFIG_FILE}.")
     if not candidates:
         return _config_by_shapes(folder, tensors, notes), True
-    return read_json(candidates[0]), candidates[0].name != CONFIG_FILE
+    return read_json(candidates[0], CheckpointError), candidates[0].name != CONFIG_FILE
 
 
 def _config_by_shapes(folder: Path, tensors: Mapping[str, np.ndarray], notes: list[str]) -> dict[str, Any]:

@@ -17,10 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.checkpoints import bson
+from albertkit.checkpoints import bson, google
+from albertkit.checkpoints.arrays import BFLOAT16
+from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.cursor import Cursor, possible_sizes
+from albertkit.checkpoints.names import from_google
+from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError
-from albertkit.files import atomic_path
+from albertkit.files import atomic_path, made_folder
 
 ENDINGS = (".bson", ".tfbson")
 
@@ -251,8 +255,59 @@ def _datatype(*name: str) -> dict[str, Any]:
     return {"tag": "datatype", "params": [], "name": list(name)}
 
 
+# --- ALBERT -------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> Checkpoint:
+    """Read a file with the variables `config`, `weights` and `vocab`.
+
+    Raises:
+        CheckpointError: the file is damaged, or has other variables.
+        ConfigError: the config describes no possible model.
+    """
+    variables = load(path)
+    config, weights, pieces = (variables.get(name) for name in ("config", "weights", "vocab"))
+    if not isinstance(config, dict) or not isinstance(weights, dict):
+        raise CheckpointError(
+            f"{path} has the variables {', '.join(variables) or 'none'}: expected 'config' and 'weights', "
+            "each a Dict, as `BSON.@save path config weights vocab` writes them."
+        )
+    tensors = {}
+    for name, array in weights.items():
+        if not hasattr(array, "dtype") or array.dtype.kind not in "fiu":
+            raise CheckpointError(f"{path}: weights[{name!r}] is no array of numbers.")
+        known = from_google(name)
+        tensor = tensor_of(array, is_vector=known is not None and known[1].is_vector)
+        tensors[name] = google.in_our_layout(name, tensor)
+    config = google.with_labels(config, tensors)
+    config.pop("filename", None)
+    lines = [line for line in pieces if isinstance(line, str)] if isinstance(pieces, list) else []
+    return Checkpoint("julia", AlbertConfig.from_google_dict(config).to_dict(), tensors, [path], pieces=lines)
+
+
+def write(path: Path, checkpoint: Checkpoint) -> list[Path]:
+    """Write a checkpoint as a file for Julia, in a folder that is made if it is missing; return the path.
+
+    Raises:
+        CheckpointError: a tensor that Google's models do not have, or of a type that Julia's files lack.
+        ConfigError: as `google.google_config`.
+        OSError: the file cannot be written.
+    """
+    weights = google.google_tensors(checkpoint.tensors)
+    if BFLOAT16 in {tensor.dtype for tensor in weights.values()}:
+        raise CheckpointError("Julia's files have no bfloat16; pass dtype 'float32' or 'float16'.")
+    variables = {
+        "config": google.google_config(checkpoint.config),
+        "weights": {name: array_of(tensor) for name, tensor in weights.items()},
+        "vocab": checkpoint.pieces,
+    }
+    with made_folder(path.parent):
+        save(path, variables)
+    return [path]
+
+
 def tensor_of(array: np.ndarray, *, is_vector: bool) -> np.ndarray:
-    """A weight as TensorFlow has it, from the transpose that Julia's files hold."""
+    """Return a weight as TensorFlow has it, from the transpose that Julia's files hold."""
     array = array.T
     if is_vector and array.shape[1:] == (1,):
         array = array[:, 0]

@@ -150,12 +150,12 @@ def from_google(name: str) -> tuple[str, Row] | None:
     return None
 
 
-def to_google(name: str) -> tuple[str, Row] | None:
-    """Google's name and the row of a tensor named by us; None where Google has none for it."""
+def to_google(name: str) -> str | None:
+    """Return Google's name of a tensor named by us; None where Google has none for it."""
     bare = canonical(name).removeprefix(BASE_PREFIX)
     for pattern, row in _ROWS.items():
         if (found := pattern.fullmatch(bare)) and row.google is not None:
-            return row.google.format_map(found.groupdict()), row
+            return row.google.format_map(found.groupdict())
     return None
 
 
@@ -172,9 +172,9 @@ def is_turned(name: str) -> bool:
     return known is not None and known[1].transposed
 
 
-def row_of(name: str, *, base_prefix: str = BASE_PREFIX) -> Row | None:
+def row_of(name: str) -> Row | None:
     """The row of the table that a name, with or without the prefix, belongs to; None for a foreign name."""
-    bare = canonical(name).removeprefix(base_prefix)
+    bare = canonical(name).removeprefix(BASE_PREFIX)
     return next((row for pattern, row in _ROWS.items() if pattern.fullmatch(bare)), None)
 
 
@@ -183,22 +183,22 @@ def parts_of(names: Iterable[str]) -> set[str]:
     return {row.part for name in names if (row := row_of(name))}
 
 
-def in_model(name: str, expected: Container[str], *, base_prefix: str = BASE_PREFIX) -> str | None:
+def in_model(name: str, expected: Container[str]) -> str | None:
     """What the model that has the names `expected` calls the tensor `name` of a file; None if it has no such.
 
     Covers an encoder's file in a model with a head, and the reverse.
     """
     name = canonical(name)
-    forms = (name, base_prefix + name, name.removeprefix(base_prefix))
+    forms = (name, BASE_PREFIX + name, name.removeprefix(BASE_PREFIX))
     return next((form for form in forms if form in expected), None)
 
 
-def why_no_weight(name: str, *, base_prefix: str = BASE_PREFIX) -> str | None:
+def why_no_weight(name: str) -> str | None:
     """Why a tensor of a file belongs into no model: a constant, state of training; None for others."""
     for pattern, reason in _LEFT_OUT.items():
         if pattern.fullmatch(name):
             return reason
-    return NOT_WEIGHTS.get(canonical(name).removeprefix(base_prefix))
+    return NOT_WEIGHTS.get(canonical(name).removeprefix(BASE_PREFIX))
 
 
 def executed_layers(config: AlbertConfig, prefix: str) -> list[str]:

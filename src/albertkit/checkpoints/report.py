@@ -1,4 +1,4 @@
-"""Fitting the tensors of a file to the names of a model; the accounts of loading and of converting."""
+"""Fitting the tensors of a file to the names of a model, and the report of it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from albertkit.checkpoints.arrays import EXPECTED, is_floating
-from albertkit.checkpoints.checkpoint import Format
 from albertkit.checkpoints.names import (
-    BASE_PREFIX,
     REQUIRED,
     TIED,
     in_model,
@@ -51,8 +49,18 @@ class LoadReport:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain values for `json.dumps`."""
+        """Return the report as plain values for `json.dumps`."""
         return {"ok": self.ok, **asdict(self)}
+
+    def loading_info(self) -> dict[str, Any]:
+        """Return the report under the names that `transformers` gives its parts."""
+        return {
+            "missing_keys": set(self.missing),
+            "unexpected_keys": set(self.unexpected),
+            "mismatched_keys": {(name, *shapes) for name, shapes in self.reshaped.items()},
+            "error_msgs": [],
+            "report": self,
+        }
 
     def __str__(self) -> str:
         lines = [f"{len(self.loaded)} tensors loaded"]
@@ -65,72 +73,13 @@ class LoadReport:
             f"not used: {name} differs from {source}, which this model shares it with"
             for name, source in self.conflicting.items()
         ]
-        return "\n  ".join([*lines, *_left_out(self.ignored)])
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One tensor on its way."""
-
-    source: str
-    target: str
-    shape: tuple[int, ...]
-    dtype: str
-
-
-@dataclass(slots=True)
-class ConversionReport:
-    """What became of every tensor, and what the files are."""
-
-    source: str
-    source_format: Format
-    target: str
-    target_format: Format
-    architecture: str
-    """The class of the model that the tensors make."""
-    tensors: list[Move] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    """Tensors of the model that the source lacks; the target lacks them too."""
-    unexpected: list[str] = field(default_factory=list)
-    """Tensors of the source that ALBERT has no known use for; not in the target."""
-    unused: dict[str, str] = field(default_factory=dict)
-    """Tensors of the source that are rightly left out, each with the reason."""
-    notes: list[str] = field(default_factory=list)
-    """What else was decided on the way."""
-    checksums: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of the files the weights were read from, and of every file written."""
-    largest_difference: float | None = None
-    """Between the outputs of source and target on random text, where that was asked for."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as plain values for `json.dumps`."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.source} ({self.source_format}) -> {self.target} ({self.target_format})",
-            f"{self.architecture}, {len(self.tensors)} tensors",
-        ]
-        width = max((len(move.source) for move in self.tensors), default=0)
-        lines += [
-            f"  {move.source:<{width}}  ->  {move.target}  {'x'.join(map(str, move.shape))} {move.dtype}"
-            for move in self.tensors
-        ]
-        lines += [f"missing: {name}" for name in self.missing]
-        lines += [f"unexpected, left out: {name}" for name in self.unexpected]
-        lines += _left_out(self.unused)
-        lines += [f"note: {note}" for note in self.notes]
-        lines += [f"sha256 {checksum}  {path}" for path, checksum in self.checksums.items()]
-        if self.largest_difference is not None:
-            lines.append(f"verified: outputs differ by at most {self.largest_difference:.1e}")
-        return "\n".join(lines)
+        return "\n  ".join([*lines, *left_out(self.ignored)])
 
 
 def match(
     tensors: Mapping[str, np.ndarray],
     expected: Mapping[str, tuple[int, ...]],
     *,
-    base_prefix: str = BASE_PREFIX,
     tied: Mapping[str, str] = TIED,
     ignore_mismatched_sizes: bool = False,
 ) -> tuple[dict[str, np.ndarray], LoadReport]:
@@ -143,7 +92,6 @@ def match(
     Args:
         tensors: name in the file -> tensor.
         expected: name in the model -> shape, as `{k: v.shape for k, v in model.state_dict().items()}`.
-        base_prefix: what a model with a head puts before the names of its encoder.
         tied: second name of a shared tensor -> first name; empty for a model that shares none.
         ignore_mismatched_sizes: report a tensor of another shape and leave it out, instead of raising.
 
@@ -158,9 +106,9 @@ def match(
     matched: dict[str, np.ndarray] = {}
     report = LoadReport()
     for name, tensor in tensors.items():
-        target = in_model(name, expected, base_prefix=base_prefix)
+        target = in_model(name, expected)
         if target is None:
-            reason = _why_left_out(name, base_prefix)
+            reason = _why_left_out(name)
             if reason is None:
                 report.unexpected.append(name)
             else:
@@ -191,7 +139,7 @@ def match(
             "Check that they belong together; to begin these tensors anew (a head with other labels), "
             "pass ignore_mismatched_sizes=True."
         )
-    lost = [name for name in report.missing if _part(name, base_prefix) in REQUIRED]
+    lost = [name for name in report.missing if _part(name) in REQUIRED]
     if lost:
         raise CheckpointError(
             f"The file is not a whole ALBERT: it lacks {_some(lost)}, without which the model cannot work. "
@@ -201,11 +149,11 @@ def match(
     return matched, report
 
 
-def _why_left_out(name: str, base_prefix: str) -> str | None:
+def _why_left_out(name: str) -> str | None:
     """Why a tensor of the file that the model has no place for is no loss; None if it may be one."""
-    if reason := why_no_weight(name, base_prefix=base_prefix):
+    if reason := why_no_weight(name):
         return reason
-    part = _part(name, base_prefix)
+    part = _part(name)
     # A surplus tensor of the encoder means another shape of network, not another task.
     return f"the {part}, which this model does not have" if part and part not in REQUIRED else None
 
@@ -236,8 +184,8 @@ def _take_out_reshaped(
         del report.loaded[name]
 
 
-def _part(name: str, base_prefix: str) -> str | None:
-    row = row_of(name, base_prefix=base_prefix)
+def _part(name: str) -> str | None:
+    row = row_of(name)
     return row.part if row else None
 
 
@@ -247,8 +195,8 @@ def _some(texts: list[str], separator: str = ", ", *, limit: int = 4) -> str:
     return separator.join(texts[:limit]) + more
 
 
-def _left_out(reasons: Mapping[str, str]) -> list[str]:
-    """A line for each reason with the names it holds for."""
+def left_out(reasons: Mapping[str, str]) -> list[str]:
+    """Return a line for each reason with the names that have it."""
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)

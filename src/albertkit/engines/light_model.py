@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Union, Unpack
 
 import numpy as np
 
-from albertkit.checkpoints import loading
+from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import DTYPES, is_floating
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.report import LoadReport
@@ -87,7 +87,7 @@ class LightModel:
             CheckpointError: a file is damaged, or lacks tensors of the encoder.
             ConfigError: the config describes no possible model, or an unknown type.
         """
-        config, arrays = loading.find(name, config=config, state_dict=None, overrides={}, **hub)
+        config, arrays = formats.load(name, config=config, **hub)
         weights, report = fit(architecture, config, arrays)
         wanted = _read_dtype(dtype, weights)
         made = {id(array): _cast(array, wanted) for array in weights.values()}  # tied ones stay one

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
-from albertkit.checkpoints import loading
+from albertkit.checkpoints import formats
 from albertkit.checkpoints.folder import write_folder
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
@@ -194,10 +194,9 @@ class TFAlbertPreTrainedModel(keras.Model):
             CheckpointError: encoder tensors are missing, or of another shape, or a file is damaged.
         """
         hub, options = split_hub_options(options)
-        found, tensors = loading.find(
+        found, tensors = formats.load(
             pretrained_model_name_or_path,
             config=config,
-            state_dict=None,
             overrides=take_loading_options(options),
             safetensors_only=options.get("use_safetensors") is True,
             **hub,
@@ -209,7 +208,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             message = f"{cls.__name__} from {pretrained_model_name_or_path}: {report}"
             warnings.warn(message, UserWarning, stacklevel=2)
         if output_loading_info:
-            return cast(Self, (model, loading.describe(report)))  # typed for the usual call
+            return cast(Self, (model, report.loading_info()))  # typed for the usual call
         return model
 
     def save_pretrained(

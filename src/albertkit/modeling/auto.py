@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NoReturn
 
 import torch
 
-from albertkit.checkpoints.loading import split
+from albertkit.checkpoints.formats import split_options
 from albertkit.config import AlbertConfig, one_of
 from albertkit.devices import choose_dtype
 from albertkit.errors import ConfigError
@@ -69,7 +69,7 @@ class _AutoModel:
             raise ConfigError(f"{cls.__name__} needs an AlbertConfig, got {type(config).__name__}")
         if attn_implementation is not None:
             config = config.replace(attn_implementation=attn_implementation)
-        constructor, unknown = split(cls.model_class, take_loading_options(options))
+        constructor, unknown = split_options(cls.model_class, take_loading_options(options))
         if unknown:
             raise ConfigError(
                 f"{cls.__name__}.from_config has no argument {', '.join(map(repr, unknown))}; set values "

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from albertkit.checkpoints import loading
+from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import Arrays, to_arrays, to_tensors
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import TIED, UNTIED
@@ -142,8 +142,8 @@ class AlbertPreTrainedModel(TrainingSwitches):
             CheckpointError: encoder tensors are missing, or of another shape, or a file is damaged.
         """
         hub, options = split_hub_options(options)
-        constructor, overrides = loading.split(cls, take_loading_options(options))
-        loaded_config, arrays = loading.find(
+        constructor, overrides = formats.split_options(cls, take_loading_options(options))
+        loaded_config, arrays = formats.load(
             pretrained_model_name_or_path,
             config=config,
             state_dict=None if state_dict is None else to_arrays(state_dict),
@@ -162,7 +162,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
             source = pretrained_model_name_or_path or "the given tensors"
             warnings.warn(f"{cls.__name__} from {source}: {report}", UserWarning, stacklevel=2)
         if output_loading_info:
-            return cast(Self, (model, loading.describe(report)))  # typed for the usual call
+            return cast(Self, (model, report.loading_info()))  # typed for the usual call
         return model
 
     @classmethod
