@@ -21,7 +21,8 @@ from torchless import run_without_torch
 from albertkit import __version__, reference
 from albertkit.checkpoints.arrays import to_arrays
 from albertkit.checkpoints.folder import WEIGHTS_FILE
-from albertkit.config import ACTIVATION_NAMES, AlbertConfig
+from albertkit.config import AlbertConfig
+from albertkit.config_fields import ACTIVATION_NAMES
 from albertkit.conversion import file_sha256
 from albertkit.errors import CheckpointError, ConfigError, DataError
 from albertkit.modeling import auto

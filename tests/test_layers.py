@@ -30,6 +30,7 @@ LEVELS = {
     "text_files": 0,
     "tuple_outputs": 0,
     "config": 0,
+    "config_fields": 0,
     "cores": 0,
     "heads": 0,
     "early_exit": 0,
@@ -64,6 +65,7 @@ LEVELS = {
 }
 # Rooms of one level that may see each other, along these edges only.
 EDGES_WITHIN_A_LEVEL = {
+    ("config", "config_fields"),
     ("config", "errors"),
     ("config", "files"),
     ("config", "hub"),
@@ -71,6 +73,7 @@ EDGES_WITHIN_A_LEVEL = {
     ("datasets", "tasks"),
     ("early_exit", "config"),
     ("early_exit", "errors"),
+    ("config_fields", "errors"),
     ("cores", "errors"),
     ("onnx.export", "finetuning"),
     ("onnx.int8_loss", "finetuning"),

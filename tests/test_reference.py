@@ -8,7 +8,7 @@ import torch
 from modeling_twins import HEADS, batch, make
 
 from albertkit import reference
-from albertkit.config import ACTIVATION_NAMES
+from albertkit.config_fields import ACTIVATION_NAMES
 from albertkit.errors import CheckpointError
 
 

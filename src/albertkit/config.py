@@ -6,16 +6,34 @@ The names, defaults and file are those of the documented `AlbertConfig`; the pub
 # ruff: noqa: RUF009 - the functions called in the body of the dataclass declare its fields
 
 import copy
-import difflib
 import functools
-import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, TypeVar
 
-from albertkit.errors import ConfigError, ModelNotFoundError, did_you_mean
+from albertkit.config_fields import (
+    ACTIVATION,
+    ACTIVATION_NAMES,
+    CLASS_NAMES,
+    LABEL_ARGUMENTS,
+    OTHER_NAMES,
+    POSITIVE,
+    any_of,
+    check_other_keys,
+    is_misspelled,
+    rate,
+    read_dtype,
+    read_labels,
+    read_pruned_heads,
+    setting,
+    settle_labels,
+    size,
+    under_one_name,
+    unknown_arguments,
+)
+from albertkit.errors import ConfigError, ModelNotFoundError
 from albertkit.files import atomic_path, json_text, made_folder, read_json
 from albertkit.hub import refuse_push_to_hub, resolve, split_hub_options, take_loading_options
 from albertkit.published import CHECKPOINTS, REPOSITORIES, SIZES, VERSIONS, warn_of_contradictions
@@ -23,89 +41,10 @@ from albertkit.published import CHECKPOINTS, REPOSITORIES, SIZES, VERSIONS, warn
 CONFIG_FILE = "config.json"
 GOOGLE_CONFIG_FILE = "albert_config.json"
 
-# The names of `hidden_act`; modeling/layers.py has the functions.
-ACTIVATION_NAMES = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
 IGNORED_LABEL = -100
 """The label of a token that no loss counts, as in torch's cross-entropy."""
 
-_MOST_LABELS = 1_000_000
 _Config = TypeVar("_Config")
-_Check = tuple[Callable[[Any], bool], str]
-"""A condition that a value must fulfill, and the condition in words."""
-
-
-# --- what a field is checked against and converted with -------------------------------------------
-
-
-def _any_of(*choices: str | None) -> _Check:
-    names = ", ".join(choice for choice in choices if choice is not None)
-    return (lambda value: value in choices, f"one of {names}")
-
-
-_SIZE: _Check = (
-    lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
-    "a whole number of at least 1",
-)
-_RATE: _Check = (lambda value: isinstance(value, int | float) and 0 <= value < 1, "a number in [0, 1)")
-_POSITIVE: _Check = (
-    lambda value: isinstance(value, int | float) and 0 < value < math.inf,
-    "a positive number",
-)
-_ACTIVATION: _Check = (
-    lambda value: callable(value) or value in ACTIVATION_NAMES,
-    f"a function or one of {', '.join(ACTIVATION_NAMES)}",
-)
-_CLASS_NAMES: _Check = (
-    lambda value: value is None or (isinstance(value, list) and all(isinstance(name, str) for name in value)),
-    "a list of class names",
-)
-
-
-def _numbered(name: str, values: Any, read: Callable[[Any], Any]) -> dict[int, Any]:
-    """Return a mapping whose keys are whole numbers, which JSON makes texts."""
-    try:
-        return {int(number): read(value) for number, value in values.items()}
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"{name} must map whole numbers to values, got {values!r} ({error})") from error
-
-
-def _read_labels(values: Any) -> dict[int, str]:
-    return _numbered("id2label", values, read=lambda label: label)
-
-
-def _read_pruned_heads(values: Any) -> dict[int, list[int]]:
-    return _numbered("pruned_heads", values or {}, read=lambda heads: sorted(map(int, heads)))
-
-
-def _read_dtype(dtype: Any) -> str | None:
-    """Return "float32" for "float32", "torch.float32" and torch.float32."""
-    return None if dtype is None else str(dtype).removeprefix("torch.")
-
-
-def _setting(
-    default: Any,
-    check: _Check | None = None,
-    *,
-    convert: Callable[[Any], Any] | None = None,
-    written: Literal["always", "if changed", "never"] = "if changed",
-) -> Any:
-    """Declare a field of the config.
-
-    Args:
-        default: the value where none is given.
-        check: the condition for a value.
-        convert: brings a value into its form, in the constructor and when the attribute is set.
-        written: whether `config.json` has the field.
-    """
-    return field(default=default, metadata={"check": check, "convert": convert, "written": written})
-
-
-def _size(default: int) -> Any:
-    return _setting(default, _SIZE, written="always")
-
-
-def _rate(default: float) -> Any:
-    return _setting(default, _RATE, written="always")
 
 
 def _takes_other_names(config_class: type[_Config]) -> type[_Config]:
@@ -115,13 +54,13 @@ def _takes_other_names(config_class: type[_Config]) -> type[_Config]:
     @functools.wraps(construct)
     def initialize(self: Any, **arguments: Any) -> None:
         other = {name: arguments.pop(name) for name in [*arguments] if name not in ARGUMENTS}
-        _check_other_keys(other)
+        check_other_keys(other)
         unknown = {name for name in other if name not in _OF_EVERY_FILE}
         if "model_type" in other:  # the content of a file
-            unknown = {name for name in unknown if _nearest(name)}
+            unknown = {name for name in unknown if is_misspelled(name, ARGUMENTS)}
         if unknown:
-            raise _unknown(unknown)
-        arguments = _settle_labels(_under_one_name(arguments))
+            raise unknown_arguments(unknown, ARGUMENTS)
+        arguments = settle_labels(under_one_name(arguments))
         construct(self, **arguments)
         self.extra = copy.deepcopy({name: value for name, value in other.items() if name != "model_type"})
 
@@ -151,76 +90,74 @@ class AlbertConfig:
     pretrained_config_archive_map: ClassVar[dict[str, str]] = REPOSITORIES
     """Published checkpoint -> its name on the Hugging Face hub."""
 
-    vocab_size: int = _size(30000)
+    vocab_size: int = size(30000)
     """Number of pieces in the vocabulary, V."""
-    embedding_size: int = _size(128)
+    embedding_size: int = size(128)
     """Width of the vocabulary embeddings, E."""
-    hidden_size: int = _size(4096)
+    hidden_size: int = size(4096)
     """Width of the encoder, H; a multiple of `num_attention_heads`."""
-    num_hidden_layers: int = _size(12)
+    num_hidden_layers: int = size(12)
     """How many times a layer group is applied; a multiple of `num_hidden_groups`."""
-    num_hidden_groups: int = _size(1)
+    num_hidden_groups: int = size(1)
     """Number of groups of layers that share their parameters. Layer i uses group
     `i // (num_hidden_layers / num_hidden_groups)`."""
-    inner_group_num: int = _size(1)
+    inner_group_num: int = size(1)
     """Number of different layers inside a group, applied one after the other. So
     `num_hidden_layers * inner_group_num` layers are executed (`depth`), of which
     `num_hidden_groups * inner_group_num` have parameters of their own."""
-    num_attention_heads: int = _size(64)
+    num_attention_heads: int = size(64)
     """Number of heads of each layer, N."""
-    intermediate_size: int = _size(16384)
+    intermediate_size: int = size(16384)
     """Width of the feed-forward layer."""
-    max_position_embeddings: int = _size(512)
+    max_position_embeddings: int = size(512)
     """Maximum sequence length, in tokens."""
-    type_vocab_size: int = _size(2)
+    type_vocab_size: int = size(2)
     """Number of kinds of segments."""
-    hidden_act: str | Callable[[Any], Any] = _setting("gelu_new", _ACTIVATION, written="always")
+    hidden_act: str | Callable[[Any], Any] = setting("gelu_new", ACTIVATION, written="always")
     """"gelu" (erf), "gelu_new" or "gelu_pytorch_tanh" (the tanh approximation, which the published models
     use), "relu", "silu" or "swish"; or a function from tensor to tensor, which cannot be written to JSON."""
-    hidden_dropout_prob: float = _rate(0)
+    hidden_dropout_prob: float = rate(0)
     """Dropout of embeddings, attention output and feed-forward output, in [0, 1)."""
-    attention_probs_dropout_prob: float = _rate(0)
+    attention_probs_dropout_prob: float = rate(0)
     """Dropout of the attention probabilities, in [0, 1)."""
-    classifier_dropout_prob: float = _rate(0.1)
+    classifier_dropout_prob: float = rate(0.1)
     """Dropout before a task head, in [0, 1)."""
-    initializer_range: float = _setting(0.02, _POSITIVE, written="always")
+    initializer_range: float = setting(0.02, POSITIVE, written="always")
     """Standard deviation of the truncated normal distribution that initializes every matrix."""
-    layer_norm_eps: float = _setting(1e-12, _POSITIVE, written="always")
+    layer_norm_eps: float = setting(1e-12, POSITIVE, written="always")
     """Number added to the variance in each LayerNorm."""
-    pad_token_id: int = _setting(0, written="always")
+    pad_token_id: int = setting(0, written="always")
     """Id of `<pad>`."""
-    bos_token_id: int = _setting(2, written="always")
+    bos_token_id: int = setting(2, written="always")
     """Id of `[CLS]`."""
-    eos_token_id: int = _setting(3, written="always")
+    eos_token_id: int = setting(3, written="always")
     """Id of `[SEP]`."""
-    tie_word_embeddings: bool = _setting(True)
+    tie_word_embeddings: bool = setting(True)
     """Whether the masked-word head uses the word embeddings as its output matrix."""
-    output_attentions: bool = _setting(False)
+    output_attentions: bool = setting(False)
     """Whether the forward pass returns attention probabilities, unless a call says otherwise."""
-    output_hidden_states: bool = _setting(False)
+    output_hidden_states: bool = setting(False)
     """Whether the forward pass returns the hidden states of all layers, unless a call says otherwise."""
-    return_dict: bool = _setting(True, convert=lambda value: value is not False)
+    return_dict: bool = setting(True, convert=lambda value: value is not False)
     """Whether the forward pass returns names with its outputs, unless a call says otherwise."""
-    problem_type: str | None = _setting(
-        None, _any_of(None, "regression", "single_label_classification", "multi_label_classification")
+    problem_type: str | None = setting(
+        None, any_of(None, "regression", "single_label_classification", "multi_label_classification")
     )
     """"regression", "single_label_classification" or "multi_label_classification"."""
-    dtype: Any = _setting(None, convert=_read_dtype)
+    dtype: Any = setting(None, convert=read_dtype)
     """Type in which the weights were saved, such as "float32"."""
-    architectures: list[str] | None = _setting(None, _CLASS_NAMES)
+    architectures: list[str] | None = setting(None, CLASS_NAMES)
     """Names of the classes that the checkpoint was saved from."""
-    pruned_heads: dict[int, list[int]] = _setting(None, convert=_read_pruned_heads)
+    pruned_heads: dict[int, list[int]] = setting(None, convert=read_pruned_heads)
     """{distinct layer: [heads removed]}, filled in by `prune_heads`."""
-    id2label: dict[int, str] = _setting(None, convert=_read_labels, written="never")
+    id2label: dict[int, str] = setting(None, convert=read_labels, written="never")
     """Names of the classes by id; ids are int here and str in JSON. Default: LABEL_0 and LABEL_1."""
-    label2id: dict[str, int] = _setting(None, written="never")
+    label2id: dict[str, int] = setting(None, written="never")
     """Ids of the classes by name."""
-    attn_implementation: Literal["sdpa", "eager"] = _setting(
-        "sdpa", _any_of("sdpa", "eager"), written="never"
-    )
+    attn_implementation: Literal["sdpa", "eager"] = setting("sdpa", any_of("sdpa", "eager"), written="never")
     """"sdpa" (fused) or "eager" (readable; chosen for a call that asks for attentions or gives a head mask).
     How to compute, not what: never written to JSON."""
-    name_or_path: str = _setting("", written="never")
+    name_or_path: str = setting("", written="never")
     """What `from_pretrained` was given; not written to JSON."""
     extra: dict[str, Any] = field(default_factory=dict, init=False)
     """Keys that mean nothing here, of a file or set as attributes; written to JSON."""
@@ -239,7 +176,7 @@ class AlbertConfig:
         @num_labels.setter
         def num_labels(self, value: int) -> None:
             if value != self.num_labels:
-                labels = _settle_labels({"num_labels": value})
+                labels = settle_labels({"num_labels": value})
                 self.id2label, self.label2id = labels["id2label"], labels["label2id"]
 
     def __post_init__(self) -> None:
@@ -271,8 +208,8 @@ class AlbertConfig:
 
     def validate(self) -> None:
         """Raise ConfigError unless these values describe a possible model."""
-        for name, setting in _SETTINGS.items():
-            check, value = setting.metadata["check"], getattr(self, name)
+        for name, declared in _SETTINGS.items():
+            check, value = declared.metadata["check"], getattr(self, name)
             if check and not check[0](value):
                 raise ConfigError(f"{name} must be {check[1]}, got {value!r}")
         for dividend, divisor in (
@@ -298,20 +235,20 @@ class AlbertConfig:
 
     def __getattr__(self, name: str) -> Any:
         # Reached only for names that are not attributes.
-        if name in _OTHER_NAMES:
-            return getattr(self, _OTHER_NAMES[name])
+        if name in OTHER_NAMES:
+            return getattr(self, OTHER_NAMES[name])
         extra = self.__dict__.get("extra", {})
         if name in extra:
             return extra[name]
         raise AttributeError(f"AlbertConfig has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        name = _OTHER_NAMES.get(name, name)
+        name = OTHER_NAMES.get(name, name)
         if name in _SETTINGS:
             convert = _SETTINGS[name].metadata["convert"]
             super().__setattr__(name, convert(value) if convert else value)
         elif name in ("model_type", "is_encoder_decoder"):  # always the same
-            _check_other_keys({name: value})
+            check_other_keys({name: value})
         elif name == "extra" or hasattr(type(self), name):
             super().__setattr__(name, value)
         else:
@@ -319,10 +256,10 @@ class AlbertConfig:
 
     def _set_other_key(self, name: str, value: Any) -> None:
         """Keep a key that is no field: code for `transformers` sets such keys, and a file keeps them."""
-        _check_other_keys({name: value})
+        check_other_keys({name: value})
         if name not in self.extra and name not in _KEPT_KEYS and not name.startswith("_"):
-            if _nearest(name):
-                raise _unknown([name])
+            if is_misspelled(name, ARGUMENTS):
+                raise unknown_arguments([name], ARGUMENTS)
             warnings.warn(
                 f"AlbertConfig has no argument {name!r}: it is kept and written to {CONFIG_FILE}, and "
                 "changes nothing in the model",
@@ -338,12 +275,12 @@ class AlbertConfig:
             ConfigError: an unknown name, or values that describe no possible model.
         """
         if unknown := {name for name in changes if name not in ARGUMENTS}:
-            raise _unknown(unknown)
-        changes = _under_one_name(changes)
+            raise unknown_arguments(unknown, ARGUMENTS)
+        changes = under_one_name(changes)
         if changes.get("num_labels") == self.num_labels:
             changes.pop("num_labels")
         values = {name: copy.deepcopy(getattr(self, name)) for name in _SETTINGS}
-        if any(changes.get(name) is not None for name in _LABEL_ARGUMENTS):
+        if any(changes.get(name) is not None for name in LABEL_ARGUMENTS):
             del values["id2label"], values["label2id"]
         config = type(self)(**{**values, **changes})
         config.extra = copy.deepcopy(self.extra)
@@ -355,7 +292,7 @@ class AlbertConfig:
         Raises:
             ConfigError: values that describe no possible ALBERT model; then nothing has changed.
         """
-        _check_other_keys(config_dict)
+        check_other_keys(config_dict)
         changed = self.replace(**{name: value for name, value in config_dict.items() if name in ARGUMENTS})
         for name, value in config_dict.items():
             if name not in ARGUMENTS:
@@ -389,7 +326,7 @@ class AlbertConfig:
             ConfigError: the file is of another model type, or describes no possible model; an
                 unknown name among the overrides.
         """
-        _check_other_keys(values)
+        check_other_keys(values)
         known = {name: value for name, value in values.items() if name in ARGUMENTS and value is not None}
         known.pop("name_or_path", None)
         if "id2label" in known:
@@ -474,8 +411,8 @@ class AlbertConfig:
                 f"use one of the names {', '.join(ACTIVATION_NAMES)}"
             )
         values: dict[str, Any] = {**self.extra, "model_type": self.model_type}
-        for name, setting in _SETTINGS.items():
-            written, value = setting.metadata["written"], getattr(self, name)
+        for name, declared in _SETTINGS.items():
+            written, value = declared.metadata["written"], getattr(self, name)
             if written == "always" or (written == "if changed" and value != getattr(_DEFAULT, name)):
                 values[name] = value
         if self.id2label != _DEFAULT.id2label:
@@ -513,16 +450,9 @@ class AlbertConfig:
             self.to_json_file(folder / CONFIG_FILE)
 
 
-_SETTINGS = {setting.name: setting for setting in fields(AlbertConfig) if setting.name != "extra"}
-_OTHER_NAMES = {
-    "torch_dtype": "dtype",
-    "use_return_dict": "return_dict",
-    "_attn_implementation": "attn_implementation",
-}
-"""Names that `transformers` also gives to fields."""
+_SETTINGS = {declared.name: declared for declared in fields(AlbertConfig) if declared.name != "extra"}
 ARGUMENTS = (*_SETTINGS, "num_labels", "torch_dtype", "use_return_dict")
 """Names of the arguments of `AlbertConfig`."""
-_LABEL_ARGUMENTS = ("num_labels", "id2label", "label2id")
 # Keys that `to_dict`, here or in `transformers`, writes and that are no setting.
 _OF_EVERY_FILE = {"model_type", "transformers_version", "is_encoder_decoder"}
 # Other keys that are set as attributes without a warning: tasks of albertkit read the first ones, and code
@@ -533,83 +463,6 @@ _KEPT_KEYS = {
     *("transformers_version", "task_specific_params", "tokenizer_class", "finetuning_task", "sep_token_id"),
     *("use_cache", "is_decoder", "add_cross_attention", "chunk_size_feed_forward", "prefix"),
 }
-
-
-def one_of(**alternatives: Any) -> Any:
-    """Return the value of the only alternative that was given; None if none was.
-
-    Raises:
-        ConfigError: several were given, and they differ.
-    """
-    given = {name: value for name, value in alternatives.items() if value is not None}
-    if len({str(value) for value in given.values()}) > 1:
-        raise ConfigError(f"{' and '.join(alternatives)} are one setting but differ: {given}")
-    return next(iter(given.values()), None)
-
-
-def _under_one_name(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments under today's names of fields."""
-    arguments = dict(arguments)
-    for older, name in _OTHER_NAMES.items():
-        if older in arguments:
-            arguments[name] = one_of(**{name: arguments.get(name), older: arguments.pop(older)})
-    return arguments
-
-
-def _settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with both `id2label` and `label2id`, and without `num_labels`."""
-    count, id2label, label2id = (arguments.get(name) for name in _LABEL_ARGUMENTS)
-    if label2id is not None and not isinstance(label2id, Mapping):
-        raise ConfigError(f"label2id must map labels to ids, got {label2id!r}")
-    if id2label is None and label2id is not None:
-        id2label = {index: label for label, index in label2id.items()}
-    if id2label is None:
-        number = 2 if count is None else count
-        # Every label gets a name, so a number out of a damaged file must not fill the memory.
-        if not isinstance(number, int) or not 1 <= number <= _MOST_LABELS:
-            raise ConfigError(
-                f"num_labels must be a whole number of at least 1, got {number!r} (most: {_MOST_LABELS:,})"
-            )
-        id2label = {index: f"LABEL_{index}" for index in range(number)}
-    id2label = _read_labels(id2label)
-    if count is not None and count != len(id2label):
-        raise ConfigError(
-            f"num_labels is {count} but id2label names {len(id2label)} labels; "
-            "give one of the two, or make them agree"
-        )
-    label2id = {label: index for index, label in id2label.items()} if label2id is None else dict(label2id)
-    rest = {name: value for name, value in arguments.items() if name != "num_labels"}
-    return {**rest, "id2label": id2label, "label2id": label2id}
-
-
-def _check_other_keys(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a file's other keys say that its model is not an ALBERT model of this library."""
-    model_type = values.get("model_type", AlbertConfig.model_type)
-    if model_type != AlbertConfig.model_type:
-        raise ConfigError(
-            f"this config has model_type {model_type!r}; albertkit runs ALBERT only (model_type 'albert')"
-        )
-    if values.get("is_encoder_decoder"):
-        raise ConfigError("is_encoder_decoder is True; ALBERT is an encoder alone")
-    if values.get("position_embedding_type", "absolute") != "absolute":
-        raise ConfigError(
-            f"position_embedding_type {values['position_embedding_type']!r} is not supported; "
-            "ALBERT's positions are 'absolute'"
-        )
-
-
-def _nearest(name: str) -> list[str]:
-    """Return the argument that `name` is a misspelling of, if any."""
-    return [] if name.startswith("_") else difflib.get_close_matches(name, ARGUMENTS, n=1, cutoff=0.9)
-
-
-def _unknown(names: Iterable[str]) -> ConfigError:
-    parts = [f"{name!r}{did_you_mean(name, ARGUMENTS)}" for name in sorted(names)]
-    return ConfigError(
-        f"AlbertConfig has no argument {', '.join(parts)}. A key of your own is set as an attribute"
-    )
-
-
 _DEFAULT = AlbertConfig()
 
 

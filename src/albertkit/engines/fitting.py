@@ -11,7 +11,7 @@ from typing import cast
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from albertkit.config import ACTIVATION_NAMES
+from albertkit.config_fields import ACTIVATION_NAMES
 from albertkit.heads import HEADS, Output
 from albertkit.modeling.auto import model_class
 from albertkit.modeling.layers import (

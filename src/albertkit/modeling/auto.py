@@ -6,7 +6,8 @@ from typing import Any, ClassVar, NoReturn
 import torch
 
 from albertkit.checkpoints.formats import split_options
-from albertkit.config import AlbertConfig, one_of
+from albertkit.config import AlbertConfig
+from albertkit.config_fields import one_of
 from albertkit.devices import choose_dtype
 from albertkit.errors import ConfigError
 from albertkit.hub import take_loading_options

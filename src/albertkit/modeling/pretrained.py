@@ -16,7 +16,8 @@ from albertkit.checkpoints.arrays import Arrays, to_arrays, to_tensors
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import TIED, UNTIED
 from albertkit.checkpoints.report import LoadReport, match
-from albertkit.config import AlbertConfig, one_of
+from albertkit.config import AlbertConfig
+from albertkit.config_fields import one_of
 from albertkit.devices import choose_device, choose_dtype
 from albertkit.errors import ConfigError
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from albertkit.config import AlbertConfig, one_of
+from albertkit.config import AlbertConfig
+from albertkit.config_fields import one_of
 from albertkit.devices import Device, best_device, read_device
 from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import LightModel, Model

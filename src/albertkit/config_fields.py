@@ -1,0 +1,185 @@
+"""How AlbertConfig declares its fields: checks and conversions of values, names of arguments, labels."""
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
+from typing import Any, Literal
+
+from albertkit.errors import ConfigError, did_you_mean
+
+# The names of `hidden_act`; modeling/layers.py has the functions.
+ACTIVATION_NAMES = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
+_MOST_LABELS = 1_000_000
+_Check = tuple[Callable[[Any], bool], str]
+"""A condition that a value must fulfill, and the condition in words."""
+
+
+# --- what a field is checked against and converted with -------------------------------------------
+
+
+def any_of(*choices: str | None) -> _Check:
+    """Return the check that a value is one of these."""
+    names = ", ".join(choice for choice in choices if choice is not None)
+    return (lambda value: value in choices, f"one of {names}")
+
+
+SIZE: _Check = (
+    lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+    "a whole number of at least 1",
+)
+RATE: _Check = (lambda value: isinstance(value, int | float) and 0 <= value < 1, "a number in [0, 1)")
+POSITIVE: _Check = (
+    lambda value: isinstance(value, int | float) and 0 < value < math.inf,
+    "a positive number",
+)
+ACTIVATION: _Check = (
+    lambda value: callable(value) or value in ACTIVATION_NAMES,
+    f"a function or one of {', '.join(ACTIVATION_NAMES)}",
+)
+CLASS_NAMES: _Check = (
+    lambda value: value is None or (isinstance(value, list) and all(isinstance(name, str) for name in value)),
+    "a list of class names",
+)
+
+
+def _numbered(name: str, values: Any, read: Callable[[Any], Any]) -> dict[int, Any]:
+    """Return a mapping whose keys are whole numbers, which JSON makes texts."""
+    try:
+        return {int(number): read(value) for number, value in values.items()}
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{name} must map whole numbers to values, got {values!r} ({error})") from error
+
+
+def read_labels(values: Any) -> dict[int, str]:
+    """Return labels by their ids as numbers."""
+    return _numbered("id2label", values, read=lambda label: label)
+
+
+def read_pruned_heads(values: Any) -> dict[int, list[int]]:
+    """Return the sorted heads by the number of their layer; None means none."""
+    return _numbered("pruned_heads", values or {}, read=lambda heads: sorted(map(int, heads)))
+
+
+def read_dtype(dtype: Any) -> str | None:
+    """Return "float32" for "float32", "torch.float32" and torch.float32."""
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+def setting(
+    default: Any,
+    check: _Check | None = None,
+    *,
+    convert: Callable[[Any], Any] | None = None,
+    written: Literal["always", "if changed", "never"] = "if changed",
+) -> Any:
+    """Declare a field of the config.
+
+    Args:
+        default: the value where none is given.
+        check: the condition for a value.
+        convert: brings a value into its form, in the constructor and when the attribute is set.
+        written: whether `config.json` has the field.
+    """
+    return field(default=default, metadata={"check": check, "convert": convert, "written": written})
+
+
+def size(default: int) -> Any:
+    """Declare a field that is a whole number of at least 1."""
+    return setting(default, SIZE, written="always")
+
+
+def rate(default: float) -> Any:
+    """Declare a field that is a number in [0, 1)."""
+    return setting(default, RATE, written="always")
+
+
+# --- names of arguments -------------------------------------------------------------------------
+
+OTHER_NAMES = {
+    "torch_dtype": "dtype",
+    "use_return_dict": "return_dict",
+    "_attn_implementation": "attn_implementation",
+}
+"""Names that `transformers` also gives to fields."""
+
+
+def one_of(**alternatives: Any) -> Any:
+    """Return the value of the only alternative that was given; None if none was.
+
+    Raises:
+        ConfigError: several were given, and they differ.
+    """
+    given = {name: value for name, value in alternatives.items() if value is not None}
+    if len({str(value) for value in given.values()}) > 1:
+        raise ConfigError(f"{' and '.join(alternatives)} are one setting but differ: {given}")
+    return next(iter(given.values()), None)
+
+
+def under_one_name(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments under today's names of fields."""
+    arguments = dict(arguments)
+    for older, name in OTHER_NAMES.items():
+        if older in arguments:
+            arguments[name] = one_of(**{name: arguments.get(name), older: arguments.pop(older)})
+    return arguments
+
+
+def check_other_keys(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a file's other keys say that its model is not an ALBERT model of this library."""
+    if values.get("model_type", "albert") != "albert":
+        raise ConfigError(
+            f"this config has model_type {values['model_type']!r}; albertkit runs ALBERT only "
+            "(model_type 'albert')"
+        )
+    if values.get("is_encoder_decoder"):
+        raise ConfigError("is_encoder_decoder is True; ALBERT is an encoder alone")
+    if values.get("position_embedding_type", "absolute") != "absolute":
+        raise ConfigError(
+            f"position_embedding_type {values['position_embedding_type']!r} is not supported; "
+            "ALBERT's positions are 'absolute'"
+        )
+
+
+def is_misspelled(name: str, arguments: Iterable[str]) -> bool:
+    """Tell whether a name that is no argument is nearly one; private names never are."""
+    return not name.startswith("_") and bool(difflib.get_close_matches(name, arguments, n=1, cutoff=0.9))
+
+
+def unknown_arguments(names: Iterable[str], arguments: Iterable[str]) -> ConfigError:
+    """Return the error for names that are no arguments, with the nearest argument of each."""
+    parts = [f"{name!r}{did_you_mean(name, arguments)}" for name in sorted(names)]
+    return ConfigError(
+        f"AlbertConfig has no argument {', '.join(parts)}. A key of your own is set as an attribute"
+    )
+
+
+# --- labels -------------------------------------------------------------------------------------
+
+LABEL_ARGUMENTS = ("num_labels", "id2label", "label2id")
+
+
+def settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with both `id2label` and `label2id`, and without `num_labels`."""
+    count, id2label, label2id = (arguments.get(name) for name in LABEL_ARGUMENTS)
+    if label2id is not None and not isinstance(label2id, Mapping):
+        raise ConfigError(f"label2id must map labels to ids, got {label2id!r}")
+    if id2label is None and label2id is not None:
+        id2label = {index: label for label, index in label2id.items()}
+    if id2label is None:
+        number = 2 if count is None else count
+        # Every label gets a name, so a number out of a damaged file must not fill the memory.
+        if not isinstance(number, int) or not 1 <= number <= _MOST_LABELS:
+            raise ConfigError(
+                f"num_labels must be a whole number of at least 1, got {number!r} (most: {_MOST_LABELS:,})"
+            )
+        id2label = {index: f"LABEL_{index}" for index in range(number)}
+    id2label = read_labels(id2label)
+    if count is not None and count != len(id2label):
+        raise ConfigError(
+            f"num_labels is {count} but id2label names {len(id2label)} labels; "
+            "give one of the two, or make them agree"
+        )
+    label2id = {label: index for index, label in id2label.items()} if label2id is None else dict(label2id)
+    rest = {name: value for name, value in arguments.items() if name != "num_labels"}
+    return {**rest, "id2label": id2label, "label2id": label2id}
