@@ -11,23 +11,15 @@ import numpy as np
 import torch
 from torch_files import Bundle, write_bundle
 
-from albertkit.checkpoints.cursor import encode_varint
 from albertkit.checkpoints.object_graph import GRAPH
 from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
 from albertkit.conversion import convert
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.protobuf import fixed32, message, number, varint
 
 Tensors = dict[str, torch.Tensor]
 
 # --- TensorFlow 2 -------------------------------------------------------------------------------
-
-
-def message(field: int, content: bytes) -> bytes:
-    return encode_varint(field << 3 | 2) + encode_varint(len(content)) + content
-
-
-def number(field: int, value: int) -> bytes:
-    return encode_varint(field << 3) + encode_varint(value)
 
 
 def graph_of(names: dict[str, str]) -> bytes:
@@ -43,7 +35,7 @@ def graph_of(names: dict[str, str]) -> bytes:
 def write_objects(prefix: Path, tensors: dict[str, torch.Tensor], graph: bytes) -> None:
     """Write tensors by their keys, and a graph as the string that TensorFlow stores it as."""
     index, data = write_bundle(prefix, tensors)
-    length, offset = encode_varint(len(graph)), data.stat().st_size
+    length, offset = varint(len(graph)), data.stat().st_size
     plain_length = len(graph).to_bytes(4, "little")
     length_checksum = masked_checksum(plain_length).to_bytes(4, "little")
     content = length + length_checksum + graph
@@ -55,8 +47,7 @@ def write_objects(prefix: Path, tensors: dict[str, torch.Tensor], graph: bytes) 
         + message(2, b"")
         + number(4, offset)
         + number(5, len(content))
-        + encode_varint(6 << 3 | 5)
-        + masked_checksum(plain_length, length_checksum, graph).to_bytes(4, "little")
+        + fixed32(6, masked_checksum(plain_length, length_checksum, graph).to_bytes(4, "little"))
     )
     index.unlink()
     write_table(index, dict(sorted(entries.items())))

@@ -24,7 +24,6 @@ from albertkit.checkpoints import folder as folder_file
 from albertkit.checkpoints import formats, google, julia
 from albertkit.checkpoints.arrays import to_arrays, to_tensors
 from albertkit.checkpoints.names import OLDER_FACTOR
-from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.cli.main import make_app
 from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
@@ -35,12 +34,14 @@ from albertkit.errors import (
     DataError,
     MissingExtraError,
     ModelNotFoundError,
+    TokenizerError,
 )
 from albertkit.modeling import auto
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.vocab_lines import lines_of, model_of
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "google_tf1_small"
@@ -550,7 +551,7 @@ def test_a_tokenizer_made_of_lines_is_the_published_one(shared: Path, tmp_path: 
     ],
 )
 def test_lines_that_make_no_tokenizer(lines: list[str], message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(TokenizerError, match=message):
         model_of(lines)
 
 

@@ -24,6 +24,7 @@ LEVELS = {
     "hub": 0,
     "inputs": 0,
     "logs": 0,
+    "protobuf": 0,
     "published": 0,
     "recipe": 0,
     "results": 0,

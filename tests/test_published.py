@@ -17,7 +17,6 @@ from albertkit import (
     AutoTokenizer,
     pipeline,
 )
-from albertkit.checkpoints.vocab_lines import lines_of
 from albertkit.conversion import convert
 from albertkit.published import (
     CHECKPOINTS,
@@ -27,6 +26,7 @@ from albertkit.published import (
     contradictions,
     find,
 )
+from albertkit.tokenization.vocab_lines import lines_of
 
 pytestmark = pytest.mark.light
 

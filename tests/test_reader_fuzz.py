@@ -35,13 +35,13 @@ from structural_fuzz import (
 from torch_files import write_bundle
 
 from albertkit.checkpoints import formats, julia
-from albertkit.checkpoints.cursor import Cursor, encode_varint
+from albertkit.checkpoints.cursor import Cursor
 from albertkit.checkpoints.folder import read_folder
-from albertkit.checkpoints.snappy import decompress
-from albertkit.checkpoints.sstable import read_table, write_table
+from albertkit.checkpoints.sstable import decompress, read_table, write_table
 from albertkit.checkpoints.tensor_bundle import read_index
 from albertkit.config import AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError
+from albertkit.protobuf import message, varint
 
 CONFIG = {
     "vocab_size": 40,
@@ -266,26 +266,22 @@ def index_with(path: Path, entry: bytes) -> Path:
     return path
 
 
-def message(field: int, content: bytes) -> bytes:
-    return encode_varint(field << 3 | 2) + encode_varint(len(content)) + content
-
-
 def shape(*sizes: int) -> bytes:
-    return message(2, b"".join(message(2, b"\x08" + encode_varint(size)) for size in sizes))
+    return message(2, b"".join(message(2, b"\x08" + varint(size)) for size in sizes))
 
 
 @pytest.mark.parametrize(
     "entry",
     [
-        b"\x08\x01" + shape(1 << 40) + b"\x28" + encode_varint(1 << 42),
+        b"\x08\x01" + shape(1 << 40) + b"\x28" + varint(1 << 42),
         b"\x08\x01" + shape(1 << 62, 1 << 62),
         b"\x08\x01" + shape(0, 1 << 62, 1 << 62),
         b"\x08\x01" + shape(*[1] * 1000) + b"\x28\x04",
         b"\x08\x01" + shape((1 << 64) - 1),
-        b"\x08\x01" + shape(1) + b"\x20" + encode_varint(1 << 63) + b"\x28\x04",
+        b"\x08\x01" + shape(1) + b"\x20" + varint(1 << 63) + b"\x28\x04",
         b"\x08\x01" + shape(1) + b"\x18\x07\x28\x04",
         b"\x08\x01" + shape(1) + b"\x28\x04" + message(7, b""),
-        b"\x08\x01\x12" + encode_varint(1 << 60),
+        b"\x08\x01\x12" + varint(1 << 60),
     ],
     ids=[
         "large",
@@ -307,7 +303,7 @@ def test_absurd_entries_of_an_index(bundle: Path, entry: bytes) -> None:
 
 def test_a_header_of_many_shards(tmp_path: Path) -> None:
     path = tmp_path / "x.index"
-    write_table(path, {b"": b"\x08" + encode_varint(1 << 40)})
+    write_table(path, {b"": b"\x08" + varint(1 << 40)})
     with little_memory(), pytest.raises(CheckpointError, match="shards"):
         read_index(path)
 
@@ -315,7 +311,7 @@ def test_a_header_of_many_shards(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        encode_varint(1 << 50) + b"\x00a",
+        varint(1 << 50) + b"\x00a",
         b"\xff" * 20,
         b"\x05\x00a\x01\x09",
         b"\x03\xf0",

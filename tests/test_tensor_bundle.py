@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch_files import Bundle, write_bundle
 
-from albertkit.checkpoints.cursor import Cursor, encode_varint
+from albertkit.checkpoints.cursor import Cursor
 from albertkit.checkpoints.names import (
     OLDER_FACTOR,
     TABLE,
@@ -18,10 +18,17 @@ from albertkit.checkpoints.names import (
     to_google,
     why_no_weight,
 )
-from albertkit.checkpoints.snappy import decompress
-from albertkit.checkpoints.sstable import _append, _encode_block, masked_checksum, read_table, write_table
+from albertkit.checkpoints.sstable import (
+    _append,
+    _encode_block,
+    decompress,
+    masked_checksum,
+    read_table,
+    write_table,
+)
 from albertkit.checkpoints.tensor_bundle import prefixes, read_index
 from albertkit.errors import CheckpointError
+from albertkit.protobuf import varint
 
 GOLDEN = Path(__file__).parent / "golden" / "google_tf1_small"
 INDEX, DATA = "m.index", "m.data-00000-of-00001"
@@ -135,9 +142,9 @@ def test_compressed_blocks(prefix: Path) -> None:
         bytes([len(part) - 1 << 2]) + part
         for part in (block[at : at + 60] for at in range(0, len(block), 60))
     )
-    compressed = encode_varint(len(block)) + literals
+    compressed = varint(len(block)) + literals
     table = bytearray(compressed + b"\x01" + masked_checksum(compressed, b"\x01").to_bytes(4, "little"))
-    handle = encode_varint(0) + encode_varint(len(compressed))
+    handle = varint(0) + varint(len(compressed))
     footer = _append(table, _encode_block([], 1)) + _append(table, _encode_block([(b"z", handle)], 1))
     magic = (prefix.parent / INDEX).read_bytes()[-8:]
     (prefix.parent / INDEX).write_bytes(table + footer.ljust(40, b"\0") + magic)
@@ -156,7 +163,7 @@ def test_snappy() -> None:
     )
     assert decompress(Cursor(Path("block"), memoryview(compressed))) == text
     long = bytes(range(256)) * 300
-    sized = encode_varint(len(long)) + b"\xf8" + (len(long) - 1).to_bytes(3, "little") + long
+    sized = varint(len(long)) + b"\xf8" + (len(long) - 1).to_bytes(3, "little") + long
     assert decompress(Cursor(Path("block"), memoryview(sized))) == long
     assert decompress(Cursor(Path("block"), memoryview(b"\x00"))) == b""
 

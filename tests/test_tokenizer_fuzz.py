@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from structural_fuzz import MEGABYTE, SLOW_CASES, count_refused, damaged, damaged_files, damaged_json_files
 
-from albertkit.checkpoints.cursor import encode_varint
+from albertkit import protobuf
 from albertkit.tokenization.auto import AutoTokenizer
-from albertkit.tokenization.model_file import _fields
 from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
@@ -91,24 +90,28 @@ def message(fields: list[tuple[int, Any]]) -> bytes:
     content = b""
     for field, value in fields:
         if isinstance(value, int):
-            content += encode_varint(field << 3) + encode_varint(value)
+            content += protobuf.number(field, value)
         elif isinstance(value, float):
-            content += encode_varint(field << 3 | 5) + struct.pack("<f", value)
+            content += protobuf.fixed32(field, struct.pack("<f", value))
         else:
-            content += encode_varint(field << 3 | 2) + encode_varint(len(value)) + value
+            content += protobuf.message(field, value)
     return content
+
+
+def fields_of(content: bytes) -> list[tuple[int, Any]]:
+    return [(field, value) for field, value, _ in protobuf.read_fields(content)]
 
 
 def damaged_model(whole: bytes, rng: random.Random) -> bytes:
     """Return a SentencePiece model with fields of the file, or of one of its messages, changed."""
-    fields = list(_fields(whole))
+    fields = fields_of(whole)
     for _ in range(rng.choice((1, 1, 2, 5))):
         at = rng.randrange(len(fields))
         if rng.random() < 0.5:  # inside a piece or a specification
             specifications = [place for place, (field, _) in enumerate(fields) if field > 1]
             at = rng.choice([at, *specifications])
             content = fields[at][1]
-            inner = list(_fields(content))
+            inner = fields_of(content)
             place = rng.randrange(len(inner)) if inner else 0
             wrong = rng.choice(WRONG_FIELDS)
             inner[place : place + 1] = [(rng.choice([inner[place][0] if inner else 1, 3, 9]), wrong)]

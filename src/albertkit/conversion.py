@@ -23,14 +23,14 @@ from albertkit.checkpoints.folder import weight_files, write_folder
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.report import left_out
 from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
-from albertkit.checkpoints.vocab_lines import lines_of, model_of
 from albertkit.config import CONFIG_FILE, AlbertConfig
-from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError
+from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError, TokenizerError
 from albertkit.files import atomic_path, check_new_folder, complete_files
 from albertkit.heads import head_of
 from albertkit.published import contradictions
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
+from albertkit.tokenization.vocab_lines import lines_of, model_of
 from albertkit.tokenization.wordpiece import parse_word_list
 
 TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
@@ -256,7 +256,7 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
         try:
             files[MODEL_FILE] = model_of(checkpoint.pieces)
             notes.append("spiece.model was made of the listed pieces; their scores have six digits")
-        except CheckpointError as error:
+        except TokenizerError as error:
             notes.append(f"the vocabulary was left out: {str(error).rstrip('.')}")
     if 0 < count < vocab_size and (files if to != "julia" else checkpoint.pieces):
         notes.append(

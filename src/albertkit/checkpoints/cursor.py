@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
+from albertkit import protobuf
 from albertkit.errors import CheckpointError
 
-_LONGEST_VARINT = 10
 _MOST_SIZES = 16
 _LARGEST_PRODUCT = 1 << 48
 
@@ -53,28 +53,22 @@ class Cursor:
         return int.from_bytes(self.take(size, what), "little")
 
     def varint(self, what: str) -> int:
-        """A number in groups of seven bits, lowest first, as protocol buffers write it."""
-        value = 0
-        for place in range(_LONGEST_VARINT):
-            byte = self.unsigned(1, what)
-            value |= (byte & 0x7F) << (7 * place)
-            if byte < 0x80:
-                return value
-        raise self.error(f"{what} should be a number of at most {_LONGEST_VARINT} bytes")
+        """Return the next number, as protocol buffers write it."""
+        try:
+            value, self.position = protobuf.read_varint(self.data, self.position)
+        except protobuf.MalformedError as error:
+            raise damaged(self.path, self.origin + error.place, f"{what} {error.fault}") from None
+        return value
 
     def fields(self, what: str) -> Iterator[tuple[int, "int | Cursor"]]:
-        """The fields of a protocol buffer message: (number, a number or a stretch of bytes)."""
-        while self.remaining:
-            key = self.varint(what)
-            wire_type = key & 7
-            if wire_type == 0:
-                yield key >> 3, self.varint(what)
-            elif wire_type == 2:
-                yield key >> 3, self.part(self.varint(what), what)
-            elif wire_type in (1, 5):
-                yield key >> 3, self.unsigned(8 if wire_type == 1 else 4, what)
-            else:
-                raise self.error(f"{what} has a field of the unknown wire type {wire_type}")
+        """Yield the fields of a protocol buffer message: (number, a number or a stretch of bytes)."""
+        origin, data = self.origin + self.position, self.take(self.remaining, what)
+        try:
+            for number, value, end in protobuf.read_fields(data):
+                is_number = isinstance(value, int)
+                yield number, value if is_number else Cursor(self.path, value, origin + end - len(value))
+        except protobuf.MalformedError as error:
+            raise damaged(self.path, origin + error.place, f"{what} {error.fault}") from None
 
 
 def possible_sizes(sizes: Sequence[int]) -> bool:
@@ -90,13 +84,3 @@ def possible_sizes(sizes: Sequence[int]) -> bool:
 def damaged(path: Path, offset: int, what: str) -> CheckpointError:
     """The error for a file that is not what its format says, with the place in bytes."""
     return CheckpointError(f"{path} is damaged or incomplete at byte {offset:,}: {what}. Copy it again.")
-
-
-def encode_varint(value: int) -> bytes:
-    """The bytes that `Cursor.varint` reads."""
-    groups = bytearray()
-    while value >= 0x80:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)

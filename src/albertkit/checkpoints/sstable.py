@@ -14,9 +14,9 @@ one byte for its compression and a checksum: CRC-32C, "masked" because a checksu
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from albertkit.checkpoints.cursor import Cursor, encode_varint
-from albertkit.checkpoints.snappy import decompress
+from albertkit.checkpoints.cursor import Cursor
 from albertkit.extras import optional
+from albertkit.protobuf import varint
 
 _crc32c = optional("crc32c", extra="convert")
 
@@ -25,6 +25,8 @@ _MAGIC = 0xDB4775248B80FB57
 _NO_COMPRESSION, _SNAPPY = 0, 1
 _BLOCK_SIZE = 256 * 1024
 _KEYS_PER_RESTART = 16
+_LARGEST_GAIN = 64
+"""The most bytes that one byte of Snappy's can stand for: a copy of 64 bytes takes at least two."""
 _LONGEST_KEY = 1_000
 """In bytes. Keys repeat their beginnings for free, so without a limit a small file could hold gigabytes."""
 
@@ -102,6 +104,45 @@ def _entries(block: Cursor) -> Iterator[tuple[bytes, Cursor]]:
         yield key, entries.part(size, "a value")
 
 
+def decompress(source: Cursor) -> bytes:
+    """Return the bytes that a stretch compressed with Snappy stands for.
+
+    The format (github.com/google/snappy, format_description.txt): the length of the result as a varint, then
+    elements whose lowest two bits say what they are: bytes to copy over, or a stretch of what there already
+    is. Only the index of a checkpoint is ever compressed, some kilobytes, so plain Python is fast enough.
+
+    Raises:
+        CheckpointError: the stretch is not valid, or its result is not of the length it states.
+    """
+    length = source.varint("the length of a compressed block")
+    if length > _LARGEST_GAIN * source.remaining:
+        raise source.error(f"a block of {source.remaining:,} bytes cannot hold {length:,}")
+    result = bytearray()
+    while source.remaining:
+        tag = source.unsigned(1, "an element")
+        kind, high = tag & 3, tag >> 2
+        if kind == 0:
+            # Up to 60 bytes state their number in the tag, more in the one to four bytes after it.
+            size = high + 1 if high < 60 else source.unsigned(high - 59, "the length of a literal") + 1
+            result += source.take(size, "a literal")
+        else:
+            if kind == 1:
+                size, offset = (high & 7) + 4, (tag >> 5) << 8 | source.unsigned(1, "an offset")
+            else:
+                size, offset = high + 1, source.unsigned(2 if kind == 2 else 4, "an offset")
+            if not 0 < offset <= len(result):
+                raise source.error(f"a copy from {offset:,} bytes back, where there are {len(result):,}")
+            start = len(result) - offset
+            # A copy may run into its own result, which repeats a pattern.
+            pattern = result[start : start + size]
+            result += (pattern * -(-size // len(pattern)))[:size]
+        if len(result) > length:
+            break
+    if len(result) != length:
+        raise source.error(f"a block that should hold {length:,} bytes holds {len(result):,} or more")
+    return bytes(result)
+
+
 # --- writing ------------------------------------------------------------------------------------
 
 
@@ -145,7 +186,7 @@ def _encode_block(entries: list[tuple[bytes, bytes]], keys_per_restart: int) -> 
         elif number:
             shorter = min(len(key), len(previous))
             shared = next((at for at in range(shorter) if key[at] != previous[at]), shorter)
-        block += encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value))
+        block += varint(shared) + varint(len(key) - shared) + varint(len(value))
         block += key[shared:] + value
         previous = key
     return bytes(block) + b"".join(number.to_bytes(4, "little") for number in (*restarts, len(restarts)))
@@ -153,7 +194,7 @@ def _encode_block(entries: list[tuple[bytes, bytes]], keys_per_restart: int) -> 
 
 def _append(table: bytearray, block: bytes) -> bytes:
     """Add a block with its trailer; return the handle that says where it is."""
-    handle = encode_varint(len(table)) + encode_varint(len(block))
+    handle = varint(len(table)) + varint(len(block))
     compression = bytes([_NO_COMPRESSION])
     table += block + compression + masked_checksum(block, compression).to_bytes(4, "little")
     return handle

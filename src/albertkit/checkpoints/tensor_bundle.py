@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from albertkit.checkpoints.arrays import BFLOAT16, map_file
-from albertkit.checkpoints.cursor import Cursor, encode_varint, possible_sizes
+from albertkit.checkpoints.cursor import Cursor, possible_sizes
 from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
 from albertkit.errors import CheckpointError
 from albertkit.files import atomic_path, by_number
+from albertkit.protobuf import fixed32, message, number
 
 # Numbers of tensorflow/core/framework/types.proto.
 _DTYPES = {
@@ -228,7 +229,7 @@ def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
     with ExitStack() as stack:
         index, data = (stack.enter_context(atomic_path(path)) for path in paths)
         # num_shards = 1, version.producer = 1
-        entries = {b"": _number(1, 1) + _message(3, _number(1, 1))}
+        entries = {b"": number(1, 1) + message(3, number(1, 1))}
         with data.open("wb") as file:
             for name, tensor in sorted(tensors.items()):
                 if tensor.dtype not in _NUMBERS:
@@ -236,14 +237,13 @@ def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
                         f"{name} is {tensor.dtype}: expected one of {', '.join(map(str, _NUMBERS))}."
                     )
                 values = np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
-                shape = b"".join(_message(2, _number(1, size)) for size in tensor.shape)
+                shape = b"".join(message(2, _number(1, size)) for size in tensor.shape)
                 entries[name.encode()] = (
-                    _number(1, _NUMBERS[tensor.dtype])
-                    + _message(2, shape)
+                    number(1, _NUMBERS[tensor.dtype])
+                    + message(2, shape)
                     + _number(4, file.tell())
                     + _number(5, len(values))
-                    + encode_varint(6 << 3 | 5)
-                    + masked_checksum(values.data).to_bytes(4, "little")
+                    + fixed32(6, masked_checksum(values.data).to_bytes(4, "little"))
                 )
                 file.write(values.data)
         write_table(index, entries)
@@ -259,9 +259,5 @@ def prefixes(folder: Path) -> list[Path]:
 
 
 def _number(field: int, value: int) -> bytes:
-    """A field of a protocol buffer; zero, the default, is left out."""
-    return encode_varint(field << 3) + encode_varint(value) if value else b""
-
-
-def _message(field: int, content: bytes) -> bytes:
-    return encode_varint(field << 3 | 2) + encode_varint(len(content)) + content
+    """Return a field of a protocol buffer; zero, the default, is left out."""
+    return number(field, value) if value else b""

@@ -6,7 +6,6 @@ the wire format, so that no protobuf run time is needed.
 """
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import sentencepiece
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
+from albertkit.protobuf import fixed32, message, number, read_fields
 
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for the start of a word
 
@@ -109,7 +109,7 @@ def read_piece_table(model: bytes) -> PieceTable:
     """
     try:
         return _read_piece_table(model)
-    except (AttributeError, LookupError, TypeError, struct.error, UnicodeDecodeError) as error:
+    except (AttributeError, TypeError, struct.error, ValueError) as error:
         raise TokenizerError(
             f"the SentencePiece model is damaged ({type(error).__name__}: {error}); copy the file again"
         ) from error
@@ -120,16 +120,16 @@ def _read_piece_table(model: bytes) -> PieceTable:
     scores: list[float] = []
     kinds: list[int] = []
     character_map, algorithm, usual_spaces = b"", UNIGRAM, True
-    for field, value in _fields(model):
+    for field, value, _ in read_fields(model):
         if field == 1:  # repeated SentencePiece pieces
-            piece = dict(_fields(value))
+            piece = _values(value)
             pieces.append(piece.get(1, b"").decode())
-            scores.append(struct.unpack("<f", piece[2])[0] if 2 in piece else 0.0)
+            scores.append(struct.unpack("<f", struct.pack("<I", piece.get(2, 0)))[0])
             kinds.append(piece.get(3, NORMAL))
         elif field == 2:  # TrainerSpec
-            algorithm = dict(_fields(value)).get(3, UNIGRAM)
+            algorithm = _values(value).get(3, UNIGRAM)
         elif field == 3:  # NormalizerSpec
-            normalizer = dict(_fields(value))
+            normalizer = _values(value)
             character_map = normalizer.get(2, b"")
             # add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
             usual_spaces = all(normalizer.get(flag, 1) for flag in (3, 4, 5))
@@ -143,65 +143,26 @@ def _read_piece_table(model: bytes) -> PieceTable:
     )
 
 
+def _values(message: bytes) -> dict[int, Any]:
+    return {field: value for field, value, _ in read_fields(message)}
+
+
 def model_content(table: PieceTable) -> bytes:
     """Return the content of a SentencePiece model of these pieces."""
-    return _message(3, _message(2, table.character_map)) + pieces_content(table)
+    return message(3, message(2, table.character_map)) + pieces_content(table)
 
 
 def pieces_content(table: PieceTable) -> bytes:
     """Return the part of a model file that holds the pieces and where the special ones are."""
     content = b"".join(
-        _message(1, _message(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind))
+        message(1, message(1, piece.encode()) + fixed32(2, struct.pack("<f", score)) + number(3, kind))
         for piece, score, kind in zip(table.pieces, table.scores, table.kinds, strict=True)
     )
-    trainer = _number(3, table.algorithm)
+    trainer = number(3, table.algorithm)
     for field, name in ((40, "<unk>"), (41, "<s>"), (42, "</s>"), (43, "<pad>")):
         place = table.pieces.index(name) if name in table.pieces else _NO_PIECE
-        trainer += _number(field, place)
-    return content + _message(2, trainer)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint_bytes(field << 3) + _varint_bytes(value)
-
-
-def _message(field: int, content: bytes) -> bytes:
-    return _varint_bytes(field << 3 | 2) + _varint_bytes(len(content)) + content
-
-
-def _varint_bytes(value: int) -> bytes:
-    groups = bytearray()
-    while value >= 0x80:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*groups, value])
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield (field number, value) of one protocol buffer message, values as on the wire."""
-    position = 0
-    while position < len(message):
-        key, position = _varint(message, position)
-        wire_type = key & 7
-        if wire_type == 0:
-            value, position = _varint(message, position)
-        else:
-            length = 8 if wire_type == 1 else 4
-            if wire_type == 2:
-                length, position = _varint(message, position)
-            value = message[position : position + length]
-            position += length
-        yield key >> 3, value
-
-
-def _varint(message: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[position]
-        value |= (byte & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 0x80:
-            return value, position
+        trainer += number(field, place)
+    return content + message(2, trainer)
 
 
 def _guess(model: bytes) -> str:
