@@ -82,6 +82,7 @@ EDGES_WITHIN_A_LEVEL = {
     ("files", "errors"),
     ("finetuning", "pipelines"),
     ("finetuning", "training"),
+    ("pretraining", "pipelines"),
     ("inspection", "pipelines"),
     ("heads", "config"),
     ("heads", "errors"),
