@@ -23,7 +23,8 @@ def answer(model: AlbertModel | None) -> albertkit.AlbertForMaskedLM: ...
 assert not isinstance(albertkit.pipeline("fill-mask").model, AlbertModel)
 assert not issubclass(AlbertConfig, AlbertModel)
 assert inspect.isclass(AlbertModel) and copy.copy(AlbertModel) is AlbertModel
-assert not hasattr(AlbertModel, "__wrapped__")
+assert not hasattr(AlbertModel, "__wrapped__") and not hasattr(AlbertModel, "nosuch")
+assert hasattr(AlbertModel, "from_config") and hasattr(AlbertModel, "from_pretrained")
 """
 
 USES = """
@@ -36,7 +37,8 @@ uses = [
     lambda: albertkit.finetune("text-classification", train="a.csv", output="run"),
     lambda: albertkit.pretrain(data="a", tokenizer="b", output="c"),
     lambda: pipeline("fill-mask", engine="torch"),
-    lambda: pipeline("fill-mask").model.parameters(),
+    lambda: pipeline("fill-mask").model(),
+    lambda: pipeline("fill-mask").model.to("cuda"),
 ]
 for use in uses:
     try:
@@ -57,8 +59,30 @@ def test_using_a_name_without_torch_says_what_to_install() -> None:
     training = command.replace("[torch]", "[train]")
     named_lines = [f"albertkit.{name}: {command}" for name in named]
     assert lines == [
-        *named_lines, command, f"albertkit.finetune: {training}", training, command, command
+        *named_lines, command, f"albertkit.finetune: {training}", training, command, command, command
     ]  # fmt: skip
+
+
+def test_attributes_that_need_torch_are_missing_without_it() -> None:
+    """Feature tests such as `hasattr` work, and the error says what to install."""
+    code = """
+from albertkit import AlbertModel, pipeline
+
+model = pipeline("fill-mask").model
+assert not hasattr(model, "nosuch") and not hasattr(AlbertModel, "nosuch")
+assert getattr(model, "hf_device_map", None) is None
+assert model.to("cpu") is model and model.to(device="cpu") is model and model.eval() is model
+for owner in (model, AlbertModel):
+    try:
+        owner.parameters()
+    except AttributeError as error:
+        print(error)
+"""
+    command = "torch is not installed, and this needs it: pip install 'albertkit[torch]'"
+    assert run_without_torch(code).splitlines() == [
+        f"LightModel has no attribute 'parameters': {command}",
+        f"no attribute 'parameters': albertkit.AlbertModel: {command}",
+    ]
 
 
 @pytest.mark.parametrize("verb", ["finetune", "pretrain"])

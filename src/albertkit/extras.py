@@ -69,8 +69,9 @@ class optional:  # noqa: N801 - reads as the function it stands for
 class MissingName(type):
     """A class that stands for a public name whose extra is not installed.
 
-    You can import it, ask for it with `hasattr`, and write it in annotations and `isinstance`; no object is
-    an instance of it. To call it, derive from it or read its attributes raises MissingExtraError.
+    You can import it, ask for its attributes with `hasattr`, and write it in annotations and `isinstance`; no
+    object is an instance of it. To call it, load it or derive from it raises MissingExtraError. Its other
+    attributes raise AttributeError, with the same message.
     """
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "MissingName":
@@ -84,7 +85,7 @@ class MissingName(type):
         """Raise MissingExtraError in place of making an instance."""
         raise MissingExtraError(cls.message)
 
+    from_pretrained = from_config = __call__
+
     def __getattr__(cls, name: str) -> NoReturn:
-        if name.startswith("__"):  # attributes that tools such as copy and doctest look for in every object
-            raise AttributeError(name)
-        raise MissingExtraError(cls.message)
+        raise AttributeError(f"no attribute {name!r}: {cls.message}")

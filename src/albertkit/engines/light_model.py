@@ -16,7 +16,7 @@ from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import fit
 from albertkit.config import AlbertConfig
-from albertkit.errors import ConfigError, suggestion
+from albertkit.errors import ConfigError, MissingExtraError, suggestion
 from albertkit.extras import optional
 from albertkit.heads import HEADS
 from albertkit.hub import HubOptions
@@ -36,7 +36,9 @@ class LightModel:
     """A model of one class, computed by the engine `onnx` from its weights.
 
     It becomes a PyTorch model, `module`, as soon as it is asked for something that only such a model has: a
-    call, `to`, `parameters`, hooks. Then the engines of its pipelines compute the module.
+    call, another device or type, `parameters`, hooks. Then the engines of its pipelines compute the module.
+    Without torch, to call it or to move it raises MissingExtraError; `parameters` and other attributes that
+    only a PyTorch model has raise AttributeError, with the same message.
 
     Args:
         architecture: the name of the model class.
@@ -185,10 +187,25 @@ class LightModel:
         """Call the PyTorch model."""
         return self.to_module()(*inputs, **options)
 
+    def to(self, *arguments: Any, **options: Any) -> Any:
+        """Return the model on a device or of a type; this model if that is the CPU and no type is given."""
+        is_here = (list(map(str, arguments)) or [str(options.get("device"))]) == ["cpu"]
+        if self.module is None and is_here and not options.keys() - {"device"}:
+            return self
+        return self.to_module().to(*arguments, **options)
+
+    def eval(self) -> Any:
+        """Return the model without dropout, which this model never has."""
+        return self if self.module is None else self.module.eval()
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and self.__dict__.get("module") is None:
             raise AttributeError(name)  # what notebooks, copies and debuggers look for in every object
-        return getattr(self.to_module(), name)
+        try:
+            module = self.to_module()
+        except MissingExtraError as error:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: {error}") from error
+        return getattr(module, name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.architecture}, {self.num_parameters():,} parameters)"
