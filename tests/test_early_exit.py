@@ -20,7 +20,7 @@ from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Row
 from albertkit.engines.packed_layers import PackedLayer
 from albertkit.engines.plain import PlainEngine, pad_batch
-from albertkit.engines.torch_engine import run_until_sure
+from albertkit.engines.torch_engine import run_with_patience
 from albertkit.errors import ConfigError
 from albertkit.finetuning.exits import note_exits, set_patience
 from albertkit.finetuning.labelled_choices import LabelledChoices
@@ -145,13 +145,13 @@ class TestTheEngine:
         model = model_with_exits(seed=1)
         model.set_patience(2)
         rows = sorted(rows_of([20, 20, 13, 9, 9, 9, 4, 2]), key=lambda row: -len(row.input_ids))
-        layers = [PackedLayer(layer, packed=False) for layer in model.albert.encoder.executed_layers()]
+        layers = [PackedLayer(layer, reorder=False) for layer in model.albert.encoder.executed_layers()]
         engine = make_engine(model, "torch")
         with torch.inference_mode():
             states = [engine._embed(Batch([0], [row], [[0]])) for row in rows]
             states = torch.cat([one[: len(row.input_ids)] for one, row in zip(states, rows, strict=True)])
             lengths = [len(row.input_ids) for row in rows]
-            logits, depths = run_until_sure(model, layers, states, lengths)
+            logits, depths = run_with_patience(model, layers, states, lengths)
             expected = model(**pad_batch(rows, pad_token_id=0, device=CPU))
         assert depths.tolist() == expected.exit_depths.tolist()
         assert len(set(depths.tolist())) > 1

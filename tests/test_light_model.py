@@ -49,7 +49,7 @@ class TestAnswers:
     @pytest.mark.parametrize("head", HEADS)
     def test_are_those_of_the_module(self, folders, head, packed, monkeypatch):
         if not packed:
-            monkeypatch.setattr(onnx_engine, "_MOST_PACKED", 0)
+            monkeypatch.setattr(onnx_engine, "_MAX_PREPACKED", 0)
         options = {"output": OUTPUTS[head], "read": first_token if head in WHOLE_TEXT else every_token}
         model = getattr(auto, head).from_pretrained(folders[head])
         light = load(folders[head], head)

@@ -5,7 +5,7 @@ import torch
 from modeling_twins import batch, labels_for, make
 from torch.testing import assert_close
 
-from albertkit.modeling.arguments import by_row
+from albertkit.modeling.arguments import query_positions
 
 READING = ["AlbertForPreTraining", "AlbertForMaskedLM"]
 
@@ -14,7 +14,7 @@ READING = ["AlbertForPreTraining", "AlbertForMaskedLM"]
 def test_positions_by_row_are_the_flat_ones(rows: int, length: int, reads: int) -> None:
     torch.manual_seed(reads)
     flat = torch.randperm(rows * length)[:reads]
-    positions, index = by_row(flat, batch=rows, length=length)
+    positions, index = query_positions(flat, batch=rows, length=length)
     assert positions.shape[0] == rows
     assert positions.shape[1] % 4 == 0
     assert (positions[:, 0] == 0).all()
@@ -23,7 +23,7 @@ def test_positions_by_row_are_the_flat_ones(rows: int, length: int, reads: int) 
 
 
 def test_repeated_first_tokens_take_no_place() -> None:
-    positions, index = by_row(torch.tensor([0] * 50 + [5, 12]), batch=2, length=8)
+    positions, index = query_positions(torch.tensor([0] * 50 + [5, 12]), batch=2, length=8)
     assert positions.tolist() == [[0, 5, 0, 0], [0, 4, 0, 0]]
     assert index.tolist() == [0] * 50 + [1, 5]
 

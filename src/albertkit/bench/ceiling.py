@@ -72,22 +72,22 @@ def _in_numpy(product: Product) -> Callable[[], Any]:
 
 
 def _torch_ways(device: Any, dtype: Any) -> list[_Way]:
-    from albertkit.engines.packed_layers import can_pack
+    from albertkit.engines.packed_layers import can_reorder
 
     dtype = getattr(torch, str(dtype).removeprefix("torch."))
-    ways = (False, True) if _is_cpu(device) and can_pack(dtype) else (False,)
-    return [partial(_in_torch, device=device, dtype=dtype, packed=packed) for packed in ways]
+    ways = (False, True) if _is_cpu(device) and can_reorder(dtype) else (False,)
+    return [partial(_in_torch, device=device, dtype=dtype, reorder=reorder) for reorder in ways]
 
 
-def _in_torch(product: Product, *, device: Any, dtype: Any, packed: bool) -> Callable[[], Any]:
-    from albertkit.engines.packed_layers import PackedLinear
+def _in_torch(product: Product, *, device: Any, dtype: Any, reorder: bool) -> Callable[[], Any]:
+    from albertkit.engines.packed_layers import ReorderedLinear
 
     rows, inputs, outputs = product
     states = torch.ones(rows, inputs, device=device, dtype=dtype)
     weight = torch.ones(outputs, inputs, device=device, dtype=dtype)
     bias = torch.ones(outputs, device=device, dtype=dtype)
     with torch.inference_mode():
-        linear = PackedLinear(weight, bias, packed=True) if packed else None
+        linear = ReorderedLinear(weight, bias, reorder=True) if reorder else None
     multiply = torch.nn.functional.linear
 
     @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""Which rows are computed together, and where their tokens stand: one after the other, without padding."""
+"""Packed batches: which rows are computed together, and where their tokens stand, one row after the other."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ class Group:
 
     rows: int
     length: int
-    asking: int
-    """Tokens of each row that ask."""
+    queries: int
+    """Tokens of each row for which attention is computed."""
 
-    def whole(self) -> "Group":
-        """Return these rows with all their tokens asking."""
-        return replace(self, asking=self.length)
+    def full(self) -> "Group":
+        """Return these rows with all their tokens as queries."""
+        return replace(self, queries=self.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,48 +36,43 @@ class Batch:
     def groups(self) -> list[Group]:
         """Return the rows of equal length, and of equally many tokens read."""
         sizes = zip(map(length_of, self.rows), map(len, self.positions), strict=True)
-        return [Group(len(list(some)), *size) for size, some in groupby(sizes)]
+        return [Group(len(list(same)), *size) for size, same in groupby(sizes)]
 
     def inputs(self) -> tuple[list[int], list[int], list[int]]:
         """Return the ids, the segments and the positions of all tokens, (M,) each."""
-        ids, segments, places = [], [], []
+        ids, segments, positions = [], [], []
         for row in self.rows:
             ids += row.input_ids
             segments += row.token_type_ids
-            places += range(length_of(row))
-        return ids, segments, places
+            positions += range(length_of(row))
+        return ids, segments, positions
 
-    def places(self) -> list[int]:
-        """Return where the tokens that are read stand in the batch, (P,)."""
-        found, start = [], 0
+    def read_tokens(self) -> list[int]:
+        """Return the places in the batch of the tokens that are read, (P,)."""
+        places, start = [], 0
         for row, positions in zip(self.rows, self.positions, strict=True):
-            found += [start + position for position in positions]
+            places += [start + position for position in positions]
             start += length_of(row)
-        return found
+        return places
 
     def split(self, scores: np.ndarray) -> list[np.ndarray]:
         """Return scores (P, K) of the tokens that are read, by row, (R, K) each."""
-        return np.split(scores, np.cumsum([len(own) for own in self.positions])[:-1])
+        return np.split(scores, np.cumsum([len(positions) for positions in self.positions])[:-1])
 
 
-def plan(rows: Sequence[Row], read: Read, budget: int, most_rows: int | None) -> Iterator[Batch]:
-    """Yield batches of at most so many tokens and rows, the longest rows first."""
+def plan(rows: Sequence[Row], read: Read, budget: int, max_rows: int | None) -> Iterator[Batch]:
+    """Yield batches of at most `budget` tokens and `max_rows` rows, the longest rows first."""
     positions = [read(row) for row in rows]
     order = sorted(range(len(rows)), key=lambda number: (-length_of(rows[number]), len(positions[number])))
-    some: list[int] = []
-    tokens = 0
-    for number in order:
-        tokens += length_of(rows[number])
-        if some and (tokens > budget or len(some) == most_rows):
-            yield _batch(some, rows, positions)
-            some, tokens = [], length_of(rows[number])
-        some.append(number)
-    if some:
-        yield _batch(some, rows, positions)
-
-
-def _batch(numbers: list[int], rows: Sequence[Row], positions: list[Sequence[int]]) -> Batch:
-    return Batch(numbers, [rows[number] for number in numbers], [positions[number] for number in numbers])
+    start = tokens = 0
+    for stop, number in enumerate([*order, None]):
+        length = length_of(rows[number]) if number is not None else 0
+        tokens += length
+        is_full = number is None or tokens > budget or stop - start == max_rows
+        if is_full and stop > start:
+            numbers = order[start:stop]
+            yield Batch(numbers, [rows[one] for one in numbers], [positions[one] for one in numbers])
+            start, tokens = stop, length
 
 
 def length_of(row: Row) -> int:

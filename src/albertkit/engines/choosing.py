@@ -84,14 +84,14 @@ def _onnx_engine(model: LightModel, name: str) -> OnnxEngine:
 def _module_engine(model: Any, name: str) -> Engine:
     from albertkit.engines.onnx_module import OnnxModuleEngine
     from albertkit.engines.plain import PlainEngine, settle_threads
-    from albertkit.engines.torch_engine import PaddingFreeEngine
+    from albertkit.engines.torch_engine import TorchEngine
 
     settle_threads()
     device = model.device.type
     if name == "plain" or (name == "auto" and device not in _WELL_TESTED):
         return PlainEngine(model)
     if name == "torch" or (name == "auto" and not (is_int8(model) and device == "cpu")):
-        return PaddingFreeEngine(model)
+        return TorchEngine(model)
     if device != "cpu":
         raise ConfigError(
             f"the model is on {model.device}, and the engine {name!r} computes on the CPU: move the model "

@@ -4,10 +4,12 @@ A model with hooks, with replaced modules, or of a class of its own says somethi
 not: it is called as it is (`PlainEngine`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import Any, Generic, TypeVar, cast
+from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
@@ -33,6 +35,8 @@ _PARTS = frozenset(
     }
 )
 _HEAD_PARTS = frozenset({AlbertMLMHead, AlbertSOPHead})
+_SAMPLES = 61  # numbers of each matrix that are compared to see whether it has changed
+_Made = TypeVar("_Made")
 Head = Callable[[Tensor], Tensor]
 """Hidden states (P, H) -> scores (P, K)."""
 
@@ -124,3 +128,35 @@ def head_of(model: AlbertPreTrainedModel, output: Output) -> Head | None:
     if architecture not in HEADS or type(model) is not model_class(architecture):
         return None
     return partial(model.score, output=output) if output in HEADS[architecture].scores else None
+
+
+class MadeFromWeights(Generic[_Made]):
+    """What was made from the weights of each model that is still there, made anew where they have changed."""
+
+    def __init__(self) -> None:
+        self._made: WeakKeyDictionary[nn.Module, dict[Any, tuple[Any, _Made]]] = WeakKeyDictionary()
+
+    def get(
+        self, model: nn.Module, modules: Sequence[nn.Module], make: Callable[[], _Made], *, key: Any = None
+    ) -> _Made:
+        """Return what `make` makes from the weights of these modules of a model."""
+        (places, samples), made = _fingerprint(modules), self._made.setdefault(model, {})
+        if key in made:
+            (places_before, samples_before), value = made[key]
+            if places == places_before and torch.equal(samples, samples_before):
+                return value
+            del made[key], value  # their memory, before more is taken
+        value = make()
+        made[key] = (places, samples), value
+        return value
+
+
+def _fingerprint(modules: Sequence[nn.Module]) -> tuple[list[tuple[int, int]], Tensor]:
+    """Return the addresses and versions of the modules' weights, and samples of them, to detect changes.
+
+    Writing into `parameter.data` changes no version, so a few numbers of each are compared as well.
+    """
+    parameters = [parameter for module in modules for parameter in own_parameters(module)]
+    with torch.inference_mode():
+        samples = [one.reshape(-1)[:: max(1, one.numel() // _SAMPLES)] for one in parameters]
+        return [(one.data_ptr(), one._version) for one in parameters], torch.cat(samples)

@@ -28,7 +28,7 @@ onnxruntime = optional("onnxruntime")
 
 _ERRORS_ONLY = 3  # they are raised as well
 _MOST_PADDING = 2  # places of attention for each token
-_MOST_PACKED = 512 << 20
+_MAX_PREPACKED = 512 << 20
 """Maximum number of bytes of weights that the runtime copies into the order in which products read fastest.
 While it copies, it holds them twice. Without a copy ALBERT-xxlarge takes 1.6 times as long for 18 tokens, 1.2
 times for 64."""
@@ -66,7 +66,7 @@ class OnnxNetwork:
         self._build_head = partial(build_head, architecture, config, weights)
         self._threads = threads
         written = build_rows(architecture, config, weights, int8=int8, inside=inside)
-        self._encoder = _session(*written, threads=threads, packed=not inside)
+        self._encoder = _session(*written, threads=threads, prepack=not inside)
         self._heads: dict[Output, Any] = {}
         self._width = config.hidden_size
 
@@ -77,17 +77,17 @@ class OnnxNetwork:
         if output == "hidden_states":
             return states
         if output not in self._heads:
-            self._heads[output] = _session(*self._build_head(output), threads=self._threads, packed=True)
+            self._heads[output] = _session(*self._build_head(output), threads=self._threads, prepack=True)
         return self._heads[output].run(None, {"states": states})[0]
 
     def run(self, batch: Batch) -> Iterator[list[np.ndarray]]:
         """Yield all outputs of the encoder (`build_rows`), for rows of about one length at a time."""
         ids, segments, positions = np.array(batch.inputs(), np.int64)
-        reads = np.array(batch.places(), np.int64)
+        reads = np.array(batch.read_tokens(), np.int64)
         token = read = 0
         for some in _alike(batch.groups()):
             tokens = sum(group.rows * group.length for group in some)
-            count = sum(group.rows * group.asking for group in some)
+            count = sum(group.rows * group.queries for group in some)
             stop = token + tokens
             if count:
                 inputs = _places_of(some, tokens=tokens)
@@ -112,9 +112,9 @@ def _alike(groups: list[Group]) -> Iterator[list[Group]]:
         yield some
 
 
-def _session(graph: Any, external: dict[str, np.ndarray], *, threads: int, packed: bool) -> Any:
-    small = sum(one.nbytes for one in external.values()) <= _MOST_PACKED
-    options = _options(threads, packed=packed and small)
+def _session(graph: Any, external: dict[str, np.ndarray], *, threads: int, prepack: bool) -> Any:
+    small = sum(one.nbytes for one in external.values()) <= _MAX_PREPACKED
+    options = _options(threads, prepack=prepack and small)
     in_memory = _leave_in_file(graph, external, options)
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in in_memory.values()]
     options.add_external_initializers(list(in_memory), values)
@@ -149,7 +149,7 @@ def _leave_in_file(graph: Any, external: dict[str, np.ndarray], options: Any) ->
     return {name: values for name, values in external.items() if name not in places}
 
 
-def _options(threads: int, *, packed: bool) -> Any:
+def _options(threads: int, *, prepack: bool) -> Any:
     """Return options for inputs of any shape: nothing is kept for shapes that were seen.
 
     Packing ALBERT-base's matrices, which is done once, takes three times as long as all the rest of a start.
@@ -163,7 +163,7 @@ def _options(threads: int, *, packed: bool) -> Any:
     # Threads that wait for the next run would take cores from the tokenizer.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.enable_mem_pattern = False
-    if not packed:
+    if not prepack:
         options.add_session_config_entry("session.disable_prepacking", "1")
     return options
 
@@ -172,7 +172,7 @@ def _places_of(groups: list[Group], *, tokens: int) -> dict[str, np.ndarray]:
     """Return where the tokens of rows stand; see `graphs.rows.build_rows`."""
     lengths, reads = (
         np.repeat([getattr(group, name) for group in groups], [group.rows for group in groups])
-        for name in ("length", "asking")
+        for name in ("length", "queries")
     )
     row_tokens, token_places, present = _places(lengths, tokens)
     row_reads, read_places, _ = _places(reads, int(reads.sum()))

@@ -1,25 +1,21 @@
 """A PyTorch model computed by ONNX Runtime on a CPU, as long as its weights alone say what it computes."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.engine import Engine, Read, Row
-from albertkit.engines.fitting import as_configured, fits, head_as_configured, head_of
+from albertkit.engines.fitting import MadeFromWeights, as_configured, fits, head_as_configured, head_of
 from albertkit.engines.light_model import LightModel
 from albertkit.engines.onnx_engine import OnnxEngine, check_rows
-from albertkit.engines.packed_layers import fingerprint, unchanged
 from albertkit.engines.plain import PlainEngine
 from albertkit.errors import ConfigError, DataError
 from albertkit.heads import Output
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
-_MADE: WeakKeyDictionary[AlbertPreTrainedModel, dict[bool, tuple[Any, OnnxEngine]]] = WeakKeyDictionary()
-"""The engines of each model that is still there, with the fingerprint of the weights they were made from."""
+_ENGINES: MadeFromWeights[OnnxEngine] = MadeFromWeights()
 
 
 class OnnxModuleEngine(Engine):
@@ -70,14 +66,11 @@ class OnnxModuleEngine(Engine):
         )
 
     def _engine(self) -> OnnxEngine:
-        """Return the engine, made anew where the weights have changed since it was made."""
         model = self.model
-        with torch.inference_mode():
-            current = fingerprint([model])
-        made = _MADE.setdefault(model, {})
-        if self.int8 not in made or not unchanged(made[self.int8][0], current):
-            made.pop(self.int8, None)  # its memory, before more is taken
+
+        def make() -> OnnxEngine:
             weights = to_arrays({name: tensor.float() for name, tensor in model.state_dict().items()})
             light = LightModel(type(model).__name__, model.config, weights)
-            made[self.int8] = current, OnnxEngine(light, int8=self.int8, threads=torch.get_num_threads())
-        return made[self.int8][1]
+            return OnnxEngine(light, int8=self.int8, threads=torch.get_num_threads())
+
+        return _ENGINES.get(model, [model], make, key=self.int8)

@@ -1,15 +1,22 @@
-"""Layers of ALBERT with their matrices in the order that oneDNN computes with.
+"""ALBERT's layers for packed rows, whose tokens stand one after the other without padding.
 
-A matrix is put in that order once, however often its layer is shared or called, and the activation is applied
-to each block of a product while it is in the cache. Where torch does not offer these operators (they are not
-documented), or they fail a small test, the same layer computes with `F.linear`. Without AVX-512 that is the
-faster one for many tokens, and the activation is faster by itself (docs/lab-notes.md has the speeds).
+Everything in a layer but attention is done for each token alone. Attention takes rows of equal length as a
+batch without a mask. Long rows on a CPU attend head by head: torch's kernel for all heads leaves the matrix
+products to a library that is half as fast on some CPUs. On a GPU, in half precision, one kernel takes rows of
+any lengths.
 
-Shapes: M tokens of a batch, Q of them that are asked for, H hidden, N heads, D head width.
+On a CPU oneDNN multiplies by matrices in an order of its own. Each matrix is reordered once, however often
+its layer is shared or called, and the activation is applied to each block of a product while it is in the
+cache. Where torch does not offer these operators (they are not documented), or they fail a small test, layers
+compute with `F.linear`. Without AVX-512 that is the faster one for many tokens, and the activation is faster
+by itself (docs/lab-notes.md has the speeds).
+
+Shapes: M tokens of all rows, Q of them that query, B rows of one length, T their tokens, R of them that
+query, H hidden, N heads, D head width.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from itertools import accumulate
 from typing import Any, cast
@@ -19,30 +26,31 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from albertkit.engines.batches import Group
-from albertkit.engines.fitting import own_parameters
 from albertkit.modeling.layers import AlbertLayer
 
 Attend = Callable[[Tensor, Tensor, int], Tensor]
 """Queries (Q, N*D), keys and values side by side (M, 2*N*D), head width -> contexts (Q, N*D)."""
 
 _TYPICAL_TOKENS = 256  # oneDNN chooses the order for about so many; any other number works as well
-_MOST_PACKED = 256  # tokens, without AVX-512
-_SAMPLES = 61  # numbers of each matrix that are compared to see whether it has changed
+_MAX_REORDERED = 256  # tokens, without AVX-512
+_LONG = 320  # tokens from which on products head by head are faster
+_MULTIPLE = 32
+_FEW_THREADS = 2  # more of them are better used by one head each
 
 
 @cache
-def can_pack(dtype: torch.dtype) -> bool:
-    """Tell whether oneDNN multiplies with packed matrices of this type, and correctly, on this CPU."""
+def can_reorder(dtype: torch.dtype) -> bool:
+    """Tell whether oneDNN multiplies with reordered matrices of this type, and correctly, on this CPU."""
     if dtype not in (torch.float32, torch.bfloat16) or not torch.backends.mkldnn.is_available():
         return False
     weight = torch.linspace(-1, 1, 24 * 16, dtype=dtype).view(24, 16)
     bias, values = weight[:, 0].contiguous(), weight[:5].contiguous() * 3
     tolerance = 1e-5 if dtype == torch.float32 else 0.1
     try:
-        packed, plain = (PackedLinear(weight, bias, packed=packed) for packed in (True, False))
+        reordered, plain = (ReorderedLinear(weight, bias, reorder=reorder) for reorder in (True, False))
         with torch.inference_mode():
             return all(
-                torch.allclose(packed(values, one), plain(values, one), atol=tolerance)
+                torch.allclose(reordered(values, one), plain(values, one), atol=tolerance)
                 for one in (None, nn.GELU(approximate="tanh"), nn.GELU(), nn.ReLU())
             )
     except (AttributeError, RuntimeError):
@@ -60,27 +68,27 @@ def multiply(left: Tensor, right: Tensor) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(left, right, None, "none", [], "")
 
 
-class PackedLinear:
+class ReorderedLinear:
     """An affine map of token states: (M, inputs) -> (M, outputs)."""
 
-    def __init__(self, weight: Tensor, bias: Tensor, *, packed: bool) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, *, reorder: bool) -> None:
         self.bias = bias
         self.fuses = has_avx512() or weight.dtype != torch.float32
-        self.most_packed = 0 if not packed else math.inf if self.fuses else _MOST_PACKED
-        self.weight = weight if self.most_packed < math.inf else None
-        self.packed = None
-        if packed:
-            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _TYPICAL_TOKENS)
+        self.max_reordered = 0 if not reorder else math.inf if self.fuses else _MAX_REORDERED
+        self.weight = weight if self.max_reordered < math.inf else None
+        self.reordered = None
+        if reorder:
+            self.reordered = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _TYPICAL_TOKENS)
 
     def __call__(self, states: Tensor, activation: nn.Module | None = None) -> Tensor:
         """Map, then apply the activation."""
-        if len(states) > self.most_packed:
+        if len(states) > self.max_reordered:
             assert self.weight is not None
             mapped = F.linear(states, self.weight, self.bias)
             return mapped if activation is None else activation(mapped)
         name, algorithm = _fused(activation) if self.fuses else (None, "")
         mapped = torch.ops.mkldnn._linear_pointwise(
-            states, self.packed, self.bias, name or "none", [], algorithm
+            states, self.reordered, self.bias, name or "none", [], algorithm
         )
         return mapped if activation is None or name else activation(mapped)
 
@@ -97,52 +105,31 @@ def _fused(activation: nn.Module | None) -> tuple[str | None, str]:
 class PackedLayer:
     """One of the distinct layers of a model, with matrices of its own."""
 
-    def __init__(self, layer: AlbertLayer, *, packed: bool) -> None:
+    def __init__(self, layer: AlbertLayer, *, reorder: bool) -> None:
         attention = layer.attention
         self.activation = layer.activation
         self.head_size = attention.head_size
         self.attention_norm, self.norm = attention.LayerNorm, layer.full_layer_layer_norm
-        self.query = PackedLinear(attention.query.weight, attention.query.bias, packed=packed)
-        self.key_value = PackedLinear(
+        self.query = ReorderedLinear(attention.query.weight, attention.query.bias, reorder=reorder)
+        self.key_value = ReorderedLinear(
             torch.cat([attention.key.weight, attention.value.weight]),
             torch.cat([attention.key.bias, attention.value.bias]),
-            packed=packed,
+            reorder=reorder,
         )
-        self.dense = PackedLinear(attention.dense.weight, attention.dense.bias, packed=packed)
-        self.ffn = PackedLinear(layer.ffn.weight, layer.ffn.bias, packed=packed)
-        self.ffn_output = PackedLinear(layer.ffn_output.weight, layer.ffn_output.bias, packed=packed)
+        self.dense = ReorderedLinear(attention.dense.weight, attention.dense.bias, reorder=reorder)
+        self.ffn = ReorderedLinear(layer.ffn.weight, layer.ffn.bias, reorder=reorder)
+        self.ffn_output = ReorderedLinear(layer.ffn_output.weight, layer.ffn_output.bias, reorder=reorder)
 
-    def __call__(self, states: Tensor, asking: Tensor, attend: Attend) -> Tensor:
-        """Return the new states (Q, H) of the tokens that ask, (Q, H), looking at all `states` (M, H)."""
-        context = attend(self.query(asking), self.key_value(states), self.head_size)
-        attended = self.attention_norm(self.dense(context).add_(asking))
+    def __call__(self, states: Tensor, queries: Tensor, attend: Attend) -> Tensor:
+        """Return the new states (Q, H) of the tokens `queries` (Q, H), which see all `states` (M, H)."""
+        context = attend(self.query(queries), self.key_value(states), self.head_size)
+        attended = self.attention_norm(self.dense(context).add_(queries))
         expanded = self.ffn(attended, self.activation)
         return self.norm(self.ffn_output(expanded).add_(attended))
 
 
-def fingerprint(modules: Sequence[nn.Module]) -> tuple[list[tuple[int, int]], Tensor]:
-    """Return the places and versions of the modules' weights, and samples of them, to detect changes.
-
-    Writing into `parameter.data` changes no version, so a few numbers of each are compared as well.
-    """
-    parameters = [parameter for module in modules for parameter in own_parameters(module)]
-    with torch.inference_mode():
-        samples = [one.reshape(-1)[:: max(1, one.numel() // _SAMPLES)] for one in parameters]
-        return [(one.data_ptr(), one._version) for one in parameters], torch.cat(samples)
-
-
-def unchanged(one: tuple[list[tuple[int, int]], Tensor], other: tuple[list[tuple[int, int]], Tensor]) -> bool:
-    """Compare two fingerprints."""
-    return one[0] == other[0] and torch.equal(one[1], other[1])
-
-
-_LONG = 320  # tokens from which on products head by head are faster
-_MULTIPLE = 32
-_FEW_THREADS = 2  # more of them are better used by one head each
-
-
 class RowAttention:
-    """Attention for the rows of one batch: see `packing.Attend`."""
+    """Attention for the rows of one batch: an `Attend`."""
 
     def __init__(self, groups: list[Group]) -> None:
         self.groups = groups
@@ -155,61 +142,55 @@ class RowAttention:
         key, value = key_value.chunk(2, dim=1)
         half = query.is_cuda and query.dtype in (torch.float16, torch.bfloat16)
         if half and (kernel := _kernel_of_any_lengths()):
-            split = (one.unflatten(1, (-1, head_size)) for one in (query, key, value))
-            found = self._attend_at_once(kernel, *split).flatten(1)
-            return torch.cat([found, torch.zeros_like(query[len(found) :])])
+            split = (values.unflatten(1, (-1, head_size)) for values in (query, key, value))
+            contexts = self._attend_at_once(kernel, *split).flatten(1)
+            return torch.cat([contexts, torch.zeros_like(query[len(contexts) :])])
         contexts = torch.empty_like(query)
-        asked = seen = 0
+        query_stop = key_stop = 0
         for group in self.groups:
-            asking = slice(asked, asked + group.rows * group.asking)
-            looked_at = slice(seen, seen + group.rows * group.length)
-            asked, seen = asking.stop, looked_at.stop
-            if group.asking:
+            query_part = slice(query_stop, query_stop + group.rows * group.queries)
+            key_part = slice(key_stop, key_stop + group.rows * group.length)
+            query_stop, key_stop = query_part.stop, key_part.stop
+            if group.queries:
                 queries, keys, values = (
-                    one.view(group.rows, -1, one.shape[1] // head_size, head_size).transpose(1, 2)
-                    for one in (query[asking], key[looked_at], value[looked_at])
+                    part.view(group.rows, -1, part.shape[1] // head_size, head_size).transpose(1, 2)
+                    for part in (query[query_part], key[key_part], value[key_part])
                 )  # (B * T, N * D) -> (B, N, T, D)
                 attend = attend_by_products if _is_long(group, query) else F.scaled_dot_product_attention
-                found = attend(queries, keys, values)
-                contexts[asking].view(group.rows, group.asking, -1, head_size).copy_(found.transpose(1, 2))
-        contexts[asked:] = 0
+                context = attend(queries, keys, values).transpose(1, 2)
+                contexts[query_part].view(group.rows, group.queries, -1, head_size).copy_(context)
+        contexts[query_stop:] = 0
         return contexts
 
     def _attend_at_once(
         self, kernel: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor
     ) -> Tensor:
         """(Q, N, D) and twice (M, N, D) -> (Q, N, D), with the kernel for rows of any lengths."""
-        asking = [group.asking for group in self.groups for _ in range(group.rows)]
+        queries = [group.queries for group in self.groups for _ in range(group.rows)]
         lengths = [group.length for group in self.groups for _ in range(group.rows)]
         ends = [
             torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=query.device)
-            for sizes in (asking, lengths)
+            for sizes in (queries, lengths)
         ]
-        return kernel(
-            query[: sum(asking)],
-            key[: sum(lengths)].contiguous(),
-            value[: sum(lengths)].contiguous(),
-            *ends,
-            max(asking),
-            max(lengths),
-        )
+        keys, values = (part[: sum(lengths)].contiguous() for part in (key, value))
+        return kernel(query[: sum(queries)], keys, values, *ends, max(queries), max(lengths))
 
 
 def _is_long(group: Group, query: Tensor) -> bool:
     return (
         group.length >= _LONG
-        and group.asking >= _LONG
+        and group.queries >= _LONG
         and query.dtype == torch.float32
         and query.device.type == "cpu"
         and torch.get_num_threads() <= _FEW_THREADS
-        and can_pack(query.dtype)
+        and can_reorder(query.dtype)
     )
 
 
 def attend_by_products(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """(B, N, R, D) and twice (B, N, T, D) -> (B, N, R, D): two products for each head of each row."""
-    asking, length = queries.shape[2], keys.shape[2]
-    more, extra = -asking % _MULTIPLE, -length % _MULTIPLE  # few shapes: see `padding_free`
+    count, length = queries.shape[2], keys.shape[2]
+    more, extra = -count % _MULTIPLE, -length % _MULTIPLE  # few shapes: see `torch_engine.rounded`
     # oneDNN is very slow with matrices that are not in one piece.
     queries = F.pad(queries / math.sqrt(queries.shape[3]), (0, 0, 0, more)).contiguous()
     keys = F.pad(keys, (0, 0, 0, extra)).contiguous()
@@ -220,7 +201,7 @@ def attend_by_products(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
             scores = multiply(queries[row, head], keys[row, head])  # (R, T)
             scores[:, length:] = -math.inf
             contexts[row, head] = multiply(scores.softmax(dim=-1), values[row, head])
-    return contexts[:, :, :asking]
+    return contexts[:, :, :count]
 
 
 @cache

@@ -1,19 +1,17 @@
-"""Rows without padding: the tokens of a batch in one matrix, attention among those of each row.
+"""The engine `torch`: packed rows, computed by torch from the weights of a model.
 
-Everything in a layer but attention is done for each token alone, so the rows of a batch stand one after the
-other in a matrix (M, H), with nothing between them. Rows of equal length attend together, without any mask.
-The last layer is computed for the tokens that are read (`modeling/arguments.py`).
+The tokens of a batch stand one after the other in a matrix (M, H), without padding. The last layer is
+computed for the tokens that are read. With a patience (`modeling/early_exit.py`), rows leave the batch once
+several depths in a row agree on their scores.
 
-Shapes: M tokens of a batch, B rows of one length, T their tokens, R tokens read of each, P read of all,
-H hidden, N heads, D head width, K scores of a token.
+Shapes: M tokens of a batch, B rows, T tokens and R tokens read of a row, P read of all rows, H hidden, K
+scores of a token.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import accumulate, groupby
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -23,8 +21,8 @@ from torch import Tensor
 from albertkit.early_exit import exits_of
 from albertkit.engines.batches import Batch, Group, length_of, plan
 from albertkit.engines.engine import Engine, Read, Row
-from albertkit.engines.fitting import Head, encoder_of, fits, head_of
-from albertkit.engines.packed_layers import PackedLayer, RowAttention, can_pack, fingerprint, unchanged
+from albertkit.engines.fitting import Head, MadeFromWeights, encoder_of, fits, head_of
+from albertkit.engines.packed_layers import PackedLayer, RowAttention, can_reorder
 from albertkit.engines.plain import PlainEngine, default_batch_tokens, evaluating
 from albertkit.heads import Output
 from albertkit.modeling.early_exit import agree
@@ -37,22 +35,22 @@ _WORTH_SELECTING = 0.75  # where more of the tokens are read, the last layer is 
 
 
 class TorchLayers:
-    """The layers of a model that fits, packed once."""
+    """The layers of a model that fits, their matrices reordered once."""
 
     def __init__(self, model: AlbertPreTrainedModel) -> None:
-        packed = model.device.type == "cpu" and can_pack(model.dtype)
+        reorder = model.device.type == "cpu" and can_reorder(model.dtype)
         layers = encoder_of(model).encoder.executed_layers()
-        made = {id(layer): PackedLayer(layer, packed=packed) for layer in dict.fromkeys(layers)}
+        made = {id(layer): PackedLayer(layer, reorder=reorder) for layer in dict.fromkeys(layers)}
         self.layers = [made[id(layer)] for layer in layers]
 
     def __call__(self, states: Tensor, groups: list[Group], places: Tensor) -> Tensor:
         """(M, H) and (P,) -> (P, H): the last states of the tokens read."""
-        whole = RowAttention([one.whole() for one in groups])
+        everything = RowAttention([group.full() for group in groups])
         for layer in self.layers[:-1]:
-            states = layer(states, states, whole)
+            states = layer(states, states, everything)
         last = self.layers[-1]
         if len(places) > _WORTH_SELECTING * len(states):
-            return last(states, states, whole).index_select(0, places)
+            return last(states, states, everything).index_select(0, places)
         padded = F.pad(places, (0, rounded(len(places)) - len(places)))
         return last(states, states.index_select(0, padded), RowAttention(groups))[: len(places)]
 
@@ -64,57 +62,55 @@ def rounded(tokens: int) -> int:
     return tokens + -tokens % step
 
 
-def leaves_early(model: AlbertPreTrainedModel, output: Output) -> bool:
-    """Tell whether this output of a model is to be computed with early exit."""
-    if output != "logits" or not isinstance(model, AlbertForSequenceClassification):
-        return False
-    return model.patience is not None
+def exits_early(model: AlbertPreTrainedModel, output: Output) -> bool:
+    """Tell whether this output of a model is computed with early exit."""
+    is_classifier = isinstance(model, AlbertForSequenceClassification)
+    return is_classifier and output == "logits" and model.patience is not None
 
 
-def run_until_sure(
+def run_with_patience(
     model: AlbertForSequenceClassification, layers: Sequence[PackedLayer], states: Tensor, lengths: list[int]
 ) -> tuple[Tensor, Tensor]:
-    """Return the scores (B, K) of rows, and the depths (B,), from 1, at which they were sure of them.
+    """Return the scores (B, K) of rows, and the depths (B,), from 1, at which they left.
 
     Args:
         model: with a patience.
         layers: one for each depth.
-        states: (M, H) of rows one after the other; there may be more states than tokens.
+        states: (M, H) of packed rows; there may be more states than tokens.
         lengths: tokens of each row; equal ones next to each other.
     """
     exits = exits_of(model.config)
     assert exits is not None
     assert model.patience is not None
-    assert model.albert.pooler is not None
     device = states.device
     scores = states.new_empty(len(lengths), model.config.num_labels)
     depths = torch.zeros(len(lengths), dtype=torch.long, device=device)
-    left = torch.arange(len(lengths), device=device)  # the numbers of the rows that are left, (B,)
-    agreed = torch.zeros_like(left)
-    before = None
+    remaining = torch.arange(len(lengths), device=device)  # the numbers of the rows still in the batch, (B,)
+    agreed = torch.zeros_like(remaining)
+    previous = None
     for depth, layer in enumerate(layers, start=1):
-        firsts = _index([0, *accumulate(lengths[:-1])], device)  # where each [CLS] is, (B,)
-        groups = [Group(len(list(some)), length, 1) for length, some in groupby(lengths)]
+        firsts = _index([0, *accumulate(lengths[:-1])], device)  # the place of each [CLS], (B,)
+        groups = [Group(len(list(same)), length, 1) for length, same in groupby(lengths)]
         is_last = depth == len(layers)
         if is_last:
-            asking = F.pad(firsts, (0, rounded(len(firsts)) - len(firsts)))
-            read = layer(states, states.index_select(0, asking), RowAttention(groups))[: len(firsts)]
+            places = F.pad(firsts, (0, rounded(len(firsts)) - len(firsts)))
+            read = layer(states, states.index_select(0, places), RowAttention(groups))[: len(firsts)]
         else:
-            states = layer(states, states, RowAttention([one.whole() for one in groups]))
+            states = layer(states, states, RowAttention([group.full() for group in groups]))
             read = states.index_select(0, firsts)  # (B, H)
-        now = model.classifier_at(depth)(torch.tanh(model.albert.pooler(read)))
-        if before is not None:
+        current = model.classifier_at(depth)(model.albert.pool(read))
+        if previous is not None:
             problem, tolerance = model.config.problem_type, exits.tolerance
-            same = agree(before, now, problem_type=problem, tolerance=tolerance)
+            same = agree(previous, current, problem_type=problem, tolerance=tolerance)
             agreed = torch.where(same, agreed + 1, 0)
-        leaving = torch.ones_like(left, dtype=torch.bool) if is_last else agreed >= model.patience
-        scores[left[leaving]], depths[left[leaving]] = now[leaving], depth
+        leaving = torch.ones_like(remaining, dtype=torch.bool) if is_last else agreed >= model.patience
+        scores[remaining[leaving]], depths[remaining[leaving]] = current[leaving], depth
         if bool(leaving.all()):
             break
-        before = now
+        previous = current
         if bool(leaving.any()):
             staying = ~leaving
-            left, agreed, before = left[staying], agreed[staying], now[staying]
+            remaining, agreed, previous = remaining[staying], agreed[staying], current[staying]
             states, lengths = _keep(states, lengths, staying.tolist())
     return scores, depths
 
@@ -134,14 +130,13 @@ def _index(places: list[int], device: torch.device) -> Tensor:
     return torch.tensor(places, dtype=torch.long, device=device)
 
 
-_MADE: WeakKeyDictionary[AlbertPreTrainedModel, tuple[Any, TorchLayers]] = WeakKeyDictionary()
-"""The packed layers of each model that is still there, with the fingerprint of what they were made from."""
+_LAYERS: MadeFromWeights[TorchLayers] = MadeFromWeights()
 
 
-class PaddingFreeEngine(Engine):
+class TorchEngine(Engine):
     """Computes a model of this package from its weights; any other model as `PlainEngine` does.
 
-    It asks the model before every run whether its weights are still those that were packed.
+    It asks the model before every run whether its weights have changed.
 
     Args:
         model: computed without dropout and gradients, whatever its mode.
@@ -172,7 +167,7 @@ class PaddingFreeEngine(Engine):
             return
         with evaluating(model):
             layers = self._prepare()
-        score = self._score_early if leaves_early(model, output) else partial(self._score, head)
+        score = self._score_early if exits_early(model, output) else partial(self._score, head)
         budget = batch_tokens or default_batch_tokens(model.device)
         for batch in plan(rows, read, budget, batch_size):
             with evaluating(model):
@@ -185,18 +180,14 @@ class PaddingFreeEngine(Engine):
             yield batch.numbers, scores
 
     def _prepare(self) -> TorchLayers:
-        """Return the layers, packed anew where they have changed since they were packed."""
         model = self.model
-        current = fingerprint(list(dict.fromkeys(encoder_of(model).encoder.executed_layers())))
-        if model not in _MADE or not unchanged(_MADE[model][0], current):
-            _MADE.pop(model, None)  # its memory, before more is taken
-            _MADE[model] = current, TorchLayers(model)
-        return _MADE[model][1]
+        layers = list(dict.fromkeys(encoder_of(model).encoder.executed_layers()))
+        return _LAYERS.get(model, layers, partial(TorchLayers, model))
 
     def _score(self, head: Head, layers: TorchLayers, batch: Batch) -> Sequence[np.ndarray]:
         """Return the scores of each row, (R, K)."""
         embedded = self._embed(batch)
-        places = torch.tensor(batch.places(), dtype=torch.long, device=embedded.device)
+        places = torch.tensor(batch.read_tokens(), dtype=torch.long, device=embedded.device)
         scores = head(_of_few_numbers(layers(embedded, batch.groups(), places)))[: len(places)]
         return batch.split(scores.float().cpu().numpy())
 
@@ -205,7 +196,7 @@ class PaddingFreeEngine(Engine):
         model = self.model
         assert isinstance(model, AlbertForSequenceClassification)
         lengths = [length_of(row) for row in batch.rows]
-        scores, depths = run_until_sure(model, layers.layers, self._embed(batch), lengths)
+        scores, depths = run_with_patience(model, layers.layers, self._embed(batch), lengths)
         self.exit_depths.update(depths.tolist())
         return list(scores.float().cpu().numpy()[:, None])
 

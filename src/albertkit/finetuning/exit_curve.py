@@ -6,7 +6,7 @@ from pathlib import Path
 
 from albertkit.early_exit import exits_of, most_patience
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.engines.torch_engine import PaddingFreeEngine
+from albertkit.engines.torch_engine import TorchEngine
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
 from albertkit.files import write_picture
@@ -51,7 +51,7 @@ def early_exit_curve(
     for _ in range(_ROUNDS):
         for patience in (*range(1, most_patience(model.config) + 1), None):
             model.set_patience(patience)
-            engine = PaddingFreeEngine(model)
+            engine = TorchEngine(model)
             begin = time.perf_counter()
             found = examples.evaluate(model, model.config, main_metric=main_metric, engine=engine)
             seconds, name = time.perf_counter() - begin, found.main_metric

@@ -54,13 +54,13 @@ def attention_page(report: AttentionReport, *, model: str) -> str:
 def page_figures(report: AttentionReport) -> dict[str, Any]:
     """Return the report as browsers read it: the attention of a layer (N, T, T) as base64."""
     layers = [
-        {"stored": layer.stored, "heads": layer.heads, "attention": _packed(layer.probabilities)}
+        {"stored": layer.stored, "heads": layer.heads, "attention": _encoded(layer.probabilities)}
         for layer in report.layers
     ]
     return {"scale": SCALE, **report.outline(), "layers": layers}
 
 
-def _packed(probabilities: np.ndarray) -> str:
+def _encoded(probabilities: np.ndarray) -> str:
     """Return (N, T, T) as base64 of little-endian 16-bit numbers, one after the other."""
     return base64.b64encode(np.rint(probabilities * SCALE).astype("<u2").tobytes()).decode("ascii")
 

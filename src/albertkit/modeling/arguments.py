@@ -48,7 +48,7 @@ def first_token(*inputs: Tensor | None) -> Tensor:
     return torch.zeros(1, 1, dtype=torch.long, device=device)
 
 
-def by_row(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, Tensor]:
+def query_positions(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, Tensor]:
     """Positions (P,) in the B * T flattened tokens -> those of each row, [CLS] first.
 
     Rows with fewer are filled up with [CLS]. Fastest where `flat` is on the CPU: R depends on its values.

@@ -132,7 +132,7 @@ class AlbertAttention(nn.Module):
         attention_mask: Tensor | None = None,
         head_mask: Tensor | None = None,
         eager: bool = False,
-        read_positions: Tensor | None = None,
+        query_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend.
 
@@ -143,17 +143,17 @@ class AlbertAttention(nn.Module):
             head_mask: (N,) factors of the attention probabilities, in the numbering before pruning;
                 needs `eager`.
             eager: compute the probabilities step by step and return them.
-            read_positions: (B, R) or (1, R), the only positions that attend; None = all.
+            query_positions: (B, R) or (1, R), the only positions that attend; None = all.
 
         Returns:
             The new hidden states (B, T, H) or (B, R, H), and the probabilities (B, N, T, T) if `eager`.
         """
         split = (len(self.kept_heads), self.head_size)
         asking = hidden_states
-        if read_positions is not None:
-            asking = select_tokens(hidden_states, read_positions)  # (B, R, H)
+        if query_positions is not None:
+            asking = select_tokens(hidden_states, query_positions)  # (B, R, H)
             if attention_mask is not None and attention_mask.shape[-2] > 1:  # (B, 1, T, T) -> (B, 1, R, T)
-                attention_mask = select_tokens(attention_mask[:, 0], read_positions)[:, None]
+                attention_mask = select_tokens(attention_mask[:, 0], query_positions)[:, None]
         query = self.query(asking).unflatten(2, split).transpose(1, 2)  # (B, T, N*D) -> (B, N, T, D)
         key = self.key(hidden_states).unflatten(2, split).transpose(1, 2)
         value = self.value(hidden_states).unflatten(2, split).transpose(1, 2)
@@ -241,7 +241,7 @@ class AlbertLayer(nn.Module):
         attention_mask: Tensor | None = None,
         head_mask: Tensor | None = None,
         eager: bool = False,
-        read_positions: Tensor | None = None,
+        query_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """As `AlbertAttention.forward`."""
         attended, probabilities = self.attention(
@@ -249,7 +249,7 @@ class AlbertLayer(nn.Module):
             attention_mask=attention_mask,
             head_mask=head_mask,
             eager=eager,
-            read_positions=read_positions,
+            query_positions=query_positions,
         )
         expanded = self.activation(self.ffn(attended))  # (B, T, I)
         return self.full_layer_layer_norm(attended + self.dropout(self.ffn_output(expanded))), probabilities
@@ -271,7 +271,7 @@ class AlbertLayerGroup(nn.Module):
         output_attentions: bool = False,
         output_hidden_states: bool = False,
         eager: bool = False,
-        read_positions: Tensor | None = None,
+        query_positions: Tensor | None = None,
         recompute: bool = False,
     ) -> Tensor | tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Apply the layers; arguments as in `AlbertAttention.forward`.
@@ -279,7 +279,7 @@ class AlbertLayerGroup(nn.Module):
         Args:
             head_mask: (layers of this group, N).
             output_attentions, output_hidden_states: also return those of each layer.
-            read_positions: positions for which the last layer is computed.
+            query_positions: positions for which the last layer is computed.
             recompute: keep only the input of each layer, and compute the rest again in the backward pass.
 
         Returns:
@@ -293,7 +293,7 @@ class AlbertLayerGroup(nn.Module):
                 "attention_mask": attention_mask,
                 "head_mask": None if head_mask is None else head_mask[index],
                 "eager": eager,
-                "read_positions": read_positions if is_last else None,
+                "query_positions": query_positions if is_last else None,
             }
             if recompute:
                 hidden_states, probabilities = checkpoint(
@@ -346,7 +346,7 @@ class AlbertTransformer(nn.Module):
         output_attentions: bool = False,
         output_hidden_states: bool = False,
         eager: bool = False,
-        read_positions: Tensor | None = None,
+        query_positions: Tensor | None = None,
     ) -> BaseModelOutput:
         """Encode embeddings (B, T, E) into (B, T, H), or (B, R, H) at the positions (B, R) that are read.
 
@@ -371,7 +371,7 @@ class AlbertTransformer(nn.Module):
                 output_attentions=output_attentions,
                 output_hidden_states=output_hidden_states,
                 eager=eager,
-                read_positions=None if whole or index < len(groups) - 1 else read_positions,
+                query_positions=None if whole or index < len(groups) - 1 else query_positions,
                 recompute=recompute,
             )
             done += layers
@@ -381,8 +381,8 @@ class AlbertTransformer(nn.Module):
                 hidden_states, states, attentions = found
                 all_hidden_states += states
                 all_attentions += attentions
-        if read_positions is not None and whole:
-            hidden_states = select_tokens(hidden_states, read_positions)
+        if query_positions is not None and whole:
+            hidden_states = select_tokens(hidden_states, query_positions)
         return BaseModelOutput(
             last_hidden_state=hidden_states,
             hidden_states=tuple(all_hidden_states) if output_hidden_states else None,

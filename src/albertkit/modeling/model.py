@@ -90,7 +90,7 @@ class AlbertModel(AlbertPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-        read_positions: Tensor | None = None,
+        query_positions: Tensor | None = None,
     ) -> BaseModelOutputWithPooling:
         """Encode a batch.
 
@@ -103,7 +103,7 @@ class AlbertModel(AlbertPreTrainedModel):
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
             inputs_embeds: (B, T, E) in place of `input_ids`.
             output_attentions, output_hidden_states, return_dict: override the config's setting.
-            read_positions: (B, R) or (1, R), the only positions for which the last layer is computed, [CLS]
+            query_positions: (B, R) or (1, R), the only positions for which the last layer is computed, [CLS]
                 first; `last_hidden_state` is then (B, R, H).
 
         Returns:
@@ -145,7 +145,7 @@ class AlbertModel(AlbertPreTrainedModel):
                 config.output_hidden_states if output_hidden_states is None else output_hidden_states
             ),
             eager=config.attn_implementation == "eager",
-            read_positions=read_positions,
+            query_positions=query_positions,
         )
         pooled = None if self.pooler is None else self.pool(encoded.last_hidden_state[:, 0])  # (B, H)
         output = BaseModelOutputWithPooling(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from albertkit.checkpoints.names import TIED
 from albertkit.config import AlbertConfig
-from albertkit.modeling.arguments import IDS, by_row, check_tensors
+from albertkit.modeling.arguments import IDS, check_tensors, query_positions
 from albertkit.modeling.layers import make_activation
 from albertkit.modeling.losses import classification_loss, loss_of_step
 from albertkit.modeling.model import AlbertModel, OutputOptions
@@ -99,9 +99,9 @@ class MaskedWordModel(AlbertPreTrainedModel):
         check_tensors({"inputs_embeds" if input_ids is None else "input_ids": rows})
         assert rows is not None
         batch, length = rows.shape[:2]
-        positions, index = by_row(masked_positions, batch=batch, length=length)
+        positions, index = query_positions(masked_positions, batch=batch, length=length)
         encoded = self.albert(
-            input_ids, *inputs, return_dict=True, read_positions=positions.to(rows.device), **options
+            input_ids, *inputs, return_dict=True, query_positions=positions.to(rows.device), **options
         )
         states = encoded.last_hidden_state.flatten(0, 1)  # (B, R, H) -> (B*R, H)
         return encoded, states.index_select(0, index.to(states.device))

@@ -100,7 +100,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
             head_mask,
             inputs_embeds,
             return_dict=True,
-            read_positions=first_token(input_ids, inputs_embeds),
+            query_positions=first_token(input_ids, inputs_embeds),
             **options,
         )
         loss = depths = None
@@ -359,7 +359,7 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
             head_mask,
             _merge_choices(inputs_embeds),
             return_dict=True,
-            read_positions=first_token(input_ids, inputs_embeds),
+            query_positions=first_token(input_ids, inputs_embeds),
             **options,
         )
         scores = self.classifier(self.dropout(encoded.pooler_output))
