@@ -309,5 +309,5 @@ def test_a_verb_imports_no_other() -> None:
         "print(sorted(name.rpartition('.')[2] for name in sys.modules if name.startswith('albertkit.cli.')))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "'text'" in found
-    assert not {"finetuning", "pretraining", "serving", "inspecting"} & set(re.findall(r"'(\w+)'", found))
+    assert "'fill_mask'" in found
+    assert not {"finetuning", "pretrain", "serve", "inspect"} & set(re.findall(r"'(\w+)'", found))

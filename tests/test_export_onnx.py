@@ -153,7 +153,7 @@ def test_an_input_may_be_none_or_left_out_and_is_listed(save: Save, tmp_path: Pa
 
 
 def test_all_inputs_for_runtimes_without_optional_ones(save: Save, tmp_path: Path) -> None:
-    report = export_onnx(save("AlbertModel"), tmp_path / "model.onnx", optional_inputs=False)
+    report = export_onnx(save("AlbertModel"), tmp_path / "model.onnx", all_inputs=True)
     assert not [kind for kind in report.inputs.values() if "left out" in kind]
     inputs = batch(mask=True, segments=True)
     assert_equal_outputs(make("AlbertModel"), open_plainly(tmp_path / "model.onnx"), inputs)
@@ -460,7 +460,7 @@ def test_outputs_of_the_original_code(tmp_path: Path) -> None:
 
 EXPORTS: list[dict[str, Any]] = [
     {},
-    {"dtype": "bfloat16", "optional_inputs": False},
+    {"dtype": "bfloat16", "all_inputs": True},
     {"compute": "float16", "architecture": "AlbertModel"},
     {"int8": True, "calibrate": "texts.txt", "max_drop": 100},
 ]

@@ -91,6 +91,7 @@ EDGES_WITHIN_A_LEVEL = {
     ("hub", "published"),
     ("inputs", "errors"),
     ("modeling", "devices"),
+    ("pretraining", "pipelines"),
     ("pretraining", "training"),
     ("recipe", "errors"),
     ("tasks", "engines"),
@@ -279,7 +280,7 @@ def test_the_classes_of_keras_ask_for_it() -> None:
 
 def test_the_server_asks_for_its_libraries() -> None:
     """Its classes derive from theirs; its settings, which the command line shows, do without."""
-    code = IMPORT_ALL.format(extras=EXTRAS, modules=["serving.settings", "cli.serving", "serving.server"])
+    code = IMPORT_ALL.format(extras=EXTRAS, modules=["serving.settings", "cli.serve", "serving.server"])
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert "the server needs libraries that are not installed (fastapi" in result.stderr
     assert "pip install 'albertkit[serve]'" in result.stderr

@@ -11,18 +11,24 @@ import typer
 from rich.markup import escape
 
 from albertkit.cli.completing import COMPLETIONS
+from albertkit.cli.options import TextOptions
 from albertkit.recipe import field_docs, scalar_fields
 
 
 def settings_flags(
-    settings: type, *, parameter: str, panel: str = "run", default: str | None = None
+    settings: type, *, parameter: str, panel: str | None = "run", default: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command one flag for each plain field of `settings`, in place of its argument `parameter`.
 
     The command receives the flags that were given, by field name, as a dict. A flag that is not given is
-    absent: the recipe's value, or the field's default, holds. In the help they stand together as "Settings:
-    PANEL", those of a table of a recipe under the table's name; `default` says what holds for all of them
-    where that is not the default of each field.
+    absent: the recipe's value, or the field's default, holds.
+
+    Args:
+        settings: the dataclass.
+        parameter: the argument of the command that takes them.
+        panel: the title of the flags in the help, "Settings: PANEL"; those of a table of a recipe stand under
+            the table's name. None for no title, and for flags that cannot be negated.
+        default: what the help says of all defaults, if these are not those of the fields.
     """
     docs = field_docs(settings)
     fields = [(table, field, _hint(settings, table, field.name)) for table, field in scalar_fields(settings)]
@@ -44,9 +50,10 @@ def settings_flags(
                 annotation=Annotated[
                     hint | None,
                     typer.Option(
-                        help=escape(docs[field.name]),  # "[model]" is no markup
-                        show_default=_shown(field.default) if default is None else default,
-                        rich_help_panel=f"Settings: {table or panel}",
+                        *([f"--{field.name}"] if panel is None and hint is bool else []),
+                        help=escape(" ".join(docs[field.name].split())),  # "[model]" is no markup
+                        show_default=_shown(field.default, panel) if default is None else default,
+                        rich_help_panel=f"Settings: {table or panel}" if panel else None,
                         autocompletion=COMPLETIONS.get(field.name),
                     ),
                 ],
@@ -59,14 +66,26 @@ def settings_flags(
     return decorate
 
 
+def text_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the flags of `TextOptions` in place of its argument `options`."""
+
+    @functools.wraps(command)
+    def with_options(*, options: dict[str, Any], **arguments: Any) -> None:
+        command(**arguments, options=TextOptions(**options))
+
+    return settings_flags(TextOptions, parameter="options", panel=None)(with_options)
+
+
 def old_names(**names: str) -> Callable[[str], str]:
     """Return what Click reads the names of options with: old ones, which no help shows, as those of today."""
     return lambda name: names.get(name, name)
 
 
-def _shown(default: Any) -> str | bool:
-    """Return a default as the help shows it; where it is None, or there is none, the text says what holds."""
-    return False if default is None or default is dataclasses.MISSING else str(default)
+def _shown(default: Any, panel: str | None) -> str | bool:
+    """Return a default as the help shows it; if it is None, or there is none, the text says what holds."""
+    if default is None or default is dataclasses.MISSING or (panel is None and default is False):
+        return False
+    return str(default)
 
 
 def _hint(settings: type, table: str, name: str) -> Any:

@@ -1,11 +1,13 @@
 """The `albertkit` command: its verbs, and one line for every error."""
 
+import difflib
 import importlib
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,8 +15,7 @@ from rich.markup import escape
 
 from albertkit import __version__
 from albertkit.cli.flags import old_names
-from albertkit.cli.mistakes import is_usage_error, usage_error
-from albertkit.errors import AlbertKitError
+from albertkit.errors import AlbertKitError, did_you_mean
 from albertkit.logs import lines_shown
 
 TEXT, RAW, LABELLED, CHECKPOINTS = (
@@ -24,25 +25,25 @@ TEXT, RAW, LABELLED, CHECKPOINTS = (
     "Checkpoints",
 )
 VERBS = {
-    "fill-mask": ("text", "fill_mask", TEXT),
-    "classify": ("choosing", "classify", TEXT),
-    "tag": ("finding", "tag", TEXT),
-    "answer": ("finding", "answer", TEXT),
-    "choose": ("choosing", "choose", TEXT),
-    "order": ("choosing", "order", TEXT),
-    "embed": ("text", "embed", TEXT),
-    "serve": ("serving", "serve", TEXT),
-    "playground": ("serving", "playground", TEXT),
-    "train-tokenizer": ("pretraining", "train_tokenizer", RAW),
-    "prepare": ("pretraining", "prepare", RAW),
-    "pretrain": ("pretraining", "pretrain", RAW),
+    "fill-mask": ("fill_mask", "fill_mask", TEXT),
+    "classify": ("classify", "classify", TEXT),
+    "tag": ("tag", "tag", TEXT),
+    "answer": ("answer", "answer", TEXT),
+    "choose": ("choose", "choose", TEXT),
+    "order": ("order", "order", TEXT),
+    "embed": ("embed", "embed", TEXT),
+    "serve": ("serve", "serve", TEXT),
+    "playground": ("serve", "playground", TEXT),
+    "train-tokenizer": ("train_tokenizer", "train_tokenizer", RAW),
+    "prepare": ("prepare", "prepare", RAW),
+    "pretrain": ("pretrain", "pretrain", RAW),
     "finetune": ("finetuning", "finetune", LABELLED),
     "evaluate": ("finetuning", "evaluate", LABELLED),
     "predict": ("finetuning", "predict", LABELLED),
-    "convert": ("converting", "convert", CHECKPOINTS),
-    "export": ("exporting", "app", CHECKPOINTS),
-    "bench": ("benching", "bench", CHECKPOINTS),
-    "inspect": ("inspect_group", "app", CHECKPOINTS),
+    "convert": ("convert", "convert", CHECKPOINTS),
+    "export": ("export", "app", CHECKPOINTS),
+    "bench": ("bench", "bench", CHECKPOINTS),
+    "inspect": ("inspect", "app", CHECKPOINTS),
 }
 """Verb -> file of this room, function or group of verbs in it, panel of the help."""
 OLD_NAMES = {"prepare": {"engine": "runner"}}
@@ -132,3 +133,42 @@ def _print_warning(message: Warning | str, *_: object) -> None:
 
 def _print_error(message: str) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error:[/] {escape(message)}")
+
+
+def is_usage_error(error: Exception) -> bool:
+    """Return whether an error is one of the command-line library, whichever copy of Click it uses."""
+    return hasattr(error, "format_message") and hasattr(error, "exit_code")
+
+
+def usage_error(error: Any) -> str:
+    """Return a usage error as one line: the mistake, the nearest correct name, and where to find help."""
+    if type(error).__name__ == "NoSuchOption":
+        nearest = _nearest_option(error)
+        message = error.message + (f" (did you mean {nearest}?)" if nearest else "")
+    else:
+        message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
+        if choice := re.search(r"'([^']*)' is not one of (.*)", message):
+            message += did_you_mean(choice[1], re.findall(r"'([^']*)'", choice[2]))
+    if received := re.search(r"input_value=('[^']*')", str(error.__cause__ or error.__context__ or "")):
+        message += "" if received[1] in message else f", but received {received[1]}"
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "albertkit"
+    return f"{message}{'' if message.endswith('?') else '.'} See {command} --help"
+
+
+def _nearest_option(error: Any) -> str | None:
+    """Return the option with these initials (--lr), or else the one spelled most like it."""
+    if error.ctx is None:
+        return None
+    # Without the dashes, which all options have in common.
+    options = {
+        option.lstrip("-"): option
+        for parameter in error.ctx.command.get_params(error.ctx)
+        for option in (*parameter.opts, *parameter.secondary_opts)
+        if option.startswith("--")
+    }
+    wanted = error.option_name.lstrip("-")
+    for name, option in options.items():
+        if len(wanted) > 1 and wanted == "".join(word[:1] for word in name.split("-")):
+            return option
+    nearest = difflib.get_close_matches(wanted, options, n=1)
+    return options[nearest[0]] if nearest else None

@@ -1,10 +1,8 @@
-"""What the verbs that use a model share: their options, and where their texts come from.
-
-Texts come from the arguments, from `--file`, or from a pipe, and are answered as they are read.
-"""
+"""The options that verbs share, each written once."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import tee
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +12,7 @@ import typer
 from albertkit.cli.completing import ENGINES, models, one_of
 from albertkit.errors import DataError
 from albertkit.inputs import InputFormat, NumberedInputs, format_of, read_inputs
+from albertkit.recipe import field_docs
 
 Texts = Annotated[
     list[str] | None,
@@ -25,60 +24,25 @@ Model = Annotated[
     str, typer.Option(help="Folder, name on the Hugging Face hub, or 'bundled'.", autocompletion=models)
 ]
 TunedModel = Annotated[
-    str, typer.Option(help="Folder, or name on the Hugging Face hub, of a model fine-tuned for this.")
-]
-File = Annotated[
-    Path | None,
-    typer.Option(
-        help="One input per line, UTF-8: a text; in .tsv columns between tabs, without a header; in .jsonl "
-        "JSON. Blank lines are skipped. For tables use predict.",
-        show_default=False,
-    ),
-]
-Format = Annotated[
-    InputFormat | None,
-    typer.Option(
-        help="Of the file or pipe, where the name of the file does not say it.",
-        show_default="lines",
-    ),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        help="cpu, cuda, cuda:1, mps ...",
-        show_default="the best there is",
-        autocompletion=one_of(["cpu", "cuda", "mps"]),
-    ),
-]
-BatchSize = Annotated[
-    int | None,
-    typer.Option(
-        help="Most texts computed at once; 1 answers a pipe line by line.",
-        show_default="what suits the device",
-    ),
-]
-Engine = Annotated[
     str,
     typer.Option(
-        help="What computes the model: auto (chosen by a rule), onnx and onnx-int8 (ONNX Runtime, on the "
-        "CPU), torch (without padding), plain (the PyTorch model itself). ALBERTKIT_THREADS sets the number "
-        "of threads.",
-        autocompletion=one_of(ENGINES),
+        help="Folder, or name on the Hugging Face hub, of a model fine-tuned for this.", autocompletion=models
     ),
 ]
-Patience = Annotated[
-    int | None,
-    typer.Option(
-        help="Of a model trained with early exit: leave once so many depths in a row agree.",
-        min=1,
-        show_default="all depths",
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="Model folder, TensorFlow checkpoint (folder, prefix, .tar.gz), Julia .tfbson, or hub name.",
+        autocompletion=models,
     ),
 ]
-Truncate = Annotated[
-    bool, typer.Option("--truncate", help="Cut what is longer than the model reads, and say how much.")
+Tokenizer = Annotated[str, typer.Option(help="Folder or name of the tokenizer.", autocompletion=models)]
+Corpus = Annotated[
+    list[str],
+    typer.Argument(
+        help="Files, folders or globs: .txt, .jsonl, .parquet, each also .gz or .zst.", metavar="FILE"
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON line for each input.")]
-JsonReport = Annotated[bool, typer.Option("--json", help="Print the report as one JSON line.")]
 RunDevice = Annotated[
     str,
     typer.Option(
@@ -86,43 +50,110 @@ RunDevice = Annotated[
         autocompletion=one_of(["auto", "cpu", "cuda", "mps"]),
     ),
 ]
+Patience = Annotated[
+    int | None,
+    typer.Option(
+        help="Number of consecutive depths that must agree before an input leaves a model trained with early "
+        "exit.",
+        min=1,
+        show_default="all depths",
+    ),
+]
+Truncate = Annotated[
+    bool, typer.Option("--truncate", help="Cut texts that are too long for the model, and say how much.")
+]
+Recipe = Annotated[Path | None, typer.Option(help="TOML file of settings, which flags override.")]
+JsonReport = Annotated[bool, typer.Option("--json", help="Print the report as one JSON line.")]
 
 
-def twice(given: list[Any] | Iterator[Any]) -> tuple[Iterator[Any], list[Any] | Iterator[Any]]:
-    """Return the inputs two times: to print, and to answer."""
-    if isinstance(given, list):
-        return iter(given), given
-    first, second = tee(given)
-    return first, second
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """Where the texts of a pipeline come from, and how they are answered."""
+
+    file: Path | None = None
+    """One input per line, UTF-8: a text; in .tsv columns between tabs, without a header; in .jsonl JSON.
+    Blank lines are skipped. For tables use predict."""
+    format: InputFormat | None = None
+    """Format of the file or pipe, if the name of the file does not say it (default: lines)."""
+    device: str | None = None
+    """cpu, cuda, cuda:1, mps ... (default: the best there is)."""
+    batch_size: int | None = None
+    """Maximum number of texts computed at once; 1 answers a pipe line by line (default: what suits the
+    device)."""
+    engine: str = "auto"
+    """What computes the model: auto (chosen by a rule), onnx and onnx-int8 (ONNX Runtime, on the CPU), torch
+    (without padding), plain (the PyTorch model itself). ALBERTKIT_THREADS sets the number of threads."""
+    json: bool = False
+    """Print one JSON line for each input."""
+
+    def read(
+        self,
+        given: Sequence[Any] | None,
+        *,
+        fields: Sequence[str] = ("text",),
+        rest: str | None = None,
+        kind: str = "text",
+    ) -> list[Any] | Iterator[Any]:
+        """Return the inputs: those given, or those of the file (a list), or those of the pipe as they come.
+
+        Args:
+            given: arguments of the command.
+            fields: names of the columns of a line.
+            rest: name of the field that takes all further columns, as a list.
+            kind: what an error calls an input that is given, with its number from 1.
+        """
+        if given and self.file is not None:
+            raise DataError("texts are given twice, as arguments and with --file; give one of them")
+        if given:
+            return NumberedInputs(given, None, [*range(1, len(given) + 1)], kind=kind)
+        if self.file is not None:
+            format = self.format or format_of(self.file)
+            if self.file.is_file():
+                return NumberedInputs.read(self.file, format=format, fields=fields, rest=rest)
+            return read_inputs(self.file.open("rb"), str(self.file), format=format, fields=fields, rest=rest)
+        if sys.stdin.isatty():
+            raise DataError("there is no text: give it as an argument, with --file, or through a pipe")
+        return read_inputs(
+            sys.stdin.buffer, "standard input", format=self.format or "lines", fields=fields, rest=rest
+        )
+
+    def pipeline(self, task: Any, model: str, **options: Any) -> Any:
+        """Return the pipeline of a task."""
+        from albertkit.pipelines import pipeline
+
+        return pipeline(
+            task, model, device=self.device, batch_size=self.batch_size, engine=self.engine, **options
+        )
 
 
-def change(given: list[Any] | Iterator[Any], change: Callable[[Any], Any]) -> list[Any] | Iterator[Any]:
+_DOCS = field_docs(TextOptions)
+Device = Annotated[
+    str | None,
+    typer.Option(help=_DOCS["device"], show_default=False, autocompletion=one_of(["cpu", "cuda", "mps"])),
+]
+Engine = Annotated[str, typer.Option(help=_DOCS["engine"], autocompletion=one_of(ENGINES))]
+
+
+def answered(
+    answer: Callable[..., Iterable[Any]],
+    given: list[Any] | Iterator[Any],
+    change: Callable[[Any], Any] | None = None,
+    **options: Any,
+) -> Iterator[tuple[Any, Any]]:
+    """Yield each input with its answer.
+
+    Args:
+        answer: a pipeline.
+        given: the inputs.
+        change: what the pipeline is given in place of an input.
+        options: arguments of the call.
+    """
+    shown, asked = (given, given) if isinstance(given, list) else tee(given)
+    if change is not None:
+        asked = changed(asked, change)
+    return zip(shown, answer(asked, **options), strict=True)
+
+
+def changed(given: list[Any] | Iterator[Any], change: Callable[[Any], Any]) -> list[Any] | Iterator[Any]:
     """Return the inputs, changed; those in memory keep their numbers."""
     return given.map(change) if isinstance(given, NumberedInputs) else map(change, given)
-
-
-def read(
-    given: Sequence[Any] | None,
-    file: Path | None,
-    *,
-    format: InputFormat | None = None,
-    fields: Sequence[str] = ("text",),
-    rest: str | None = None,
-    kind: str = "text",
-) -> list[Any] | Iterator[Any]:
-    """Return what is given, or the inputs of the file (lists), or those of the pipe, as they come.
-
-    Errors number what is given from 1, and call each a `kind`.
-    """
-    if given and file is not None:
-        raise DataError("texts are given twice, as arguments and with --file; give one of them")
-    if given:
-        return NumberedInputs(given, None, [*range(1, len(given) + 1)], kind=kind)
-    if file is not None:
-        format = format or format_of(file)
-        if file.is_file():
-            return NumberedInputs.read(file, format=format, fields=fields, rest=rest)
-        return read_inputs(file.open("rb"), str(file), format=format, fields=fields, rest=rest)
-    if sys.stdin.isatty():
-        raise DataError("there is no text: give it as an argument, with --file, or through a pipe")
-    return read_inputs(sys.stdin.buffer, "standard input", format=format or "lines", fields=fields, rest=rest)

@@ -1,14 +1,20 @@
 """Answers as people read them, and as programs do."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from albertkit.results import Result
+
+class Reported(Protocol):
+    """A result of a public function."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        ...
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -18,8 +24,8 @@ def print_json(value: dict[str, Any]) -> None:
     typer.echo(json_text(finite(value), ensure_ascii=False))
 
 
-def print_result(result: "Result", as_json: bool) -> None:
-    """Print the figures of a result as lines, or as one line of JSON."""
+def print_result(result: "Reported", as_json: bool) -> None:
+    """Print a result as lines, or as one line of JSON."""
     if as_json:
         print_json(result.to_json())
     else:
@@ -62,6 +68,19 @@ def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
         bar = Bar(size=best, begin=0, end=score, width=30, color="cyan")
         table.add_row(Text(name), f"{100 * score:.3g}%", bar)
     console.print(table)
+
+
+def print_places(console: "Console", places: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
+    """Print one line for each place: what it is, its text, how probable, which characters."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, text, place in places:
+        cells = [Text(name), *([Text(text)] if text else [])]
+        table.add_row(*cells, f"{100 * place['score']:.3g}%", f"{place['start']}:{place['end']}")
+    console.print(table if places else "nothing found", style=None if places else "dim")
+    console.print()
 
 
 def print_cut(console: "Console", answer: dict[str, Any]) -> None:

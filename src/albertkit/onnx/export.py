@@ -28,6 +28,7 @@ from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
 from albertkit.files import check_new_folder
 from albertkit.finetuning.data_options import DataOptions
 from albertkit.heads import HEADS
+from albertkit.inputs import NumberedInputs, format_of
 from albertkit.onnx.check import TEXTS, compare
 from albertkit.onnx.file import (
     metadata_of,
@@ -41,6 +42,7 @@ from albertkit.onnx.int8 import INT8, QUANTIZATION
 from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
 from albertkit.onnx.int8_loss import Loss, is_labelled, measure_agreement, measure_on_labels, read_texts
 from albertkit.published import contradictions
+from albertkit.recipe import build
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
 
@@ -91,6 +93,9 @@ class OnnxReport:
         """The report as plain values for `json.dumps`."""
         return {**asdict(self), "size_ratio": self.size_ratio}
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         batches = ", ".join("x".join(map(str, shape)) for shape in self.batches)
         lines = [
@@ -122,9 +127,9 @@ def export_onnx(
     int8: bool = False,
     calibrate: str | Path | None = None,
     max_drop: float = 0.5,
-    columns: DataOptions | None = None,
-    optional_inputs: bool = True,
-    texts: Sequence[str] = TEXTS,
+    all_inputs: bool = False,
+    texts: str | Path | Sequence[str] = TEXTS,
+    **columns: Any,
 ) -> OnnxReport:
     """Write a model as an ONNX file of standard operators.
 
@@ -146,10 +151,10 @@ def export_onnx(
         calibrate: labelled examples of the model's task, on which its metric is measured; or a `.txt` of
             texts, on which decisions are compared. None for the texts.
         max_drop: most points of 100 that int8 may lose.
-        columns: where the labelled examples are in their file.
-        optional_inputs: let `attention_mask` and `token_type_ids` be left out. They then have ONNX's optional
-            type, which ONNX Runtime knows and not every other runtime does.
-        texts: what is compared on.
+        all_inputs: always expect `attention_mask` and `token_type_ids`. Otherwise they may be left out: they
+            have ONNX's optional type, which ONNX Runtime knows and not every other runtime does.
+        texts: texts to compare on, or a file with one on each line.
+        **columns: fields of `DataOptions`: where the labelled examples are in their file.
 
     Raises:
         ModelNotFoundError: there is no such source.
@@ -160,6 +165,9 @@ def export_onnx(
         DataError: no texts, or the target exists.
     """
     target = Path(target).expanduser()
+    options, optional_inputs = build(DataOptions, columns, where="columns"), not all_inputs
+    if isinstance(texts, str | Path):
+        texts = NumberedInputs.read(Path(texts), format=format_of(Path(texts)), fields=("text",))
     _check_arguments(architecture, dtype, compute, opset, texts)
     calibrate = None if calibrate is None else Path(calibrate)
     _check_int8(int8, calibrate, compute, opset)
@@ -196,8 +204,7 @@ def export_onnx(
         loss, largest, batches = None, None, []
         if int8:
             if calibrate and is_labelled(calibrate, architecture):
-                columns = columns or DataOptions()
-                loss = measure_on_labels(source, architecture, new, calibrate, options=columns)
+                loss = measure_on_labels(source, architecture, new, calibrate, options=options)
             else:
                 texts = texts if calibrate is None else read_texts(calibrate)
                 loss = measure_agreement(new, model, tokenizer, texts, optional_inputs=optional_inputs)

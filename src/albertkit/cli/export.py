@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from albertkit.cli.completing import models
 from albertkit.cli.flags import settings_flags
+from albertkit.cli.options import JsonReport, Source
+from albertkit.cli.printing import print_result
 from albertkit.finetuning.data_options import DataOptions
-from albertkit.recipe import build
 
 app = typer.Typer(
     help="Write a model for other runtimes.\n\nExample: albertkit export onnx bundled bundled.onnx",
@@ -19,12 +19,7 @@ app = typer.Typer(
 @app.command("onnx")
 @settings_flags(DataOptions, parameter="columns")
 def onnx(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="Model folder, checkpoint of another writer, or hub name.", autocompletion=models
-        ),
-    ],
+    source: Source,
     target: Annotated[
         Path,
         typer.Argument(
@@ -77,8 +72,9 @@ def onnx(
             help="Compare on the lines of this file.", show_default="sentences that come with albertkit"
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
-    columns: dict[str, Any] | None = None,
+    json: JsonReport = False,
+    *,
+    columns: dict[str, Any],
 ) -> None:
     """Write a model as an ONNX file, and keep it only if its outputs equal those of the reference in NumPy.
 
@@ -86,14 +82,8 @@ def onnx(
 
     Example: albertkit export onnx my-model my-model.onnx
     """
-    from albertkit.cli.printing import print_json
-    from albertkit.inputs import format_of, read_inputs
-    from albertkit.onnx.check import TEXTS
     from albertkit.onnx.export import export_onnx
 
-    lines = TEXTS
-    if texts is not None:
-        lines = list(read_inputs(texts.open("rb"), str(texts), format=format_of(texts), fields=("text",)))
     report = export_onnx(
         source,
         target,
@@ -104,11 +94,8 @@ def onnx(
         int8=int8,
         calibrate=calibrate,
         max_drop=max_drop,
-        columns=build(DataOptions, columns or {}, where="columns"),
-        optional_inputs=not all_inputs,
-        texts=lines,
+        all_inputs=all_inputs,
+        **({} if texts is None else {"texts": texts}),
+        **columns,
     )
-    if json:
-        print_json(report.to_json())
-    else:
-        typer.echo(str(report))
+    print_result(report, json)

@@ -1,22 +1,16 @@
 """The verb convert: checkpoints from one format to another."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from albertkit.cli.completing import models
-from albertkit.cli.printing import print_json
+from albertkit.cli.options import JsonReport, Source
+from albertkit.cli.printing import print_result
 
 
 def convert(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="Model folder, TensorFlow checkpoint (folder, prefix, .tar.gz), Julia .tfbson, or hub name.",
-            autocompletion=models,
-        ),
-    ],
+    source: Source,
     target: Annotated[Path, typer.Argument(help="Folder to write; for Julia a file named .tfbson or .bson.")],
     to: Annotated[
         Literal["hf", "tf1", "julia"] | None,
@@ -39,16 +33,13 @@ def convert(
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare the outputs of both on random text.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    json: JsonReport = False,
 ) -> None:
     """Convert a checkpoint and report every tensor; no TensorFlow or Julia is needed.
 
     Example: albertkit convert albert_base_v2.tar.gz albert-base-v2 --verify
     """
-    from albertkit.conversion import convert as run
+    from albertkit.conversion import convert
 
-    report: Any = run(source, target, to=to, dtype=dtype, max_shard_size=max_shard_size, verify=verify)
-    if json:
-        print_json(report.to_json())
-    else:
-        typer.echo(str(report))
+    report = convert(source, target, to=to, dtype=dtype, max_shard_size=max_shard_size, verify=verify)
+    print_result(report, json)

@@ -1,0 +1,84 @@
+"""The verb answer."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from albertkit.cli.flags import text_flags
+from albertkit.cli.options import TextOptions, TunedModel, answered, changed
+from albertkit.cli.printing import new_console, print_json, print_places, print_title
+from albertkit.errors import DataError
+from albertkit.hub import BUNDLED
+
+_QUOTED = 30  # characters shown on each side of an answer
+
+
+@text_flags
+def answer(
+    questions: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Questions; without any, those of --file or of a pipe.",
+            metavar="QUESTION",
+            show_default=False,
+        ),
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="The text that answers them.", show_default=False)
+    ] = None,
+    context_file: Annotated[
+        Path | None, typer.Option(help="The file with that text, UTF-8.", show_default=False)
+    ] = None,
+    model: TunedModel = BUNDLED,
+    top_k: Annotated[int, typer.Option(help="How many answers.", min=1)] = 1,
+    no_answer: Annotated[
+        bool | None,
+        typer.Option(
+            "--no-answer/--answer-always",
+            help="Whether the text may have no answer.",
+            show_default="if the model was tuned for that",
+        ),
+    ] = None,
+    *,
+    options: TextOptions,
+) -> None:
+    """Answer questions with a span of a text of any length; a .tsv file has questions and texts.
+
+    Example: albertkit answer "Who opened it?" --context "Queen Anne opened the harbour." --model my-model
+    """
+    if context is not None and context_file is not None:
+        raise DataError("the text is given twice, with --context and --context-file; give one of them")
+    if context_file is not None:
+        from albertkit.text_files import read_text
+
+        context = read_text(context_file)
+    if questions and context is None:
+        raise DataError("there is no text to answer from: give --context or --context-file")
+    fields = ("question", "context") if context is None else ("question",)
+    given = options.read(questions, fields=fields, kind="question")
+    if context is not None:
+        given = changed(given, lambda question: {"question": question, "context": context})
+    find = options.pipeline("question-answering", model)
+    console = new_console()
+    for asked, answers in answered(find, given, top_k=top_k, handle_impossible_answer=no_answer):
+        answers = answers if isinstance(answers, list) else [answers]
+        if options.json:
+            # A context that all questions share is not repeated.
+            fields_shown = asked if context is None else {"question": asked["question"]}
+            print_json({**fields_shown, "answers": answers})
+            continue
+        print_title(console, asked["question"])
+        print_places(console, [(_quote(place, asked["context"]), "", place) for place in answers])
+
+
+def _quote(place: dict[str, Any], context: str) -> str:
+    """Return an answer with the words around it."""
+    if not place["answer"]:
+        return "(no answer)"
+    before, after = context[: place["start"]], context[place["end"] :]
+    if len(before) > _QUOTED:
+        before = "... " + before[-_QUOTED:].partition(" ")[2]
+    if len(after) > _QUOTED:
+        after = after[:_QUOTED].rpartition(" ")[0] + " ..."
+    return " ".join(f"{before}[{place['answer']}]{after}".split())

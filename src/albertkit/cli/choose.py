@@ -1,0 +1,49 @@
+"""The verb choose."""
+
+from typing import Annotated
+
+import typer
+
+from albertkit.cli.flags import text_flags
+from albertkit.cli.options import TextOptions, Truncate, TunedModel, answered
+from albertkit.cli.printing import new_console, print_bars, print_cut, print_json, print_title
+from albertkit.errors import DataError
+from albertkit.hub import BUNDLED
+
+
+@text_flags
+def choose(
+    choices: Annotated[
+        list[str] | None,
+        typer.Argument(help="The choices, at least two.", metavar="CHOICE", show_default=False),
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="The text that the answer follows from.", show_default=False)
+    ] = None,
+    question: Annotated[
+        str | None,
+        typer.Option(help="The question; a '_' in it is the gap for the choices.", show_default=False),
+    ] = None,
+    model: TunedModel = BUNDLED,
+    truncate: Truncate = False,
+    *,
+    options: TextOptions,
+) -> None:
+    """Choose the answer that fits; a .tsv file has context, question and a column for each choice.
+
+    Example: albertkit choose fox ship --context "It left the harbour." --question "What was it?" --model M
+    """
+    if (choices is None or not choices) != (context is None):
+        raise DataError("choices and --context go together; give both, or a file")
+    asked_once = [{"context": context, "question": question, "choices": choices}] if choices else None
+    given = options.read(asked_once, fields=("context", "question"), rest="choices", kind="question")
+    answer = options.pipeline("multiple-choice", model, truncation=truncate)
+    console = new_console()
+    for asked, chosen in answered(answer, given):
+        if options.json:
+            print_json({**asked, "predictions": [chosen]})
+            continue
+        print_title(console, asked)
+        print_cut(console, chosen)
+        print_bars(console, list(zip(asked["choices"], chosen["scores"], strict=True)))
+        console.print()

@@ -1,0 +1,111 @@
+"""The verb embed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from albertkit.cli.flags import text_flags
+from albertkit.cli.options import Model, TextOptions, Texts, Truncate, answered
+from albertkit.cli.printing import new_console, print_json
+from albertkit.hub import BUNDLED
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_MOST_COMPARED = 12  # texts whose table of similarities a terminal can show
+
+
+@text_flags
+def embed(
+    texts: Texts = None,
+    model: Model = BUNDLED,
+    pooling: Annotated[
+        Literal["mean", "cls"] | None,
+        typer.Option(
+            help="One vector from those of all tokens, or that of [CLS].",
+            show_default="as the model was trained, else mean",
+        ),
+    ] = None,
+    normalize: Annotated[
+        bool | None,
+        typer.Option(help="Vectors of length 1.", show_default="as the model was trained, else not"),
+    ] = None,
+    truncate: Truncate = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the vectors to this .npy file, a row each.", show_default=False)
+    ] = None,
+    *,
+    options: TextOptions,
+) -> None:
+    """Turn texts into vectors; several texts are shown by how alike they are.
+
+    Example: albertkit embed "A dog barks." "The cat sleeps." --output vectors.npy
+    """
+    given = options.read(texts)
+    from albertkit.files import check_new_file
+
+    if output is not None:
+        check_new_file(output)
+    import numpy as np
+
+    encode = options.pipeline(
+        "feature-extraction", model, pooling=pooling, normalize=normalize, truncation=truncate
+    )
+    encode.pooling = encode.pooling or "mean"
+    kept: list[str] = []
+    vectors: list[np.ndarray] = []
+    count, cut = 0, list[int]()
+    for text, vector in answered(encode, given, on_cut=cut.append):
+        if options.json:
+            print_json({"text": text, "embedding": vector})
+        if output is not None or not options.json:
+            kept.append(text)
+            vectors.append(np.asarray(vector, dtype=np.float32))
+        count += 1
+    if output is not None:
+        _write_vectors(output, vectors)
+    if not options.json:
+        _print_vectors(kept, vectors, output)
+    if cut:
+        typer.echo(
+            f"{len(cut):,} of {count:,} texts are longer than the {encode.max_length:,} tokens that are "
+            f"read: {sum(cut):,} tokens were left out, of one text up to {max(cut):,}",
+            err=True,
+        )
+
+
+def _print_vectors(texts: list[str], vectors: list["np.ndarray"], output: Path | None) -> None:
+    """Print the first numbers of one vector; of several the cosines between them."""
+    import numpy as np
+    from rich.table import Table
+    from rich.text import Text
+
+    console = new_console()
+    matrix = np.stack(vectors)
+    where = "" if output is None else f", written to {output}"
+    if len(texts) == 1:
+        console.print(f"{matrix.shape[1]} dimensions, norm {np.linalg.norm(matrix):.2f}{where}", markup=False)
+        console.print(" ".join(f"{number:+.3f}" for number in matrix[0, :8]), "...")
+        return
+    console.print(f"{len(texts)} vectors of {matrix.shape[1]} dimensions{where}", markup=False)
+    if len(texts) > _MOST_COMPARED:
+        return
+    unit = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+    table = Table(title="cosine similarity", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column("text", overflow="ellipsis", no_wrap=True, max_width=50)
+    for number in range(1, len(texts) + 1):
+        table.add_column(str(number), justify="right")
+    for number, (text, row) in enumerate(zip(texts, unit @ unit.T, strict=True), start=1):
+        table.add_row(str(number), Text(text), *(f"{cosine:.2f}" for cosine in row))
+    console.print(table)
+
+
+def _write_vectors(output: Path, vectors: list["np.ndarray"]) -> None:
+    import numpy as np
+
+    from albertkit.files import atomic_path
+
+    with atomic_path(output) as temporary, temporary.open("wb") as stream:
+        np.save(stream, np.stack(vectors))

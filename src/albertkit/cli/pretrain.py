@@ -1,0 +1,33 @@
+"""The verb pretrain."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from albertkit.cli.flags import settings_flags
+from albertkit.cli.options import Recipe, RunDevice, Tokenizer
+from albertkit.pretraining.settings import PretrainingSettings
+
+
+@settings_flags(PretrainingSettings, parameter="settings")
+def pretrain(
+    data: Annotated[Path, typer.Option(help="Folder of shards that `prepare` wrote.")],
+    tokenizer: Tokenizer,
+    output: Annotated[Path, typer.Option(help="Folder of the run; a run that is there is continued.")],
+    recipe: Recipe = None,
+    device: RunDevice = "auto",
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Pretrain on masked words and sentence order, or continue a run.
+
+    Several processes, on one machine or many: torchrun --nproc-per-node 8 -m albertkit pretrain ...
+
+    Example: albertkit pretrain --recipe recipes/bundled.toml --data shards --tokenizer tokenizer --output run
+    """
+    from albertkit.pretraining.pretrain import pretrain
+
+    run = pretrain(recipe, data=data, tokenizer=tokenizer, output=output, device=device, **settings)
+    if run.signal is not None:
+        raise typer.Exit(128 + run.signal)  # as a shell counts: a script must not take this for finished

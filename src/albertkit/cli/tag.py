@@ -1,0 +1,51 @@
+"""The verb tag."""
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from albertkit.cli.flags import text_flags
+from albertkit.cli.options import TextOptions, Texts, TunedModel, answered, changed
+from albertkit.cli.printing import new_console, print_json, print_places, print_title
+from albertkit.hub import BUNDLED
+
+
+@text_flags
+def tag(
+    texts: Texts = None,
+    model: TunedModel = BUNDLED,
+    aggregation: Annotated[
+        Literal["none", "simple", "first", "max", "average"],
+        typer.Option(
+            help="What is an entity: every piece (none), pieces of one kind together (simple), or words, by "
+            "their first piece, their most certain one, or the average."
+        ),
+    ] = "first",
+    words: Annotated[
+        bool, typer.Option("--words", help="Texts are split into words already, by spaces.")
+    ] = False,
+    *,
+    options: TextOptions,
+) -> None:
+    """Find the entities, chunks or parts of speech in texts of any length.
+
+    Example: albertkit tag "Queen Anne opened the harbour of Leith." --model my-model
+    """
+    given = options.read(texts)
+    find = options.pipeline("token-classification", model)
+    if words:
+        given = changed(given, lambda text: " ".join(text.split()) if isinstance(text, str) else text)
+    console = new_console()
+    name = "entity" if aggregation == "none" else "entity_group"
+    split = _words if words else None
+    for text, entities in answered(find, given, split, aggregation_strategy=aggregation):
+        if options.json:
+            print_json({"text": text, "entities": entities})
+            continue
+        print_title(console, text)
+        print_places(console, [(one[name], text[one["start"] : one["end"]], one) for one in entities])
+
+
+def _words(text: Any) -> Any:
+    """Return the words of a text; an input of another type stays as it is, and the pipeline refuses it."""
+    return text.split(" ") if isinstance(text, str) else text

@@ -1,0 +1,28 @@
+"""The verb train-tokenizer."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from albertkit.cli.flags import settings_flags
+from albertkit.cli.options import Corpus, JsonReport
+from albertkit.cli.printing import print_result
+from albertkit.pretraining.settings import TokenizerSettings
+
+
+@settings_flags(TokenizerSettings, parameter="settings", panel="vocabulary")
+def train_tokenizer(
+    inputs: Corpus,
+    output: Annotated[Path, typer.Option(help="Folder of the new tokenizer.")],
+    json: JsonReport = False,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Train a SentencePiece vocabulary by ALBERT's recipe.
+
+    Example: albertkit train-tokenizer books/*.txt --vocab-size 8192 --output tokenizer
+    """
+    from albertkit.pretraining.train_tokenizer import train_tokenizer
+
+    print_result(train_tokenizer(inputs, output=output, **settings), json)

@@ -1,0 +1,115 @@
+"""The shape, cost and tokenizer of a model: `inspect_model`."""
+
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from albertkit.checkpoints.arrays import is_floating
+from albertkit.checkpoints.formats import locate, read
+from albertkit.config import AlbertConfig
+from albertkit.errors import ModelNotFoundError
+from albertkit.footprint import Footprint, measure
+from albertkit.heads import HEADS
+from albertkit.published import warn_of_contradictions
+from albertkit.tokenization.auto import AutoTokenizer
+
+_SHAPE = (
+    "hidden_size",
+    "embedding_size",
+    "num_hidden_layers",
+    "num_hidden_groups",
+    "inner_group_num",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "vocab_size",
+    "hidden_act",
+)
+TOKENS = 128
+"""Length of the text that memory is estimated for."""
+LENGTHS = (128, 512)
+"""Lengths of the texts that operations are counted for."""
+
+
+def inspect_model(model: str) -> dict[str, Any]:
+    """Return a model's shape, parameters, memory in bytes, operations for each token and tokenizer.
+
+    Args:
+        model: folder or file of any format, hub name, "bundled", or a shape such as "base-v2".
+    """
+    preset = re.fullmatch(r"(base|large|xlarge|xxlarge)(?:-(v1|v2))?", model)
+    report = _of_shape(*preset.groups()) if preset and not Path(model).exists() else _of_checkpoint(model)
+    return {"model": model, **report}
+
+
+def _of_shape(size: str, version: str | None) -> dict[str, Any]:
+    return _of_config(AlbertConfig.preset(cast(Any, size), version=cast(Any, version or "v2")))
+
+
+def _of_checkpoint(name: str) -> dict[str, Any]:
+    path = locate(name)
+    checkpoint = read(path)
+    config = AlbertConfig.from_dict(checkpoint.config)
+    warn_of_contradictions(name, vars(config))
+    report = _of_config(config, checkpoint.tensors)
+    if not path.is_dir():
+        return {**report, "tokenizer": None}  # a Julia file, or one checkpoint of several
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except ModelNotFoundError:
+        return {**report, "tokenizer": None}  # weights alone are a model folder too
+    settings = {
+        "class": type(tokenizer).__name__,
+        "pieces": len(tokenizer),
+        **tokenizer.normalization,
+        "model_max_length": tokenizer.model_max_length,
+        "special_tokens": {
+            token: tokenizer.convert_tokens_to_ids(token) for token in tokenizer.all_special_tokens
+        },
+    }
+    return {**report, "tokenizer": settings}
+
+
+def _of_config(config: AlbertConfig, tensors: dict[str, np.ndarray] | None = None) -> dict[str, Any]:
+    """Return the figures of a model of that shape; of the weights too, where there are any."""
+    named = (config.architectures or [""])[0]
+    architecture = named if named in HEADS else "AlbertForPreTraining"
+    footprint = measure(architecture, config)
+    act = config.hidden_act
+    report = {
+        "class": architecture,
+        "shape": {name: getattr(config, name) for name in _SHAPE} | {"hidden_act": str(act)},
+        "parameters": {part: vars(one) for part, one in footprint.parameters.items()}
+        | {"total": vars(footprint.total)},
+        "memory": _memory(footprint),
+        "flops": _flops(footprint),
+    }
+    if tensors is not None:
+        floating = [tensor for tensor in tensors.values() if is_floating(tensor)]
+        report["weights"] = {
+            "dtype": ", ".join(sorted({tensor.dtype.name for tensor in floating})),
+            "bytes": sum(tensor.nbytes for tensor in tensors.values()),
+            "tensors": len(tensors),
+        }
+    return report
+
+
+def _memory(footprint: Footprint) -> dict[str, int]:
+    """Return bytes; activations for one text of `TOKENS` tokens in fp32, as estimates."""
+    return {
+        "weights_fp32": footprint.weight_bytes(4),
+        "weights_fp16": footprint.weight_bytes(2),
+        f"inference_per_{TOKENS}_tokens": footprint.inference_floats * 4 * TOKENS,
+        f"training_per_{TOKENS}_tokens": footprint.training_floats * 4 * TOKENS,
+    }
+
+
+def _flops(footprint: Footprint) -> dict[str, int]:
+    """Return floating-point operations for one token."""
+    return {
+        "per_token": footprint.flops_per_token,
+        **{f"per_token_at_{length}": footprint.flops(length) for length in LENGTHS},
+        "per_masked_word": footprint.head_flops,
+    }
