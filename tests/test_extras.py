@@ -1,7 +1,10 @@
 """Public names whose extra is not installed: they can be named, and using them says what to install."""
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 from torchless import run_without_torch
@@ -46,6 +49,27 @@ for use in uses:
     except MissingExtraError as error:
         print(error)
 """
+
+
+ROOT = Path(__file__).parents[1]
+NAMED = re.compile(r"""\bextra="(\w+)"|(?:albertkit|'\.)\[([\w,]+)\]|\bextra\s+`(\w+)`""")
+"""Ways to name an extra: in a call of `extras.optional`, in a command, in a sentence."""
+
+
+def test_extras_that_code_and_documentation_name_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    files = [ROOT / "README.md"] + [
+        file for room in ("docs", "examples", "src") for file in ROOT.glob(f"{room}/**/*")
+    ]
+    named = {
+        (file.relative_to(ROOT), extra)
+        for file in files
+        if file.is_file() and file.suffix in (".py", ".md", ".ipynb")
+        for groups in NAMED.findall(file.read_text())
+        for extra in "".join(groups).split(",")
+    }
+    assert len(named) > 30
+    assert [one for one in sorted(named) if one[1] not in project["optional-dependencies"]] == []
 
 
 def test_names_without_torch_can_be_named() -> None:

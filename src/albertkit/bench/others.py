@@ -24,7 +24,7 @@ from albertkit.heads import HEADS
 from albertkit.tokenization.base import TokenizerBase
 
 transformers = optional("transformers", extra="test")
-onnxruntime = optional("onnxruntime", extra="onnx")
+onnxruntime = optional("onnxruntime")
 
 _Call = Callable[[Mapping[str, Any]], Any]
 
