@@ -31,6 +31,7 @@ LEVELS = {
     "text_files": 0,
     "tuple_outputs": 0,
     "config": 0,
+    "config_base": 0,
     "config_fields": 0,
     "cores": 0,
     "heads": 0,
@@ -66,10 +67,14 @@ LEVELS = {
 }
 # Rooms of one level that may see each other, along these edges only.
 EDGES_WITHIN_A_LEVEL = {
+    ("config", "config_base"),
     ("config", "config_fields"),
+    ("config_base", "config_fields"),
+    ("config_base", "errors"),
+    ("config_base", "files"),
+    ("config_base", "hub"),
+    ("config_base", "published"),
     ("config", "errors"),
-    ("config", "files"),
-    ("config", "hub"),
     ("config", "published"),
     ("datasets", "tasks"),
     ("early_exit", "config"),

@@ -23,7 +23,8 @@ from albertkit.checkpoints.folder import weight_files, write_folder
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.report import left_out
 from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
-from albertkit.config import CONFIG_FILE, AlbertConfig
+from albertkit.config import AlbertConfig
+from albertkit.config_base import CONFIG_FILE
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError, TokenizerError
 from albertkit.files import atomic_path, check_new_folder, complete_files
 from albertkit.heads import head_of

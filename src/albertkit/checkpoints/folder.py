@@ -21,7 +21,7 @@ from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
-from albertkit.config import CONFIG_FILE
+from albertkit.config_base import CONFIG_FILE
 from albertkit.errors import CheckpointError, ConfigError, DataError, DiskFullError, MissingExtraError
 from albertkit.extras import optional
 from albertkit.files import atomic_path, contents, json_text, made_folder, model_folders, read_json

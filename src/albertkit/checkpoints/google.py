@@ -22,7 +22,8 @@ from albertkit.checkpoints import archive, object_graph
 from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.names import OLDER_FACTOR, canonical, is_turned, to_google, why_no_weight
 from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
-from albertkit.config import CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig
+from albertkit.config import AlbertConfig
+from albertkit.config_base import CONFIG_FILE, GOOGLE_CONFIG_FILE
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.files import atomic_path, contents, json_text, read_json
 from albertkit.published import CHECKPOINTS

@@ -11,7 +11,8 @@ import numpy as np
 from albertkit import __version__
 from albertkit.checkpoints.arrays import Arrays
 from albertkit.checkpoints.checkpoint import Checkpoint
-from albertkit.config import CONFIG_FILE, AlbertConfig
+from albertkit.config import AlbertConfig
+from albertkit.config_base import CONFIG_FILE
 from albertkit.conversion import write_vocabulary
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path, complete_files, json_text, made_folder

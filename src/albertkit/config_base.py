@@ -1,0 +1,293 @@
+"""What a config has besides its fields: attributes of other libraries, copies, dictionaries, files."""
+
+import copy
+import functools
+import warnings
+from collections.abc import Mapping
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
+
+from albertkit.config_fields import (
+    ACTIVATION_NAMES,
+    LABEL_ARGUMENTS,
+    OTHER_NAMES,
+    check_other_keys,
+    is_misspelled,
+    settle_labels,
+    under_one_name,
+    unknown_arguments,
+)
+from albertkit.errors import ConfigError, ModelNotFoundError
+from albertkit.files import atomic_path, json_text, made_folder, read_json
+from albertkit.hub import refuse_push_to_hub, resolve, split_hub_options, take_loading_options
+from albertkit.published import warn_of_contradictions
+
+CONFIG_FILE = "config.json"
+GOOGLE_CONFIG_FILE = "albert_config.json"
+
+# Keys that `to_dict`, here or in `transformers`, writes and that are no setting.
+_OF_EVERY_FILE = {"model_type", "transformers_version", "is_encoder_decoder"}
+# Other keys that are set as attributes without a warning: tasks of albertkit read the first ones, and code
+# for `transformers` sets the others on any config.
+_KEPT_KEYS = {
+    *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize", "early_exit"),
+    "task_settings",
+    *("transformers_version", "task_specific_params", "tokenizer_class", "finetuning_task", "sep_token_id"),
+    *("use_cache", "is_decoder", "add_cross_attention", "chunk_size_feed_forward", "prefix"),
+}
+
+_Config = TypeVar("_Config", bound="ConfigBase")
+
+
+def takes_other_names(config_class: type[_Config]) -> type[_Config]:
+    """Let the constructor take `num_labels`, older names of fields, and keys of files that are no fields."""
+    construct = config_class.__init__
+    config_class._settings = {declared.name: declared for declared in fields(config_class)}  # type: ignore[arg-type]
+    config_class._arguments = (*config_class._settings, "num_labels", "torch_dtype", "use_return_dict")
+
+    @functools.wraps(construct)
+    def initialize(self: Any, **arguments: Any) -> None:
+        other = {name: arguments.pop(name) for name in [*arguments] if name not in config_class._arguments}
+        check_other_keys(other)
+        unknown = {name for name in other if name not in _OF_EVERY_FILE}
+        if "model_type" in other:  # the content of a file
+            unknown = {name for name in unknown if is_misspelled(name, config_class._arguments)}
+        if unknown:
+            raise unknown_arguments(unknown, config_class._arguments)
+        arguments = settle_labels(under_one_name(arguments))
+        self.extra = copy.deepcopy({name: value for name, value in other.items() if name != "model_type"})
+        construct(self, **arguments)
+
+    config_class.__init__ = initialize
+    config_class._default = config_class()
+    return config_class
+
+
+class ConfigBase:
+    """Base of `AlbertConfig`, which declares the fields."""
+
+    model_type: ClassVar[str]
+    _settings: ClassVar[dict[str, Field]]
+    _arguments: ClassVar[tuple[str, ...]]
+    _default: ClassVar[Any]
+    extra: dict[str, Any]
+    """Keys that mean nothing here, of a file or set as attributes; written to JSON."""
+
+    # --- attributes -------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for names that are not attributes.
+        if name in OTHER_NAMES:
+            return getattr(self, OTHER_NAMES[name])
+        extra = self.__dict__.get("extra", {})
+        if name in extra:
+            return extra[name]
+        raise AttributeError(f"AlbertConfig has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        name = OTHER_NAMES.get(name, name)
+        if name in self._settings:
+            convert = self._settings[name].metadata["convert"]
+            super().__setattr__(name, convert(value) if convert else value)
+        elif name in ("model_type", "is_encoder_decoder"):  # always the same
+            check_other_keys({name: value})
+        elif name == "extra" or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            self._set_other_key(name, value)
+
+    def _set_other_key(self, name: str, value: Any) -> None:
+        """Keep a key that is no field: code for `transformers` sets such keys, and a file keeps them."""
+        check_other_keys({name: value})
+        if name not in self.extra and name not in _KEPT_KEYS and not name.startswith("_"):
+            if is_misspelled(name, self._arguments):
+                raise unknown_arguments([name], self._arguments)
+            warnings.warn(
+                f"AlbertConfig has no argument {name!r}: it is kept and written to {CONFIG_FILE}, and "
+                "changes nothing in the model",
+                UserWarning,
+                stacklevel=3,
+            )
+        self.extra[name] = value
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with other values; another `num_labels` names the labels anew.
+
+        Raises:
+            ConfigError: an unknown name, or values that describe no possible model.
+        """
+        if unknown := {name for name in changes if name not in self._arguments}:
+            raise unknown_arguments(unknown, self._arguments)
+        changes = under_one_name(changes)
+        if changes.get("num_labels") == self.num_labels:
+            changes.pop("num_labels")
+        values = {name: copy.deepcopy(getattr(self, name)) for name in self._settings}
+        if any(changes.get(name) is not None for name in LABEL_ARGUMENTS):
+            del values["id2label"], values["label2id"]
+        config = type(self)(**{**values, **changes})
+        config.extra = copy.deepcopy(self.extra)
+        return config
+
+    def update(self, config_dict: Mapping[str, Any]) -> None:
+        """Change values in place; other keys than arguments are kept as attributes are.
+
+        Raises:
+            ConfigError: values that describe no possible ALBERT model; then nothing has changed.
+        """
+        check_other_keys(config_dict)
+        given = {name: value for name, value in config_dict.items() if name in self._arguments}
+        changed = self.replace(**given)
+        for name, value in config_dict.items():
+            if name not in given:
+                setattr(changed, name, value)
+        self.__dict__.update(changed.__dict__)
+
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:  # noqa: ARG002
+        """Return this config: ALBERT has only a text encoder."""
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConfigBase) and self._values() == other._values()
+
+    def _values(self) -> dict[str, Any]:
+        """Return all values except the name that the config was loaded from."""
+        return {name: value for name, value in vars(self).items() if name != "name_or_path"}
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, like a dict
+
+    def __repr__(self) -> str:
+        values = {name: value for name, value in vars(self).items() if name != "extra"} | self.extra
+        return f"AlbertConfig({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+
+    # --- files ------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
+        """Return a config from the content of a `config.json`; unknown keys are kept and written back.
+
+        Raises:
+            ConfigError: the file is of another model type, or describes no possible model; an
+                unknown name among the overrides.
+        """
+        check_other_keys(values)
+        given = {name: value for name, value in values.items() if name in cls._arguments}
+        known = {name: value for name, value in given.items() if value is not None and name != "name_or_path"}
+        if "id2label" in known:
+            known.pop("num_labels", None)  # older files carry both, and the names are what counts
+        config = cls(**known)
+        other = {name: value for name, value in values.items() if name not in given and name != "model_type"}
+        config.extra = copy.deepcopy(other)
+        return config.replace(**overrides)
+
+    @classmethod
+    def from_google_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
+        """Return a config from the content of an `albert_config.json`, where "gelu" is the tanh form."""
+        if values.get("hidden_act", "gelu") == "gelu":
+            values = {**values, "hidden_act": "gelu_new"}
+        return cls.from_dict(values, **overrides)
+
+    @classmethod
+    def from_json_file(cls, path: str | Path, **overrides: Any) -> Self:
+        """Return a config from a JSON file; a file named `albert_config.json` is read as Google's.
+
+        Raises:
+            ModelNotFoundError: no such file.
+            ConfigError: the file is not a JSON object, or describes no possible model.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise ModelNotFoundError(f"no config file {path}")
+        read = cls.from_google_dict if path.name == GOOGLE_CONFIG_FILE else cls.from_dict
+        return read(read_json(path, ConfigError), **overrides)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
+        """Return the config of a local folder, a config file, or a model on the hub.
+
+        If the config of a published model contradicts what is known of that model, a warning names each
+        contradiction.
+
+        Args:
+            pretrained_model_name_or_path: a folder, a config file, or a name on the hub.
+            options: arguments of this class, which override the file; options of the hub (`hub.HubOptions`);
+                and loading options of `transformers` (`hub.take_loading_options`).
+
+        Raises:
+            ModelNotFoundError: no such folder, file or hub model, or no config in it.
+            ConfigError: the config is of another model type or describes no possible model; a loading
+                option that is not supported.
+        """
+        hub, overrides = split_hub_options(take_loading_options(options))
+        if Path(pretrained_model_name_or_path).is_file():
+            return cls.from_json_file(pretrained_model_name_or_path, **overrides)
+        names = (CONFIG_FILE, GOOGLE_CONFIG_FILE)
+        folder = resolve(pretrained_model_name_or_path, patterns=names, **hub)
+        file = next(folder / name for name in names if (folder / name).is_file())
+        config = cls.from_json_file(file)
+        warn_of_contradictions(pretrained_model_name_or_path, vars(config), settled=overrides.keys())
+        config.name_or_path = str(pretrained_model_name_or_path)
+        return config.replace(**overrides)
+
+    @classmethod
+    def get_config_dict(
+        cls, pretrained_model_name_or_path: str | Path, **options: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a model's config as a dictionary, and the options that are none of the hub's.
+
+        Raises:
+            ModelNotFoundError, ConfigError: as for `from_pretrained`.
+        """
+        hub, unused = split_hub_options(options)
+        return cls.from_pretrained(pretrained_model_name_or_path, **hub).to_dict(), unused
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of `config.json`: all sizes, and other values where they are not the default.
+
+        Raises:
+            ConfigError: `hidden_act` is a function, which JSON cannot hold.
+        """
+        if callable(self.hidden_act):
+            name = getattr(self.hidden_act, "__name__", repr(self.hidden_act))
+            raise ConfigError(
+                f"hidden_act is the function {name}, which cannot be written to JSON; "
+                f"use one of the names {', '.join(ACTIVATION_NAMES)}"
+            )
+        values: dict[str, Any] = {**self.extra, "model_type": self.model_type}
+        for name, declared in self._settings.items():
+            written, value = declared.metadata["written"], getattr(self, name)
+            if written == "always" or (written == "if changed" and value != getattr(self._default, name)):
+                values[name] = value
+        if self.id2label != self._default.id2label:
+            values |= {"id2label": self.id2label, "label2id": self.label2id}
+        return copy.deepcopy(values)
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        """Return what of `to_dict` differs from the default config, and the `model_type`."""
+        default = self._default.to_dict()
+        return {
+            name: value
+            for name, value in self.to_dict().items()
+            if name == "model_type" or name not in default or default[name] != value
+        }
+
+    def to_json_string(self, use_diff: bool = False) -> str:
+        """Return `to_dict` (or `to_diff_dict`) as indented JSON, keys sorted, with a final newline."""
+        values = self.to_diff_dict() if use_diff else self.to_dict()
+        return json_text(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+    def to_json_file(self, json_file_path: str | Path, use_diff: bool = False) -> None:
+        """Write `to_json_string` to a file."""
+        text = self.to_json_string(use_diff)
+        with atomic_path(json_file_path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def save_pretrained(self, save_directory: str | Path, push_to_hub: bool = False) -> None:
+        """Write `config.json` into the folder, which is created if it is missing.
+
+        Raises:
+            ConfigError: `push_to_hub` is True.
+        """
+        refuse_push_to_hub(push_to_hub, save_directory)
+        with made_folder(Path(save_directory)) as folder:
+            self.to_json_file(folder / CONFIG_FILE)
