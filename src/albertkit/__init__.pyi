@@ -22,7 +22,7 @@ from albertkit.keras.heads import TFAlbertForPreTraining as TFAlbertForPreTraini
 from albertkit.keras.heads import TFAlbertForQuestionAnswering as TFAlbertForQuestionAnswering
 from albertkit.keras.heads import TFAlbertForSequenceClassification as TFAlbertForSequenceClassification
 from albertkit.keras.heads import TFAlbertForTokenClassification as TFAlbertForTokenClassification
-from albertkit.keras.model import TFAlbertModel as TFAlbertModel
+from albertkit.keras.heads import TFAlbertModel as TFAlbertModel
 from albertkit.modeling.auto import AutoModel as AutoModel
 from albertkit.modeling.auto import AutoModelForMaskedLM as AutoModelForMaskedLM
 from albertkit.modeling.auto import AutoModelForMultipleChoice as AutoModelForMultipleChoice

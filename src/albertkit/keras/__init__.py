@@ -13,8 +13,8 @@ from albertkit.keras.heads import (
     TFAlbertForQuestionAnswering,
     TFAlbertForSequenceClassification,
     TFAlbertForTokenClassification,
+    TFAlbertModel,
 )
-from albertkit.keras.model import TFAlbertModel
 from albertkit.keras.pretrained import TFAlbertPreTrainedModel
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The heads: masked words and sentence order, sequence and token classes, answer spans, multiple choice.
+"""The models: the encoder alone, masked words and sentence order, classes, answer spans, multiple choice.
 
 Inputs are those of `TFAlbertPreTrainedModel.__call__`.
 
@@ -8,12 +8,20 @@ Shapes: B batch, C choices, T tokens, E embedding, H hidden, V vocabulary, K lab
 from typing import Any
 
 from albertkit.config import AlbertConfig
-from albertkit.keras.backend import keras
-from albertkit.keras.layers import Brick, Tensor, initializer, make_activation, make_dense, ops
-from albertkit.keras.model import make_encoder
+from albertkit.keras.layers import Brick, Tensor, initializer, keras, make_activation, make_dense, ops
 from albertkit.keras.pretrained import TFAlbertPreTrainedModel
 
 _register = keras.saving.register_keras_serializable(package="albertkit")
+
+
+@_register
+class TFAlbertModel(TFAlbertPreTrainedModel):
+    """The bare encoder: `outputs[0]` is last_hidden_state (B, T, H), `outputs[1]` pooler_output (B, H)."""
+
+    output_name = "BaseModelOutputWithPooling"
+
+    def answer(self, encoded: Any) -> dict[str, Tensor]:
+        return {"last_hidden_state": encoded.last_hidden_state, "pooler_output": encoded.pooler_output}
 
 
 class AlbertDecoder(keras.layers.Layer):
@@ -84,7 +92,6 @@ class TFAlbertForPreTraining(_MaskedWordModel):
     label_names = ("labels", "sentence_order_label")
 
     def make_parts(self) -> None:
-        self.albert = make_encoder(self, add_pooling_layer=True)
         self.predictions = self._make_head()
         self.sop_classifier = AlbertSOPHead(self.config, name="sop_classifier", dtype=self.dtype_policy)
 
@@ -100,10 +107,10 @@ class TFAlbertForMaskedLM(_MaskedWordModel):
     """ALBERT with the masked-word head: `outputs[0]` is logits (B, T, V)."""
 
     output_name = "MaskedLMOutput"
+    pools = False
     scores = ("logits",)
 
     def make_parts(self) -> None:
-        self.albert = make_encoder(self, add_pooling_layer=False)
         self.predictions = self._make_head()
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
@@ -115,11 +122,11 @@ class TFAlbertForQuestionAnswering(TFAlbertPreTrainedModel):
     """ALBERT with a start and an end score for every token: `outputs[:2]` are both logits, each (B, T)."""
 
     output_name = "QuestionAnsweringModelOutput"
+    pools = False
     scores = ("start_logits", "end_logits")
     label_names = ("start_positions", "end_positions")
 
     def make_parts(self) -> None:
-        self.albert = make_encoder(self, add_pooling_layer=False)
         self.qa_outputs = make_dense(
             self.config, "qa_outputs", self.config.hidden_size, 2, dtype=self.dtype_policy
         )
@@ -137,7 +144,6 @@ class _ClassifyingModel(TFAlbertPreTrainedModel):
 
     def make_parts(self) -> None:
         config = self.config
-        self.albert = make_encoder(self, add_pooling_layer=self.reads == "pooler_output")
         self.dropout = keras.layers.Dropout(config.classifier_dropout_prob, dtype=self.dtype_policy)
         outputs = 1 if self.has_choices else config.num_labels
         self.classifier = make_dense(
@@ -160,6 +166,7 @@ class TFAlbertForTokenClassification(_ClassifyingModel):
     """ALBERT with one score per label for every token: `outputs[0]` is logits (B, T, K)."""
 
     output_name = "TokenClassifierOutput"
+    pools = False
     reads = "last_hidden_state"
 
 

@@ -4,7 +4,7 @@
     model([ids, mask])                              # in the documented order
     model({"input_ids": ids, "attention_mask": mask})
 
-Shapes: B batch, C choices, T tokens, E embedding, N heads, L executed layers.
+Shapes: B batch, C choices, T tokens, E embedding.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,7 @@ import numpy as np
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import suggestion
-from albertkit.keras.backend import keras
-from albertkit.keras.layers import Tensor, ops
+from albertkit.keras.layers import Tensor, keras, ops
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "head_mask", "inputs_embeds")
 """The documented order."""
@@ -178,28 +177,6 @@ def _fits(given: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool
     return len(given) == len(wanted) and all(
         one is None or other is None or one == other for one, other in zip(given, wanted, strict=True)
     )
-
-
-def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:
-    """(B, T), (B, T, T) or (B, 1, T, T) of 0 and 1 -> bool broadcastable to (B, N, T, T).
-
-    A query that may see nothing sees everything instead: its output is then finite, and equals that of the
-    original, which adds the same -10000 to all its scores.
-    """
-    if attention_mask is None:
-        return None
-    mask = ops.not_equal(attention_mask, 0)
-    mask = ops.logical_or(mask, ops.logical_not(ops.any(mask, axis=-1, keepdims=True)))
-    if len(mask.shape) == 2:
-        return mask[:, None, None, :]  # (B, T) -> (B, 1, 1, T)
-    return mask if len(mask.shape) == 4 else mask[:, None]  # (B, T, T) -> (B, 1, T, T)
-
-
-def expand_head_mask(head_mask: Tensor | None, *, depth: int) -> Tensor | None:
-    """(N,) or (L, N) -> (L, N)."""
-    if head_mask is None or len(head_mask.shape) == 2:
-        return head_mask
-    return ops.tile(head_mask[None], (depth, 1))
 
 
 def merge_choices(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:

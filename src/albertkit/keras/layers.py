@@ -1,4 +1,4 @@
-"""The bricks of ALBERT for Keras 3: embeddings, attention, layer, shared layer group, encoder.
+"""The bricks of ALBERT for Keras 3: embeddings, attention, layer, shared layer group, encoder with pooler.
 
 The same network as `albertkit.modeling.layers`, through `keras.ops` alone, so one code serves every backend.
 Variables exist from construction on, in the name scopes of their layers: the path of a variable is its name
@@ -15,7 +15,16 @@ from contextvars import ContextVar
 from typing import Any
 
 from albertkit.config import AlbertConfig
-from albertkit.keras.backend import keras
+from albertkit.errors import MissingExtraError
+from albertkit.tuple_outputs import make_output
+
+try:
+    import keras
+except ImportError as error:  # classes here derive from those of Keras, so nothing works without it
+    raise MissingExtraError(
+        f"albertkit.keras needs Keras 3 and one backend for it ({error}): pip install 'albertkit[keras]' "
+        "tensorflow, or install jax and set KERAS_BACKEND=jax before Python starts"
+    ) from error
 
 ops: Any = keras.ops
 Tensor = Any
@@ -310,3 +319,71 @@ class AlbertTransformer(Brick):
             tuple(all_hidden_states) if output_hidden_states else None,
             tuple(all_attentions) if output_attentions else None,
         )
+
+
+class AlbertMainLayer(Brick):
+    """Embeddings, encoder and pooler, which every model holds as `albert`."""
+
+    def make_parts(self, *, add_pooling_layer: bool) -> None:
+        config = self.config
+        self.embeddings = AlbertEmbeddings(config, name="embeddings", dtype=self.dtype_policy)
+        self.encoder = AlbertTransformer(config, name="encoder", dtype=self.dtype_policy)
+        self.pooler = None
+        if add_pooling_layer:
+            self.pooler = self.dense("pooler", config.hidden_size, config.hidden_size)
+
+    def call(
+        self,
+        inputs: dict[str, Tensor],
+        *,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> Any:
+        """Encode a batch of checked inputs.
+
+        Returns:
+            A `TupleOutput` with last_hidden_state (B, T, H) and, where they are there, pooler_output (B, H),
+            hidden_states and attentions.
+        """
+        config = self.config
+        last_hidden_state, hidden_states, attentions = self.encoder(
+            self.embeddings(inputs),
+            attention_mask=expand_attention_mask(inputs.get("attention_mask")),
+            head_mask=expand_head_mask(inputs.get("head_mask"), depth=config.depth),
+            output_attentions=config.output_attentions if output_attentions is None else output_attentions,
+            output_hidden_states=(
+                config.output_hidden_states if output_hidden_states is None else output_hidden_states
+            ),
+        )
+        pooled = None
+        if self.pooler is not None:
+            pooled = ops.tanh(self.pooler(last_hidden_state[:, 0]))  # (B, T, H) -> (B, H)
+        return make_output(
+            "BaseModelOutputWithPooling",
+            last_hidden_state=last_hidden_state,
+            pooler_output=pooled,
+            hidden_states=hidden_states,
+            attentions=attentions,
+        )
+
+
+def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """(B, T), (B, T, T) or (B, 1, T, T) of 0 and 1 -> bool broadcastable to (B, N, T, T).
+
+    A query that may see nothing sees everything instead: its output is then finite, and equals that of the
+    original, which adds the same -10000 to all its scores.
+    """
+    if attention_mask is None:
+        return None
+    mask = ops.not_equal(attention_mask, 0)
+    mask = ops.logical_or(mask, ops.logical_not(ops.any(mask, axis=-1, keepdims=True)))
+    if len(mask.shape) == 2:
+        return mask[:, None, None, :]  # (B, T) -> (B, 1, 1, T)
+    return mask if len(mask.shape) == 4 else mask[:, None]  # (B, T, T) -> (B, 1, T, T)
+
+
+def expand_head_mask(head_mask: Tensor | None, *, depth: int) -> Tensor | None:
+    """(N,) or (L, N) -> (L, N)."""
+    if head_mask is None or len(head_mask.shape) == 2:
+        return head_mask
+    return ops.tile(head_mask[None], (depth, 1))

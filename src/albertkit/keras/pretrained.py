@@ -13,9 +13,8 @@ from albertkit.checkpoints.folder import write_folder
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.hub import split_hub_options, take_loading_options
-from albertkit.keras.backend import keras
 from albertkit.keras.inputs import NAMES, as_tensors, merge_choices, name_inputs, take_options
-from albertkit.keras.layers import Tensor, ops, undrawn
+from albertkit.keras.layers import AlbertMainLayer, Tensor, keras, ops, undrawn
 from albertkit.keras.tensorflow_only import (
     batches_of,
     check_backend,
@@ -42,6 +41,8 @@ class TFAlbertPreTrainedModel(keras.Model):
     """The entries of the output that losses and metrics compare with labels, in order."""
     label_names: ClassVar[tuple[str, ...]] = ("labels",)
     """The columns of a data set that hold the labels of these scores, in the same order."""
+    pools: ClassVar[bool] = True
+    """Whether the encoder has a pooler."""
     reads: ClassVar[str | None] = None
     """The entry of the encoder's output that `dropout` acts on before the head; None for no dropout."""
     has_choices: ClassVar[bool] = False
@@ -55,12 +56,14 @@ class TFAlbertPreTrainedModel(keras.Model):
         self.config = config
         self.num_labels = config.num_labels
         with keras.name_scope(self.name):
+            self.albert = AlbertMainLayer(
+                config, name="albert", dtype=self.dtype_policy, add_pooling_layer=self.pools
+            )
             self.make_parts()
         self.built = True
 
     def make_parts(self) -> None:
-        """Make `albert` and the head, with their variables."""
-        raise NotImplementedError
+        """Make the head, with its variables."""
 
     def __call__(
         self,

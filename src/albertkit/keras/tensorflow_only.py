@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from albertkit.errors import ConfigError, DataError, MissingExtraError
-from albertkit.keras.backend import keras
 from albertkit.keras.inputs import NAMES
+from albertkit.keras.layers import keras
 
 Row = Mapping[str, Any]
 Collator = Callable[[list[dict[str, Any]]], Mapping[str, Any]]

@@ -12,8 +12,7 @@ import numpy as np
 from albertkit.checkpoints.names import BASE_PREFIX, TIED, UNTIED, canonical
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig
-from albertkit.keras.backend import keras
-from albertkit.keras.layers import initializer, ops
+from albertkit.keras.layers import initializer, keras, ops
 
 _ENCODER = "albert"
 """The layer of every model that holds the encoder."""
