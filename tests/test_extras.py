@@ -52,7 +52,9 @@ for use in uses:
 
 
 ROOT = Path(__file__).parents[1]
-NAMED = re.compile(r"""\bextra="(\w+)"|(?:albertkit|'\.)\[([\w,]+)\]|\bextra\s+`(\w+)`""")
+NAMED = re.compile(
+    r"""(?:optional|require)\("[\w.]+", extra="(\w+)"|(?:albertkit|'\.)\[([\w,]+)\]|\bextra\s+`(\w+)`"""
+)
 """Ways to name an extra: in a call of `extras.optional`, in a command, in a sentence."""
 
 
