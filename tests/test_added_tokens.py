@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.special_tokens import fold
-from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
+from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
 # Characters whose upper and lower case differ in length, or that fold to those of other alphabets.
@@ -30,12 +30,11 @@ def files(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> di
     word_list.write_text("\n".join(WORD_PIECES))
     return {
         AlbertTokenizer: tiny_vocabulary,
-        AlbertTokenizerFast: tiny_vocabulary,
         AlbertWordPieceTokenizer: word_list,
     }
 
 
-classes = pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertTokenizerFast, AlbertWordPieceTokenizer])
+classes = pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertWordPieceTokenizer])
 
 
 @classes

@@ -1,4 +1,4 @@
-"""Both tokenizers: the original's ids, segments and pieces; calls as `transformers` users know them."""
+"""From both files: the original's ids, segments and pieces; calls as `transformers` users know them."""
 
 import copy
 import gc
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizer_files import FILES, load
 
 from albertkit.errors import MissingExtraError, TokenizerError
 from albertkit.tokenization.base import TokenizerBase
@@ -16,27 +17,19 @@ from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 
 BOTH = [AlbertTokenizer, AlbertTokenizerFast]
-FILES = [pytest.param(name, marks=pytest.mark.light) for name in ("spiece.model", "tokenizer.json")]
+LIGHT_FILES = [pytest.param(name, marks=pytest.mark.light) for name in FILES]
 
 
-@pytest.fixture(params=FILES, scope="module")
+@pytest.fixture(params=LIGHT_FILES, scope="module")
 def tokenizer(request: pytest.FixtureRequest, shared: Path, tmp_path_factory) -> TokenizerBase:
     """The published vocabulary, from each file."""
     return load(request.param, shared / "data" / "spiece.model", tmp_path_factory.mktemp("published"))
 
 
-@pytest.fixture(params=FILES, scope="module")
+@pytest.fixture(params=LIGHT_FILES, scope="module")
 def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path, tmp_path_factory) -> TokenizerBase:
     """A vocabulary of 500 pieces, from each file."""
     return load(request.param, tiny_vocabulary, tmp_path_factory.mktemp("tiny"))
-
-
-def load(file: str, vocabulary: Path, folder: Path, **rules: bool) -> TokenizerBase:
-    """Load a vocabulary from its model, or from the tokenizer.json that is saved with it."""
-    if file == "spiece.model":
-        return AlbertTokenizer(vocabulary, **rules)
-    AlbertTokenizer(vocabulary).save_pretrained(folder)
-    return AlbertTokenizerFast(tokenizer_file=folder / file, **rules)
 
 
 # ---- the original's answers ----

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import transformers
+from tokenizer_files import FILES, load
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.tokenization.auto import AutoTokenizer
@@ -23,9 +24,9 @@ BOTH = [AlbertTokenizer, AlbertTokenizerFast]
 TEXT = "The captain, in 1847, found a well-kept [MASK] near the café."
 
 
-@pytest.fixture(params=BOTH, ids=["sentencepiece", "rust"])
-def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path) -> TokenizerBase:
-    return request.param(tiny_vocabulary)
+@pytest.fixture(params=FILES)
+def tiny(request: pytest.FixtureRequest, tiny_vocabulary: Path, tmp_path_factory) -> TokenizerBase:
+    return load(request.param, tiny_vocabulary, tmp_path_factory.mktemp("tiny"))
 
 
 # ---- folders ----
@@ -149,7 +150,7 @@ def _as_transformers_saves(model: Path, folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-@pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer])
+@pytest.mark.parametrize("cls", [AlbertTokenizer, AutoTokenizer])
 def test_a_folder_of_transformers_gives_the_originals_ids(cls, shared: Path, tmp_path: Path) -> None:
     _as_transformers_saves(shared / "data" / "spiece.model", tmp_path)
     tokenizer = cls.from_pretrained(tmp_path)
@@ -228,12 +229,11 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-@pytest.mark.parametrize("cls", BOTH)
-def test_a_foreign_model_file_is_named(cls, name: str, tmp_path: Path) -> None:
+def test_a_foreign_model_file_is_named(name: str, tmp_path: Path) -> None:
     content, message = DAMAGE[name]
     (tmp_path / "spiece.model").write_bytes(content)
     with pytest.raises(TokenizerError, match=message) as caught:
-        cls.from_pretrained(tmp_path)
+        AlbertTokenizer.from_pretrained(tmp_path)
     assert str(tmp_path / "spiece.model") in str(caught.value)
     assert "expected" in str(caught.value)
 
@@ -242,9 +242,8 @@ def test_a_foreign_model_file_is_named(cls, name: str, tmp_path: Path) -> None:
 def test_a_truncated_model_file_is_named(keep: float, tiny_vocabulary: Path, tmp_path: Path) -> None:
     model = tiny_vocabulary.read_bytes()
     (tmp_path / "spiece.model").write_bytes(model[: int(len(model) * keep)])
-    for cls in BOTH:
-        with pytest.raises(TokenizerError, match=r"spiece\.model.*cut off|spiece\.model.*do not hold"):
-            cls(tmp_path / "spiece.model")
+    with pytest.raises(TokenizerError, match=r"spiece\.model.*cut off|spiece\.model.*do not hold"):
+        AlbertTokenizer(tmp_path / "spiece.model")
 
 
 def test_other_damage(tiny_vocabulary: Path, tmp_path: Path) -> None:
@@ -382,12 +381,10 @@ def _seconds(tokenizer: TokenizerBase, unit: str, size: int, *, offsets: bool) -
 # Twenty times the text may take twenty times the processor's time, more on a busy machine; quadratic is 400.
 @pytest.mark.parametrize("unit", MEGABYTE.values(), ids=MEGABYTE)
 def test_time_grows_with_the_text_and_not_faster(unit: str, tiny_vocabulary: Path) -> None:
-    slow, fast = (cls(tiny_vocabulary) for cls in BOTH)
-    small = max(0.001, _seconds(slow, unit, 50_000, offsets=False))
-    assert _seconds(slow, unit, 1_000_000, offsets=False) < 100 * small
-    for tokenizer in (slow, fast):
-        small = max(0.001, _seconds(tokenizer, unit, 5_000, offsets=True))
-        assert _seconds(tokenizer, unit, 100_000, offsets=True) < 100 * small
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    for offsets, size in ((False, 50_000), (True, 5_000)):
+        small = max(0.001, _seconds(tokenizer, unit, size, offsets=offsets))
+        assert _seconds(tokenizer, unit, 20 * size, offsets=offsets) < 100 * small
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 import random
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from structural_fuzz import MEGABYTE, SLOW_CASES, count_refused, damaged, damage
 
 from albertkit import protobuf
 from albertkit.tokenization.auto import AutoTokenizer
-from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
+from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
 TEXT = "The fox, in 1847, found\ta caf\u00e9 \ufb00 <x> Foxtrot [MASK]"
@@ -124,8 +124,7 @@ def damaged_model(whole: bytes, rng: random.Random) -> bytes:
     return message(fields)
 
 
-@pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertTokenizerFast])
-def test_sentencepiece_models(cls: Callable[[Path], Any], tiny_vocabulary: Path, tmp_path: Path) -> None:
+def test_sentencepiece_models(tiny_vocabulary: Path, tmp_path: Path) -> None:
     path = tmp_path / "spiece.model"
     whole = tiny_vocabulary.read_bytes()
     rng = random.Random(0)
@@ -137,7 +136,7 @@ def test_sentencepiece_models(cls: Callable[[Path], Any], tiny_vocabulary: Path,
             yield content[-600:]
 
     def read() -> None:
-        tokenizer = cls(path)
+        tokenizer = AlbertTokenizer(path)
         encoding = tokenizer(TEXT, return_offsets_mapping=True)
         tokenizer.decode(encoding["input_ids"])
         tokenizer._vocabulary_files()

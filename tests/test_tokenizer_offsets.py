@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.model_file import CONTROL, UNKNOWN, WORD_START
 from albertkit.tokenization.normalization import Normalization, align
-from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
+from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.unigram import UnigramModel
 
 RULES = [
@@ -169,20 +169,19 @@ def test_a_converted_tokenizer_json_gives_the_ids_of_the_rust_library(shared: Pa
 
 
 def test_values(shared: Path) -> None:
-    for cls in (AlbertTokenizer, AlbertTokenizerFast):
-        tokenizer = cls(shared / "data" / "spiece.model")
-        text = "  \u0130stanbul  in  1990, x\u200b½ ``a'' "
-        encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
-        covered = [
-            (token, text[start:end])
-            for token, (start, end) in zip(encoded.tokens(), encoded.offset_mapping, strict=True)
-        ]
-        assert covered == [
-            *[("▁istanbul", "\u0130stanbul"), ("▁in", "in"), ("▁1990", "1990"), (",", ","), ("▁x", "x")],
-            *[("▁1", "½"), ("<unk>", "½"), ("2", "½")],
-            *[("▁", ""), ('"', "``"), ("a", "a"), ('"', "''")],
-        ]
-        assert encoded.word_ids() == [0, 1, 2, 2, 3, 4, 4, 4, 5, 5, 5, 5]
+    tokenizer = AlbertTokenizer(shared / "data" / "spiece.model")
+    text = "  \u0130stanbul  in  1990, x\u200b½ ``a'' "
+    encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
+    covered = [
+        (token, text[start:end])
+        for token, (start, end) in zip(encoded.tokens(), encoded.offset_mapping, strict=True)
+    ]
+    assert covered == [
+        *[("▁istanbul", "\u0130stanbul"), ("▁in", "in"), ("▁1990", "1990"), (",", ","), ("▁x", "x")],
+        *[("▁1", "½"), ("<unk>", "½"), ("2", "½")],
+        *[("▁", ""), ('"', "``"), ("a", "a"), ('"', "''")],
+    ]
+    assert encoded.word_ids() == [0, 1, 2, 2, 3, 4, 4, 4, 5, 5, 5, 5]
 
 
 def test_places_across_special_tokens_and_pairs(shared: Path) -> None:
@@ -235,10 +234,9 @@ def test_windows_keep_their_places(shared: Path) -> None:
     assert windows[0].overflowing[0].ids == windows["input_ids"][1]
 
 
-@pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertTokenizerFast])
-def test_a_dropped_accent_belongs_to_the_piece_before_it(cls, shared: Path) -> None:
+def test_a_dropped_accent_belongs_to_the_piece_before_it(shared: Path) -> None:
     text = "cafe\u0301 cafe\u0301\u0302s"
-    encoded = cls(shared / "data" / "spiece.model")(text, add_special_tokens=False)
+    encoded = AlbertTokenizer(shared / "data" / "spiece.model")(text, add_special_tokens=False)
     assert [encoded.char_to_token(place) for place in (3, 4)] == [encoded.char_to_token(3)] * 2
     assert text[slice(*encoded.word_to_chars(0))] == "cafe\u0301"
     assert encoded.char_to_token(9) == encoded.char_to_token(10) == encoded.char_to_token(11)

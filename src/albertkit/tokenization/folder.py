@@ -9,7 +9,6 @@
 Also read where present: `added_tokens.json` (older folders).
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
@@ -20,6 +19,7 @@ from typing import Any, Unpack
 from albertkit import hub
 from albertkit.errors import AlbertKitError, ModelNotFoundError, TokenizerError
 from albertkit.files import atomic_path, contents, json_text, made_folder
+from albertkit.files import read_json as read_object
 from albertkit.hub import HubOptions
 from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.options import SETTINGS, read_flag, take_settings
@@ -97,10 +97,10 @@ def find_files(path: Path, vocabulary_file: str) -> dict[str, Path | None]:
     Raises:
         ModelNotFoundError: There is none.
     """
-    files = {"vocab_file": find(path, vocabulary_file), "tokenizer_file": find(path, TOKENIZER_FILE)}
-    if not any(files.values()):
+    found = {"vocab_file": find(path, vocabulary_file), "tokenizer_file": find(path, TOKENIZER_FILE)}
+    if not any(found.values()):
         raise missing(path, f"{vocabulary_file}, or {TOKENIZER_FILE} in its place")
-    return files
+    return found
 
 
 def missing(path: Path, expected: str) -> ModelNotFoundError:
@@ -171,18 +171,12 @@ def _settings(
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return a JSON object, an empty one where there is no such file."""
-    if not file.is_file():
-        return {}
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise TokenizerError(
-            f"{file}: expected JSON ({error}); the file is damaged or of another kind"
-        ) from error
-    if not isinstance(value, dict):
-        raise TokenizerError(f"{file}: expected a JSON object, received a {type(value).__name__}")
-    return value
+    """Return a JSON object, an empty one if there is no such file.
+
+    Raises:
+        TokenizerError: The file is damaged.
+    """
+    return read_object(file, TokenizerError) if file.is_file() else {}
 
 
 @contextmanager

@@ -22,9 +22,10 @@ pieces of a text, in order:
   accent, a control character) goes to the piece before it.
 """
 
+import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -32,6 +33,9 @@ from albertkit.errors import TokenizerError
 from albertkit.tokenization.model_file import WORD_START
 
 _PART = 256  # characters
+_SPACES = re.compile(r"\s+")
+_DOUBLE_QUOTES = re.compile("``|''")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +117,32 @@ class Alignment:
     starts: list[int]
     ends: list[int]
 
+    def part(self, start: int, stop: int) -> "Alignment":
+        """Return the characters `start:stop` alone."""
+        part = slice(start, max(start, stop))
+        return Alignment(text=self.text[part], starts=self.starts[part], ends=self.ends[part])
+
+    def rewrite(self, pattern: re.Pattern[str], write: Callable[[str], str]) -> "Alignment":
+        """Replace what a pattern matches; the new characters share the span of the match.
+
+        A match that is replaced with nothing goes to the character before it.
+        """
+        strings: list[str] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        position = 0
+        for match in pattern.finditer(self.text):
+            begin, end = match.span()
+            written = write(match.group())
+            strings += self.text[position:begin], written
+            starts += self.starts[position:begin] + [self.starts[begin]] * len(written)
+            ends += self.ends[position:begin] + [self.ends[end - 1]] * len(written)
+            if not written and ends:
+                ends[-1] = max(ends[-1], self.ends[end - 1])
+            position = end
+        text = "".join(strings) + self.text[position:]
+        return Alignment(text=text, starts=starts + self.starts[position:], ends=ends + self.ends[position:])
+
     def then(self, text: str, offsets: list[int]) -> "Alignment":
         """Add a step that wrote `text`; its character i began at `offsets[i]` of this text.
 
@@ -149,76 +179,23 @@ class Alignment:
 def align(text: str, normalization: Normalization) -> Alignment:
     """Return the normalized text with each character's span in `text`; the twin of `normalization(text)`."""
     normalized = normalization(text)
-    characters = list(text)
-    starts, ends = list(range(len(text))), list(range(1, len(text) + 1))
-    if text.isascii() and len(normalized) == len(text):
+    aligned = Alignment(text=text, starts=list(range(len(text))), ends=list(range(1, len(text) + 1)))
+    if not text.isascii() or len(normalized) != len(text):
         # On ASCII every step keeps a character's place or shortens the text.
-        return Alignment(text=normalized, starts=starts, ends=ends)
-    if normalization.remove_space:
-        characters, starts, ends = _collapse_spaces(characters)
-    characters, starts, ends = _join_quotes(characters, starts, ends)
-    if not normalization.keep_accents:
-        characters, starts, ends = _expand(characters, starts, ends, _without_accents)
-    if normalization.do_lower_case:
-        characters, starts, ends = _expand(characters, starts, ends, str.lower)
+        if normalization.remove_space:
+            aligned = aligned.part(len(text) - len(text.lstrip()), len(text.rstrip()))
+            aligned = aligned.rewrite(_SPACES, lambda _: " ")
+        aligned = aligned.rewrite(_DOUBLE_QUOTES, lambda _: '"')
+        if not normalization.keep_accents:
+            aligned = aligned.rewrite(_NOT_ASCII, _without_accents)
+        if normalization.do_lower_case:
+            aligned = aligned.rewrite(_NOT_ASCII, str.lower)
     # Lower-casing depends on context (a final sigma) but its length does not.
-    assert len(normalized) == len(characters)
-    return Alignment(text=normalized, starts=starts, ends=ends)
-
-
-_Aligned = tuple[list[str], list[int], list[int]]
-
-
-def _collapse_spaces(characters: list[str]) -> _Aligned:
-    result: _Aligned = ([], [], [])
-    pending = -1  # where a run of spaces began, once there is something before it
-    for index, character in enumerate(characters):
-        if character.isspace():
-            if pending < 0 and result[0]:
-                pending = index
-            continue
-        if pending >= 0:
-            _append(result, " ", pending, index)
-            pending = -1
-        _append(result, character, index, index + 1)
-    return result
-
-
-def _join_quotes(characters: list[str], starts: list[int], ends: list[int]) -> _Aligned:
-    result: _Aligned = ([], [], [])
-    index = 0
-    while index < len(characters):
-        pair = characters[index] if characters[index] in "`'" else ""
-        if pair and index + 1 < len(characters) and characters[index + 1] == pair:
-            _append(result, '"', starts[index], ends[index + 1])
-            index += 2
-        else:
-            _append(result, characters[index], starts[index], ends[index])
-            index += 1
-    return result
-
-
-def _expand(
-    characters: list[str], starts: list[int], ends: list[int], rule: Callable[[str], str]
-) -> _Aligned:
-    """Apply a rule that turns each character into none, one or several, which all share its span."""
-    result: _Aligned = ([], [], [])
-    for character, start, end in zip(characters, starts, ends, strict=True):
-        written = rule(character)
-        if not written and result[0]:
-            result[2][-1] = max(result[2][-1], end)  # a removed character goes to the one before it
-        for new in written:
-            _append(result, new, start, end)
-    return result
+    assert len(normalized) == len(aligned.text)
+    return replace(aligned, text=normalized)
 
 
 def _without_accents(character: str) -> str:
-    # Canonical ordering moves combining marks only, and those are dropped: one by one is as good as whole.
+    # Canonical ordering moves combining marks only, and those are dropped: each character decomposes alone.
     decomposed = unicodedata.normalize("NFKD", character)
     return "".join([part for part in decomposed if not unicodedata.combining(part)])
-
-
-def _append(aligned: _Aligned, character: str, start: int, end: int) -> None:
-    aligned[0].append(character)
-    aligned[1].append(start)
-    aligned[2].append(end)
