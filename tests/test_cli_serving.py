@@ -22,7 +22,6 @@ pytest.importorskip("fastapi", reason="needs the server's libraries: pip install
 from serving_server import Running, save_random_models, wait_for
 from torchless import WITHOUT_TORCH
 
-from albertkit.cli import serving as cli_serving
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import (
     AlbertForMultipleChoice,
@@ -32,6 +31,7 @@ from albertkit.modeling.task_heads import (
 )
 from albertkit.pipelines import pipeline
 from albertkit.serving.metrics import Metrics
+from albertkit.serving.start import named_settings
 
 ORDER = {"input": {"text": "He came in.", "text_pair": "He sat down."}}
 
@@ -203,7 +203,7 @@ def test_names_of_models(
     (tmp_path / "here" / "runs").mkdir()
     (tmp_path / "here" / "latest").symlink_to("runs")
     monkeypatch.chdir(tmp_path / "here")
-    settings = cli_serving._settings(given, [])
+    settings = named_settings(given, [], {})
     assert settings.models == models
 
 
@@ -211,7 +211,7 @@ def test_tasks_of_models_with_an_equals_sign(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "lr=0.001").mkdir()
     monkeypatch.chdir(tmp_path)
     for task in ("fill-mask", "lr=0.001=fill-mask"):
-        assert cli_serving._settings(["lr=0.001"], [task]).tasks == {"lr=0.001": "fill-mask"}
+        assert named_settings(["lr=0.001"], [task], {}).tasks == {"lr=0.001": "fill-mask"}
 
 
 @pytest.mark.parametrize("key", ["", "  ", "two words"])

@@ -51,6 +51,7 @@ from albertkit.pipelines import pipeline as pipeline
 from albertkit.pretraining.prepare import prepare as prepare
 from albertkit.pretraining.pretrain import pretrain as pretrain
 from albertkit.pretraining.train_tokenizer import train_tokenizer as train_tokenizer
+from albertkit.serving.start import serve as serve
 from albertkit.tokenization.auto import AutoTokenizer as AutoTokenizer
 from albertkit.tokenization.encoding import BatchEncoding as BatchEncoding
 from albertkit.tokenization.tokenizer import AlbertTokenizer as AlbertTokenizer

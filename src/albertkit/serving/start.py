@@ -1,0 +1,111 @@
+"""Serve models by name: `serve`."""
+
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from albertkit.errors import ConfigError
+from albertkit.hub import BUNDLED
+from albertkit.logs import lines_shown
+from albertkit.recipe import build, takes_settings
+from albertkit.serving.settings import KEY_VARIABLE, ServingSettings
+
+logger = logging.getLogger(__name__)
+
+
+@takes_settings(ServingSettings)
+def serve(
+    model: str | Path | Sequence[str | Path] | Mapping[str, str | Path] = BUNDLED,
+    task: str | Sequence[str] | Mapping[str, str] = (),
+    *,
+    ready: Callable[[str, list[str]], None] | None = None,
+    **settings: Any,
+) -> None:
+    """Serve models over HTTP until SIGTERM or Ctrl-C; then answer the requests that have come, and return.
+
+    Args:
+        model: folders, hub names or "bundled". Requests call a model by the name of its folder, by NAME in
+            "NAME=MODEL", or by its key in a dict.
+        task: tasks of the pipelines, if the heads of the models do not say them: "TASK" for a single model,
+            "NAME=TASK", or a dict.
+        ready: called with the address and the names of the models when requests are answered; None logs them.
+        **settings: fields of `ServingSettings`.
+
+    Raises:
+        MissingExtraError: the extra `serve` is not installed.
+        ConfigError: an unknown setting, a value out of range, or two models of one name.
+        AlbertKitError: a model that cannot be loaded, or gives wrong answers.
+    """
+    chosen = named_settings(model, task, settings)
+    from albertkit.serving import server
+
+    with lines_shown():
+        if server.read_key(chosen) is None and not server.is_loopback(chosen.host):
+            logger.warning(
+                "%s can be reached from other machines, and no key is asked for; give a file with a key "
+                "(--key-file), or set %s",
+                chosen.host,
+                KEY_VARIABLE,
+            )
+        listening = server.listen(chosen)
+        address = _address(listening)
+
+        def announce(names: list[str]) -> None:
+            if ready is not None:
+                ready(address, names)
+            else:
+                logger.info("serving %s on %s", ", ".join(names), address)
+
+        if chosen.workers == 1:
+            server.serve(chosen, listening, ready=announce)
+            return
+        from albertkit.serving.workers import serve_in_processes
+
+        serve_in_processes(chosen, listening, ready=announce)
+
+
+def named_settings(model: Any, task: Any, settings: Mapping[str, Any]) -> ServingSettings:
+    """Return the settings of a server from the arguments of `serve`."""
+    models = _named(model, "model")
+    tasks = _named(task, "task", default=next(iter(models)) if len(models) == 1 else None)
+    return build(ServingSettings, {"models": models, "tasks": tasks, **settings}, where="settings")
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _named(given: Any, kind: str, *, default: str | None = None) -> dict[str, str]:
+    """Return models or tasks by name; a model without a name is called as its folder is."""
+    if isinstance(given, Mapping):
+        return {name: str(value) for name, value in given.items()}
+    named: dict[str, str] = {}
+    for text in [given] if isinstance(given, str | Path) else given:
+        name, value = _split_model(str(text)) if kind == "model" else _split_task(str(text), default)
+        if not name or not value:
+            raise ConfigError(
+                f"--{kind} is {str(text)!r}; expected NAME={kind.upper()}: requests need a name"
+            )
+        if name in named:
+            raise ConfigError(f"two of --{kind} are for the name {name!r}; give NAME={kind.upper()}")
+        named[name] = value
+    return named
+
+
+def _split_model(given: str) -> tuple[str, str]:
+    """Return the name and the model of `[NAME=]MODEL`."""
+    name, equals, value = given.partition("=")
+    path = Path(given)
+    # A path may hold the character too, runs/lr=0.001/best; a folder that exists is one.
+    if equals and Path(name).name == name and not path.exists():
+        return name, value
+    return (path.resolve() if path.name in ("", "..") else path).name, given
+
+
+def _split_task(given: str, default: str | None) -> tuple[str, str]:
+    """Return the name and the task of `[NAME=]TASK`; no task holds the character."""
+    name, equals, task = given.rpartition("=")
+    return name if equals else default or "", task
