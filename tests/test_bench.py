@@ -294,6 +294,22 @@ class TestTheVerb:
         for cell in (["1", "8"], ["4", "8"], ["1", "20"], ["4", "20"]):
             assert rows.count(cell) == 2  # in the table of speeds and in that of shares
 
+    def test_engines_that_compute_in_another_type_than_that_of_the_weights(self, run: Run, folder):
+        options = ["--model", folder, "--dtype", "bfloat16", "--device", "cpu", "--minutes", "9"]
+        options += ["--lengths", "8", "--batches", "1", "--rounds", "1"]
+        result = run("bench", *options)
+        assert result.status == 0, result.errors
+        heads = [line for line in result.output.splitlines() if line.startswith("batch")]
+        assert len(heads) == 2
+        for head in heads:
+            assert "onnx (float32)" in head
+            assert "onnx-int8 (float32)" in head
+            assert "plain (" not in head
+            assert "torch (" not in head
+        computed_in = run("bench", *options, "--json").json[0]["computed_in"]
+        assert computed_in["onnx"] == computed_in["onnx-int8"] == "float32"
+        assert computed_in["plain"] == computed_in["torch"] == "bfloat16"
+
     def test_without_torch(self, folder, tmp_path):
         verb = "from albertkit.cli.main import run; run()"
         sizes = ("--lengths", "8", "--batches", "2", "--minutes", "0.05", "--rounds", "2")

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from albertkit.bench.side import Side
-from albertkit.engines.choosing import ENGINES, make_engine
+from albertkit.engines.choosing import ENGINES, FLOAT32_ENGINES, make_engine
 from albertkit.engines.engine import Engine, Row, every_token, first_token
 from albertkit.engines.light_model import LightModel, Model, class_name
 from albertkit.errors import ConfigError, MissingExtraError, suggestion
@@ -43,6 +43,7 @@ class OwnEngine(Side):
         self.max_length = model.config.max_position_embeddings
         self.read = every_token if reads_all else first_token
         self.columns = None if len(scores.names) == 1 else 1
+        self.dtype = "float32" if name in FLOAT32_ENGINES else str(model.dtype).removeprefix("torch.")
 
     def compute_rows(self, rows: Sequence[Row]) -> Any:
         """Compute rows; the engine plans its batches."""

@@ -38,7 +38,10 @@ def bench(
         Path | None, typer.Option(help="Draw to this .png, .svg or .pdf file.", show_default=False)
     ] = None,
     dtype: Annotated[
-        str, typer.Option(help="Type to compute in: float32, bfloat16, float16 (a GPU).")
+        str,
+        typer.Option(
+            help="Type of the weights: float32, bfloat16, float16. plain and torch also compute in it."
+        ),
     ] = "float32",
     processor_time: Annotated[
         bool, typer.Option("--processor-time", help="Of one thread, on a machine that does other work too.")
@@ -91,6 +94,7 @@ def bench(
         needed = "; ".join(f"{name} {reason}" for name, reason in report.left_out.items())
         raise ConfigError(f"nothing could be measured in {minutes:g} minutes ({needed}): give more --minutes")
     report.left_out = left_out | report.left_out
+    report.about["computed_in"] = {side.name: side.dtype for side in sides}
     if plot is not None:
         from albertkit.bench.drawing import draw
 
@@ -168,7 +172,9 @@ def _print_table(title: str, report: "Report", sides: list[str], show: "Callable
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("batch", "tokens", *sides):
-        table.add_column(name, justify="right", overflow="fold")
+        dtype = report.about["computed_in"].get(name, report.about["dtype"])
+        other_type = "" if dtype == report.about["dtype"] else f" ({dtype})"
+        table.add_column(name + other_type, justify="right", overflow="fold")
     rows: dict[tuple[int, int], dict[str, str]] = {}
     for one in (*report.texts, *sorted(report.grid, key=lambda one: (one.length, one.batch))):
         rows.setdefault((one.length, one.batch), {})[one.side] = show(one)

@@ -27,6 +27,10 @@ ENGINES = ("auto", "onnx", "onnx-int8", "torch", "plain")
 computes without padding, and `plain` calls the model, both in torch. `auto` is `onnx-int8` for a model that
 was exported in int8, `torch` for a PyTorch model, and `onnx` for any other."""
 
+FLOAT32_ENGINES = ("onnx", "onnx-int8")
+"""Engines that convert weights in half precision to float32 and compute in it. The others compute in the
+type of the weights."""
+
 _WELL_TESTED = ("cpu", "cuda")  # devices on which `auto` computes without padding
 
 

@@ -120,7 +120,8 @@ def pipeline(
         device: "cpu", "cuda:1", "mps" ...; -1 for the CPU, 0, 1 ... for a GPU by number (with a warning the
             CPU, where there is none at all). None for the best single device (CUDA, then MPS, then CPU); a
             model that is loaded already stays where it is. `device_map` is another name.
-        dtype: type of the weights, default float32; `torch_dtype` is its older name.
+        dtype: type of the weights, default float32; `torch_dtype` is its older name. The engines `torch` and
+            `plain` compute in it, `onnx` and `onnx-int8` always in float32.
         use_fast: which of the two tokenizer classes; their answers are the same.
         revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
         trust_remote_code: without effect: no code of a checkpoint is ever run.
