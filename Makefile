@@ -56,14 +56,14 @@ format: .venv/installed-test ## Put the code into the project's format.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/installed-test ## Measure against transformers, side by side (over an hour).
-	$(BIN)/python benchmarks/startup.py
+bench: .venv/installed-test ## Measure against transformers, side by side (about 15 minutes).
+	$(BIN)/python benchmarks/startup.py --runs 3
 	$(BIN)/python benchmarks/tokenizer.py
 	$(BIN)/python benchmarks/examples.py
 	$(BIN)/python benchmarks/pretraining.py
 	$(BIN)/python benchmarks/inference.py
-	$(BIN)/python benchmarks/memory.py
-	$(BIN)/python benchmarks/serving.py
+	$(BIN)/python benchmarks/memory.py --batches 2000 --texts 12000
+	$(BIN)/python benchmarks/serving.py --minutes 0.5
 
 docs: .venv/installed-docs ## Build the documentation into site/; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
