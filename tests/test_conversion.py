@@ -41,7 +41,7 @@ from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.tokenization.auto import AutoTokenizer
-from albertkit.tokenization.vocab_lines import lines_of, model_of
+from albertkit.tokenization.model_file import model_from_lines, vocab_lines
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "google_tf1_small"
@@ -530,7 +530,7 @@ def test_published_vocabulary_has_the_lines_that_julia_shows(shared: Path, tmp_p
 def test_a_tokenizer_made_of_lines_is_the_published_one(shared: Path, tmp_path: Path) -> None:
     published = shared / "data" / "spiece.model"
     again = tmp_path / "spiece.model"
-    again.write_bytes(model_of(lines_of(published.read_bytes())))
+    again.write_bytes(model_from_lines(vocab_lines(published.read_bytes())))
     one, other = (AutoTokenizer.from_pretrained(path, model_max_length=10_000) for path in (published, again))
     cases = [json.loads(line) for line in (shared / "fixtures" / "tokenizer.jsonl").read_text().splitlines()]
     differing = [
@@ -552,7 +552,7 @@ def test_a_tokenizer_made_of_lines_is_the_published_one(shared: Path, tmp_path: 
 )
 def test_lines_that_make_no_tokenizer(lines: list[str], message: str) -> None:
     with pytest.raises(TokenizerError, match=message):
-        model_of(lines)
+        model_from_lines(lines)
 
 
 def test_a_vocabulary_that_is_none_is_left_out(tmp_path: Path) -> None:

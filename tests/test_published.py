@@ -26,7 +26,7 @@ from albertkit.published import (
     contradictions,
     find,
 )
-from albertkit.tokenization.vocab_lines import lines_of
+from albertkit.tokenization.model_file import vocab_lines
 
 pytestmark = pytest.mark.light
 
@@ -70,7 +70,7 @@ def test_the_published_vocabulary_has_its_hash(shared: Path) -> None:
     content = (shared / "data" / "spiece.model").read_bytes()
     assert hashlib.sha256(content).hexdigest() == FILE_SHA256["spiece.model"]
     # The lines that we write for Julia are those that SentencePiece wrote for Google, byte for byte.
-    lines = "".join(f"{line}\n" for line in lines_of(content))
+    lines = "".join(f"{line}\n" for line in vocab_lines(content))
     assert hashlib.sha256(lines.encode()).hexdigest() == FILE_SHA256["30k-clean.vocab"]
 
 

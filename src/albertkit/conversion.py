@@ -31,7 +31,7 @@ from albertkit.heads import head_of
 from albertkit.published import contradictions
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
-from albertkit.tokenization.vocab_lines import lines_of, model_of
+from albertkit.tokenization.model_file import model_from_lines, vocab_lines
 from albertkit.tokenization.wordpiece import parse_word_list
 
 TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
@@ -239,7 +239,7 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
     files = checkpoint.vocabulary
     words: tuple[str, ...] = ()
     if MODEL_FILE in files:
-        checkpoint.pieces = lines_of(files[MODEL_FILE])
+        checkpoint.pieces = vocab_lines(files[MODEL_FILE])
     elif WORD_LIST_FILE in files:
         words = parse_word_list(files[WORD_LIST_FILE], source=WORD_LIST_FILE)
     count = len(checkpoint.pieces or words)
@@ -255,7 +255,7 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
         notes.append(f"{WORD_LIST_FILE} was left out: Julia's files list SentencePiece's pieces only")
     elif to != "julia" and not files:
         try:
-            files[MODEL_FILE] = model_of(checkpoint.pieces)
+            files[MODEL_FILE] = model_from_lines(checkpoint.pieces)
             notes.append("spiece.model was made of the listed pieces; their scores have six digits")
         except TokenizerError as error:
             notes.append(f"the vocabulary was left out: {str(error).rstrip('.')}")

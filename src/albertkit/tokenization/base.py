@@ -5,7 +5,6 @@ Legend: B batch, T tokens of a row.
 
 import hashlib
 import logging
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
@@ -21,6 +20,7 @@ from albertkit.tokenization.options import (
     SETTINGS,
     CallOptions,
     Options,
+    ParsingOptions,
     Side,
     read_examples,
     read_fit,
@@ -29,7 +29,7 @@ from albertkit.tokenization.options import (
     take_settings,
 )
 from albertkit.tokenization.rows import assemble, collection_paused, pad_rows, truncate
-from albertkit.tokenization.special_tokens import Parsing, token_texts
+from albertkit.tokenization.special_tokens import Parsing
 from albertkit.tokenization.subword import SubwordModel, TextEncoder
 from albertkit.tokenization.tokens import TokenVocabulary
 
@@ -215,14 +215,10 @@ class TokenizerBase(TokenVocabulary):
         text: str,
         pair: str | None = None,
         add_special_tokens: bool = False,
-        *,
-        parse_special_tokens: Parsing | None = None,
-        split_special_tokens: bool | None = None,
+        **options: Unpack[ParsingOptions],
     ) -> list[str]:
         """Return the pieces of a text; with SentencePiece, unknown ones as they stand in the text."""
-        parse = self._parsing(
-            Options.read(parse_special_tokens=parse_special_tokens, split_special_tokens=split_special_tokens)
-        )
+        parse = self._parsing(Options.read(**options))
         sequences = [self._encoder.pieces(each, parse) for each in (text, pair) if each is not None]
         if not add_special_tokens:
             return [piece for pieces in sequences for piece in pieces]
@@ -372,50 +368,6 @@ class TokenizerBase(TokenVocabulary):
         if content is None:
             raise TokenizerError(f"{self.name_or_path}: only a usual Unigram model has a tokenizer.json")
         return tokenizers.Tokenizer.from_str(content.decode())
-
-    def train_new_from_iterator(
-        self,
-        text_iterator: Iterable[str] | Iterable[list[str]],
-        vocab_size: int,
-        length: int | None = None,  # noqa: ARG002  # of the iterator, for a progress bar that we do not show
-        new_special_tokens: Iterable[Any] | None = None,
-        special_tokens_map: Mapping[str, str] | None = None,
-    ) -> Self:
-        """Return a tokenizer of the same rules whose vocabulary is trained on other texts.
-
-        Args:
-            text_iterator: Texts, or batches of them; read once. Tokens that were added are added again.
-            vocab_size: Number of pieces, special tokens included.
-            length: Without effect.
-            new_special_tokens: Further special tokens, which get the ids behind the vocabulary.
-            special_tokens_map: Must be left out: the vocabulary has ALBERT's own special tokens.
-
-        Raises:
-            TokenizerError: A `special_tokens_map`, or a class whose vocabularies cannot be trained here.
-            DataError: Too little text for so many pieces.
-        """
-        if special_tokens_map:
-            raise TokenizerError(
-                f"special_tokens_map={dict(special_tokens_map)} is not supported: a trained vocabulary has "
-                "ALBERT's special tokens; rename a role afterwards, such as tokenizer.pad_token = ..."
-            )
-        # Training loads what reading a vocabulary does not need.
-        from albertkit.tokenization.trainer import train_model
-
-        if not isinstance(rules := self._model.normalization, Normalization):
-            raise TokenizerError(f"a vocabulary for {type(self).__name__} cannot be trained here")
-        texts = (text for batch in text_iterator for text in ([batch] if isinstance(batch, str) else batch))
-        trained_model = train_model(texts, vocab_size=vocab_size, normalization=rules)
-        extra = [*self.extra_special_tokens, *token_texts(new_special_tokens or ())]
-        with tempfile.TemporaryDirectory() as folder_name:
-            file = Path(folder_name) / folder.MODEL_FILE
-            file.write_bytes(trained_model.content)
-            trained = type(self)(
-                **{**self.init_kwargs, "additional_special_tokens": extra, "vocab_file": file}
-            )
-        trained.add_tokens(list(self._special.words.values()))
-        trained.name_or_path = self.name_or_path
-        return trained
 
     def __repr__(self) -> str:
         rules = ", ".join(f"{name}={value}" for name, value in self.normalization.items())

@@ -5,7 +5,9 @@ few fields that its Python interface does not show (kind of a piece, normalizer 
 the wire format, so that no protobuf run time is needed.
 """
 
+import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 # Algorithms: TrainerSpec.ModelType
 UNIGRAM = 1
 
+_KINDS = {"<pad>": CONTROL, "<unk>": UNKNOWN, "[CLS]": CONTROL, "[SEP]": CONTROL, "[MASK]": CONTROL}
 _NO_PIECE = (1 << 64) - 1  # the id -1 as a protocol buffer writes it
 
 
@@ -149,10 +152,10 @@ def _values(message: bytes) -> dict[int, Any]:
 
 def model_content(table: PieceTable) -> bytes:
     """Return the content of a SentencePiece model of these pieces."""
-    return message(3, message(2, table.character_map)) + pieces_content(table)
+    return message(3, message(2, table.character_map)) + _pieces_content(table)
 
 
-def pieces_content(table: PieceTable) -> bytes:
+def _pieces_content(table: PieceTable) -> bytes:
     """Return the part of a model file that holds the pieces and where the special ones are."""
     content = b"".join(
         message(1, message(1, piece.encode()) + fixed32(2, struct.pack("<f", score)) + number(3, kind))
@@ -163,6 +166,55 @@ def pieces_content(table: PieceTable) -> bytes:
         place = table.pieces.index(name) if name in table.pieces else _NO_PIECE
         trainer += number(field, place)
     return content + message(2, trainer)
+
+
+def vocab_lines(model: bytes) -> list[str]:
+    """Return the lines of the `.vocab` file (piece, tab, score) that SentencePiece writes beside a model.
+
+    Raises:
+        TokenizerError: the model is damaged.
+    """
+    processor = load_processor(model, source="the vocabulary")
+    numbers = range(processor.GetPieceSize())
+    return [f"{processor.IdToPiece(number)}\t{processor.GetScore(number):.6g}" for number in numbers]
+
+
+def model_from_lines(lines: Sequence[str]) -> bytes:
+    """Return a SentencePiece model with the pieces of a `.vocab` file, whose scores have six digits.
+
+    Julia's files have nothing else of a tokenizer. The lines lack the kinds of the pieces, which ALBERT's
+    vocabularies show by name and score, and the normalizer, which ALBERT left at SentencePiece's default.
+
+    Raises:
+        TokenizerError: a line is no piece with a score, or the pieces make no model (none is `<unk>`, one is
+            there twice).
+    """
+    pieces, scores = zip(*map(_parse_line, lines), strict=True)
+    # Only pieces that are no part of the unigram model have the score 0.
+    kinds = tuple(
+        _KINDS.get(piece, NORMAL if score else USER_DEFINED)
+        for piece, score in zip(pieces, scores, strict=True)
+    )
+    table = PieceTable(pieces=pieces, scores=scores, kinds=kinds, character_map=b"")
+    # Fields may follow each other in any order, so the normalizer's come as the library writes them.
+    model = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto()
+    model += _pieces_content(table)
+    try:
+        sentencepiece.SentencePieceProcessor().LoadFromSerializedProto(model)
+    except RuntimeError as error:
+        raise TokenizerError(f"the lines make no SentencePiece model: {error}") from error
+    return model
+
+
+def _parse_line(line: str) -> tuple[str, float]:
+    piece, _, score = line.rpartition("\t")
+    try:
+        value = float(score)
+    except ValueError:
+        value = math.nan
+    if not piece or not math.isfinite(value):
+        raise TokenizerError(f"{line!r} is no line of a vocabulary: expected a piece, a tab and its score.")
+    return piece, value
 
 
 def _guess(model: bytes) -> str:

@@ -50,7 +50,14 @@ class TokenizerSettings(TypedDict, total=False):
     clean_up_tokenization_spaces: bool
 
 
-class CallOptions(TypedDict, total=False):
+class ParsingOptions(TypedDict, total=False):
+    """Keyword arguments of every method that splits texts."""
+
+    parse_special_tokens: Parsing | None
+    split_special_tokens: bool | None
+
+
+class CallOptions(ParsingOptions, total=False):
     """Keyword arguments of every method that encodes texts; `Options` explains them and has the defaults."""
 
     add_special_tokens: bool
@@ -68,8 +75,6 @@ class CallOptions(TypedDict, total=False):
     return_special_tokens_mask: bool
     return_offsets_mapping: bool
     return_length: bool
-    parse_special_tokens: Parsing | None
-    split_special_tokens: bool | None
     verbose: bool
 
 

@@ -1,7 +1,9 @@
 """ALBERT's tokenizers, which give the answers of the original from a spiece.model or a tokenizer.json."""
 
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Self, Unpack
 
 import sentencepiece
 
@@ -10,6 +12,7 @@ from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.options import TokenizerSettings
+from albertkit.tokenization.special_tokens import token_texts
 from albertkit.tokenization.tokenizer_json import read_unigram_json
 from albertkit.tokenization.unigram import UnigramModel
 
@@ -79,6 +82,47 @@ class AlbertTokenizer(TokenizerBase):
     def keep_accents(self) -> bool:
         """Whether texts keep their accents."""
         return self._model.normalization.keep_accents
+
+    def train_new_from_iterator(
+        self,
+        text_iterator: Iterable[str] | Iterable[list[str]],
+        vocab_size: int,
+        length: int | None = None,  # noqa: ARG002  # of the iterator, for a progress bar that we do not show
+        new_special_tokens: Iterable[Any] | None = None,
+        special_tokens_map: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Return a tokenizer of the same rules whose vocabulary is trained on other texts.
+
+        Args:
+            text_iterator: Texts, or batches of them; read once. Tokens that were added are added again.
+            vocab_size: Number of pieces, special tokens included.
+            length: Without effect.
+            new_special_tokens: Further special tokens, which get the ids behind the vocabulary.
+            special_tokens_map: Must be left out: the vocabulary has ALBERT's own special tokens.
+
+        Raises:
+            TokenizerError: A `special_tokens_map`.
+            DataError: Too little text for so many pieces.
+        """
+        if special_tokens_map:
+            raise TokenizerError(
+                f"special_tokens_map={dict(special_tokens_map)} is not supported: a trained vocabulary has "
+                "ALBERT's special tokens; rename a role afterwards, such as tokenizer.pad_token = ..."
+            )
+        # Training loads what reading a vocabulary does not need.
+        from albertkit.tokenization.trainer import train_model
+
+        texts = (text for batch in text_iterator for text in ([batch] if isinstance(batch, str) else batch))
+        trained_model = train_model(texts, vocab_size=vocab_size, normalization=self._model.normalization)
+        extra = [*self.extra_special_tokens, *token_texts(new_special_tokens or ())]
+        settings: dict[str, Any] = {**self.init_kwargs, "additional_special_tokens": extra}
+        with tempfile.TemporaryDirectory() as folder_name:
+            file = Path(folder_name) / folder.MODEL_FILE
+            file.write_bytes(trained_model.content)
+            trained = type(self)(vocab_file=file, **settings)
+        trained.add_tokens(list(self._special.words.values()))
+        trained.name_or_path = self.name_or_path
+        return trained
 
 
 class AlbertTokenizerFast(AlbertTokenizer):

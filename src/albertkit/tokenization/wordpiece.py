@@ -9,7 +9,7 @@ Rust library `tokenizers` does all that.
 import json
 from collections.abc import Container
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.extras import optional
@@ -184,6 +184,10 @@ class AlbertWordPieceTokenizer(TokenizerBase):
                 f"{source}: {unk_token!r} is none of its {model.size} pieces, and unknown words become "
                 "unk_token; name a piece of the vocabulary"
             )
+
+    def train_new_from_iterator(self, *arguments: Any, **options: Any) -> NoReturn:  # noqa: ARG002
+        """Raise TokenizerError: WordPiece vocabularies cannot be trained here."""
+        raise TokenizerError(f"a vocabulary for {type(self).__name__} cannot be trained here")
 
 
 def is_wordpiece_json(path: Path) -> bool:
