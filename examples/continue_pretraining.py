@@ -11,12 +11,7 @@ import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from albertkit import pipeline
-from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.run import pretrain
-from albertkit.pretraining.settings import PretrainingSettings
-from albertkit.training.curves import read_metrics
-from albertkit.training.settings import TrainingSettings
+import albertkit
 
 WEATHER = ["fog", "a gale from the north", "heavy rain", "a light breeze", "snow", "a clear sky"]
 VESSELS = ["a brig", "two schooners", "a steamer", "the mail boat", "a fishing fleet", "no vessel"]
@@ -40,19 +35,26 @@ def day(rng: random.Random) -> str:
 
 def main() -> None:
     rng = random.Random(0)
-    settings = PretrainingSettings(
-        init_from="bundled",
-        batch_size=16,
-        training=TrainingSettings(steps=24, optimizer="adamw", learning_rate=3e-4, warmup_steps=5),
-    )
     with TemporaryDirectory() as name:
         folder = Path(name)
         days = (json.dumps({"text": day(rng)}) for _ in range(400))
         (folder / "log.jsonl").write_text("\n".join(days), encoding="utf-8")
-        prepare([folder / "log.jsonl"], "bundled", folder / "shards", holdout_every=10, workers=1)
-        pretrain(settings, folder / "shards", "bundled", folder / "run")
-        begin, *_, end = [line for line in read_metrics(folder / "run") if "eval/masked_accuracy" in line]
-        models = [pipeline("fill-mask", model) for model in ("bundled", folder / "run")]
+        albertkit.prepare(
+            folder / "log.jsonl", tokenizer="bundled", output=folder / "shards", holdout_every=10, workers=1
+        )
+        run = albertkit.pretrain(
+            data=folder / "shards",
+            tokenizer="bundled",
+            output=folder / "run",
+            init_from="bundled",
+            batch_size=16,
+            steps=24,
+            optimizer="adamw",
+            learning_rate=3e-4,
+            warmup_steps=5,
+        )
+        begin, *_, end = [line for line in run.history if "eval/masked_accuracy" in line]
+        models = [albertkit.pipeline("fill-mask"), run.pipeline()]
     print("on days held out:    before   after")
     for figure in ("masked_accuracy", "order_accuracy"):
         print(f"  {figure:<17} {begin[f'eval/{figure}']:8.1%} {end[f'eval/{figure}']:7.1%}")

@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from albertkit import AlbertForPreTraining, AutoTokenizer
-from albertkit.conversion import convert
+from albertkit import AlbertForPreTraining, AutoTokenizer, convert
 
 
 def main() -> None:

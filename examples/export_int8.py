@@ -8,8 +8,7 @@ On the command line: albertkit export onnx bundled model-int8 --int8
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from albertkit import pipeline
-from albertkit.onnx.export import export_onnx
+from albertkit import export_onnx, pipeline
 
 TEXTS = [
     "The captain opened the [MASK] and looked at the sea.",

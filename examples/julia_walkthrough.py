@@ -15,9 +15,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from albertkit import AlbertForPreTraining, AlbertTokenizer
-from albertkit.checkpoints.formats import read
-from albertkit.conversion import convert
+from albertkit import AlbertForPreTraining, AlbertTokenizer, convert
 
 SENTENCES = [
     "God is Great! I won a lottery.",
@@ -28,27 +26,26 @@ SENTENCES = [
 
 
 def main(weights: str, vocabulary: str) -> None:
-    checkpoint = read(weights)
-    config = checkpoint.config
-    print(f"config   {config['num_hidden_layers']} layers of width {config['hidden_size']}")
-    print(f"weights  {len(checkpoint.tensors)} arrays")
-    print(f"vocab    {len(checkpoint.pieces):,} pieces, such as {checkpoint.pieces[:3]}")
     model = AlbertForPreTraining.from_pretrained(weights)
+    config = model.config
+    print(f"config   {config.num_hidden_layers} layers of width {config.hidden_size}")
+    print(f"weights  {len(model.state_dict())} arrays")
 
     # The article's tokenizer keeps case and adds nothing.
     tokenizer = AlbertTokenizer(vocabulary, do_lower_case=False, keep_accents=True)
+    print(f"vocab    {len(tokenizer):,} pieces, such as {tokenizer.convert_ids_to_tokens([0, 1, 2])}")
     batch = tokenizer(
         SENTENCES,
         add_special_tokens=False,
         padding=True,
         truncation=True,
-        max_length=config["max_position_embeddings"],
+        max_length=config.max_position_embeddings,
         return_tensors="pt",
     )
     first = batch["input_ids"][0][batch["attention_mask"][0] == 1]
     print(f"\nids of the first sentence, from 1: {(first + 1).tolist()}")
     # A model smaller than the vocabulary (a test's) knows its own ids only.
-    input_ids = batch["input_ids"] % config["vocab_size"]
+    input_ids = batch["input_ids"] % config.vocab_size
     segments = torch.zeros_like(input_ids)
     print(f"batch, tokens x sentences: {tuple(input_ids.T.shape)}")
 

@@ -11,6 +11,7 @@ from albertkit.logs import lines_shown
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import settings_from, takes_settings
 from albertkit.results import Result
+from albertkit.training.curves import read_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,11 @@ class PretrainingRun(Result):
         state = "finished" if self.finished else "stopped; the same call continues"
         figures = {"run": state, "step": self.step, "tokens": self.tokens, "minutes": round(self.minutes, 1)}
         return figures | self.metrics | {"output": self.output}
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """The logged figures of the run, oldest first: the lines of `metrics.jsonl`."""
+        return read_metrics(self.output)
 
     def picture(self) -> Path:
         """Return the picture of the curves."""
