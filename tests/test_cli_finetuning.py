@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
+from albertkit.finetuning.data_options import DataOptions
+from albertkit.finetuning.features import CHUNK
+from albertkit.finetuning.finetune import finetune
+from albertkit.finetuning.labelled_texts import LabelledTexts
 from command_line import Result, Run, assert_one_line_error
 from pyarrow import parquet
 
 from albertkit.config import AlbertConfig
 from albertkit.finetuning import features
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.features import CHUNK
-from albertkit.finetuning.finetune import finetune
-from albertkit.finetuning.labelled_texts import LabelledTexts
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.settings import FinetuningSettings

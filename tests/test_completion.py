@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from albertkit.finetuning.registry import LABELLED_TASKS
 
 from albertkit.cli import completing, main
 from albertkit.engines.choosing import ENGINES
-from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.suites import SUITES
 from albertkit.pipelines import _CLASSES
 

@@ -15,8 +15,8 @@ from albertkit.early_exit import KEY as EARLY_EXIT_KEY
 from albertkit.errors import ConfigError, ModelNotFoundError
 from albertkit.tasks.feature_extraction import NORMALIZE_KEY, POOLING_KEY
 from albertkit.tasks.question_answering import THRESHOLD_KEY
-from albertkit.tasks.sequence_classification import PAIRS_KEY
-from albertkit.tasks.task import SETTINGS_KEY
+from albertkit.tasks.settings import SETTINGS_KEY
+from albertkit.tasks.text_classification import PAIRS_KEY
 
 pytestmark = pytest.mark.light
 

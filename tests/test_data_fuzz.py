@@ -31,19 +31,19 @@ from structural_fuzz import (
 
 from albertkit.checkpoints.folder import read_folder, write_folder
 from albertkit.checkpoints.keras_file import read_h5
-from albertkit.datasets.splits import load_splits
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.prediction import _kept
+from albertkit.datasets.options import DataOptions
+from albertkit.finetuning.predict import _kept
 from albertkit.finetuning.prediction_files import WRITERS, checked_records
-from albertkit.finetuning.registry import labelled_task
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.trained_settings import data_options, task_settings
+from albertkit.finetuning.trained import data_options, task_settings
 from albertkit.inputs import read_inputs
 from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepared_folder import PreparedFolder
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import Manifest, ShardBuilder, ShardRecord, ShardSet
 from albertkit.recipe import build, read_recipe
+from albertkit.tasks.loading import load_splits
+from albertkit.tasks.registry import task_of
 from albertkit.training.state import RunState, load_checkpoint, save_checkpoint
 
 CASES = int(os.environ.get("ALBERTKIT_FUZZ_CASES", "60"))
@@ -94,7 +94,7 @@ TABLES = {
 
 
 def read_labelled(task: str, path: Path, options: DataOptions | None = None) -> None:
-    labelled = labelled_task(task)
+    labelled = task_of(task)
     load_splits({"data": labelled.reader(str(path), options or DataOptions())})
 
 
@@ -373,7 +373,7 @@ def test_reports(tmp_path: Path) -> None:
 
     def read() -> None:
         task_settings(tmp_path, {})
-        data_options(tmp_path, labelled_task("text-classification"), str(data), {}, labelled=True)
+        data_options(tmp_path, task_of("text-classification"), str(data), {}, labelled=True)
 
     count_refused(read, damaged_json_files(path, seed=13))
 

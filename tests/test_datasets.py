@@ -10,24 +10,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from albertkit.finetuning.labelled_texts import LabelledTexts
 
 from albertkit import text_files
-from albertkit.datasets.choices import ChoiceColumns, ChoiceTable, RaceFolder
-from albertkit.datasets.entailment import EntailmentFile
+from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
 from albertkit.datasets.glue import TASKS, GlueSplit
-from albertkit.datasets.labels import LabelSet
-from albertkit.datasets.pairs import GluePairs, PairTable
-from albertkit.datasets.questions import QuestionTable, SquadFile
-from albertkit.datasets.reader import is_missing, text_of
-from albertkit.datasets.report import ReadingReport
-from albertkit.datasets.splits import load_splits
-from albertkit.datasets.texts import TextColumns, TextTable, read_label
-from albertkit.datasets.words import ConllFile, WordsColumns, WordsTable
+from albertkit.datasets.multiple_choice import ChoiceTable, RaceFolder
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.question_answering import QuestionTable, SquadFile
+from albertkit.datasets.reader import ReadingReport, is_missing, text_of
+from albertkit.datasets.sentence_embedding import GluePairs, PairTable
+from albertkit.datasets.text_classification import EntailmentFile, TextTable, read_label
+from albertkit.datasets.token_classification import ConllFile, WordsTable
 from albertkit.errors import ConfigError, DataError, MissingExtraError
 from albertkit.extras import optional
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.labelled_texts import LabelledTexts
-from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
+from albertkit.tasks.labels import LabelSet
+from albertkit.tasks.loading import load_splits
 
 Write = Callable[[str, str], Path]
 
@@ -63,7 +61,7 @@ def test_every_format_gives_the_same_examples(tmp_path: Path, write: Write) -> N
     quoted = 'body,stars,key\r\n"He said ""no"", then\nleft.",1,a\r\n\r\nFünf  Äpfel\t7,0,b\r\n'
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(write("a.csv", quoted).read_bytes()))
     (tmp_path / "a.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
-    columns = TextColumns(text="body", label="stars", id="key")
+    columns = DataOptions(text_column="body", label_column="stars", id_column="key")
     expected = [TextExample(texts[0], None, "1", "a"), TextExample(texts[1], None, "0", "b")]
     for name in ("a.csv", "a.csv.gz", "a.jsonl", "a.parquet", "a.parquet.gz", "a.arrow"):
         assert list(TextTable(tmp_path / name, columns)) == expected, name
@@ -84,12 +82,15 @@ def test_plain_files_need_no_library_of_the_extra(write: Write, monkeypatch: pyt
 
 def test_quotes_in_tsv_are_text(write: Write) -> None:
     file = write("a.tsv", 'sentence\tlabel\n"broken quote\t1\nfine\t0\n')
-    assert [one.text for one in TextTable(file, TextColumns(text="sentence"))] == ['"broken quote', "fine"]
+    assert [one.text for one in TextTable(file, DataOptions(text_column="sentence"))] == [
+        '"broken quote',
+        "fine",
+    ]
 
 
 def test_a_table_without_header_counts_its_columns(write: Write) -> None:
     file = write("a.csv", "0;good;better\n1;bad;worse\n")
-    columns = TextColumns(text="1", pair="2", label="0")
+    columns = DataOptions(text_column="1", pair_column="2", label_column="0")
     examples = list(TextTable(file, columns, header=False, delimiter=";"))
     assert examples[1] == TextExample("bad", "worse", "1", f"{file}, line 2")
 
@@ -122,7 +123,9 @@ def test_without_labels_no_row_is_lost(write: Write) -> None:
 
 def test_pairs_that_belong_together_need_no_label() -> None:
     rows = [{"a": "one", "b": "eins"}, {"a": "two", "b": ""}]
-    splits = load_splits({"train": TextTable(rows, TextColumns(text="a", pair="b", label=None))})
+    splits = load_splits(
+        {"train": TextTable(rows, DataOptions(text_column="a", pair_column="b", label_column=None))}
+    )
     (example,) = splits.examples["train"]
     assert (example.text, example.text_pair, example.label) == ("one", "eins", None)
     assert splits.labels is None
@@ -176,7 +179,7 @@ def test_columns_of_zeros_and_ones_are_labels(write: Write, kind: str) -> None:
         "jsonl": [json.dumps(dict(zip(names, row, strict=True))) for row in values],
     }
     file = write(f"a.{kind}", "\n".join(lines[kind]) + "\n")
-    splits = load_splits({"train": TextTable(file, TextColumns(label=("toxic", "rude", "spam")))})
+    splits = load_splits({"train": TextTable(file, DataOptions(label_column=("toxic", "rude", "spam")))})
     assert splits.labels is not None
     assert (splits.labels.problem_type, splits.labels.names) == (SEVERAL, ("toxic", "rude", "spam"))
     assert [one.label for one in splits.examples["train"]] == [("toxic", "spam"), (), ("rude",)]
@@ -184,12 +187,12 @@ def test_columns_of_zeros_and_ones_are_labels(write: Write, kind: str) -> None:
     assert problems["mislabelled"].first[0].endswith("in 'spam'; expected 0 or 1")
     assert problems["unlabelled"].count == 1
     with pytest.raises(DataError, match=r"no column 'scam'; .* --label-column"):
-        TextTable(file, TextColumns(label=("toxic", "scam")))
+        TextTable(file, DataOptions(label_column=("toxic", "scam")))
 
 
 def test_one_column_of_ones_each_can_be_classes() -> None:
     rows = [{"text": "a", "x": 1, "y": 0}, {"text": "b", "x": 0, "y": 1}, {"text": "c", "x": 1, "y": 1}]
-    table = TextTable(rows, TextColumns(label=("x", "y")))
+    table = TextTable(rows, DataOptions(label_column=("x", "y")))
     splits = load_splits({"train": table}, problem_type=CLASSES)
     assert [one.label for one in splits.examples["train"]] == ["x", "y"]
     assert "expected exactly one" in splits.reports["train"].problems["mislabelled"].first[0]
@@ -273,7 +276,7 @@ def test_half_a_character_is_a_fault(write: Write) -> None:
 def loaded_labels(labels: list, **options):
     rows = [{"text": f"text {number}", "label": label} for number, label in enumerate(labels)]
     separator = options.pop("separator", None)
-    splits = load_splits({"train": TextTable(rows, TextColumns(separator=separator))}, **options)
+    splits = load_splits({"train": TextTable(rows, DataOptions(label_separator=separator))}, **options)
     assert splits.labels is not None
     return splits.labels.problem_type, splits.labels.names, [one.label for one in splits.examples["train"]]
 
@@ -392,17 +395,17 @@ def test_nothing_in_a_cell_is_never_a_text() -> None:
         )
         assert report_of(texts).examples == 0
         assert set(report_of(texts).problems) == {"empty", "unlabelled"}
-        (_, second) = TextTable(texts.table, TextColumns(id="id"), labelled=False)
+        (_, second) = TextTable(texts.table, DataOptions(id_column="id"), labelled=False)
         assert second.id == "the examples given, row 2"
         pairs = PairTable(
             [{"text": "a", "text_pair": "b", "score": value}, {"text": "a", "text_pair": value, "score": 1}]
         )
         assert set(report_of(pairs).problems) == {"empty", "unlabelled"}
-        indicators = TextTable([{"text": "a", "x": value, "y": 0}], TextColumns(label=("x", "y")))
+        indicators = TextTable([{"text": "a", "x": value, "y": 0}], DataOptions(label_column=("x", "y")))
         assert set(report_of(indicators).problems) == {"unlabelled"}
         choices = ChoiceTable(
             [{"sent1": "a", "sent2": "b", "ends": ["c", "d"], "label": value}],
-            ChoiceColumns(choices=("ends",)),
+            DataOptions(choice_columns=("ends",)),
         )
         assert set(report_of(choices).problems) == {"unlabelled"}
         questions = QuestionTable([{"question": "a", "context": "b", "answers": value}])
@@ -595,7 +598,7 @@ def test_tables_of_words(write: Write) -> None:
         {"words": ["a"], "tags": None},
         {"words": ["a"], "tags": [None]},
     ]
-    reader = WordsTable(rows, WordsColumns(words="words", labels="tags"))
+    reader = WordsTable(rows, DataOptions(words_column="words", label_column="tags"))
     assert [(one.words, one.labels) for one in reader] == [(("a", "b"), ("O", "B-X"))] * 2
     problems = report_of(reader).problems
     assert {name: rows.count for name, rows in problems.items()} == {
@@ -702,7 +705,9 @@ def test_tables_of_choices(write: Write) -> None:
         f"{reader.source}, line 2", "Al sat.", "He", ("stands, up.", "eats.", "sings.", "flies."), 2
     )
     assert report_of(reader).problems["mislabelled"].first[0].endswith("line 3: '4' of 4 choices")
-    columns = ChoiceColumns(context="ctx", question=None, choices=("endings",), label="answer")
+    columns = DataOptions(
+        context_column="ctx", question_column=None, choice_columns=("endings",), label_column="answer"
+    )
     listed = [{"ctx": "A man", "endings": ["sits.", "eats."], "answer": letter} for letter in ("B", "", "C")]
     assert [(one.choices, one.label) for one in ChoiceTable(listed, columns)] == [(("sits.", "eats."), 1)]
     named = ChoiceTable([{**listed[0], "id": "first"}, listed[0]], replace(columns, id="id"))
@@ -724,7 +729,7 @@ def test_tables_of_choices(write: Write) -> None:
 
 
 def test_sst2(shared: Path) -> None:
-    columns = TextColumns(text="0", label="1")
+    columns = DataOptions(text_column="0", label_column="1")
     readers = {
         name: TextTable(shared / "data" / "sst2" / f"{name}.tsv", columns, header=False)
         for name in ("train", "dev", "test")
@@ -817,7 +822,7 @@ def test_lists_of_words_in_cells(write: Write) -> None:
 def test_lists_of_choices_in_cells(write: Write) -> None:
     cells = ['x,1,"[""p"", ""q""]"', "y,0,\"['p', 'q']\"", 'z,0,"p, q"', ",0,[]", 'v,0,"[""p""]"']
     file = write("a.csv", "\n".join(["sent1,label,c", *cells]) + "\n")
-    reader = ChoiceTable(file, ChoiceColumns(question=None, choices=("c",)))
+    reader = ChoiceTable(file, DataOptions(question_column=None, choice_columns=("c",)))
     report = ReadingReport("")
     assert [one.choices for _, one in reader.read(report)] == [("p", "q")] * 2
     assert report.problems["malformed"].first == [

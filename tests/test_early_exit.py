@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from albertkit.finetuning.labelled_choices import LabelledChoices
+from albertkit.finetuning.labelled_texts import LabelledTexts
 from command_line import Run, assert_one_line_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,9 +24,7 @@ from albertkit.engines.packed_layers import PackedLayer
 from albertkit.engines.plain import PlainEngine, pad_batch
 from albertkit.engines.torch_engine import run_with_patience
 from albertkit.errors import ConfigError
-from albertkit.finetuning.exits import note_exits, set_patience
-from albertkit.finetuning.labelled_choices import LabelledChoices
-from albertkit.finetuning.labelled_texts import LabelledTexts
+from albertkit.finetuning.early_exit import note_exits, set_patience
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.modeling.early_exit import exit_depths, weighted_mean
 from albertkit.modeling.task_heads import AlbertForSequenceClassification

@@ -22,38 +22,39 @@ import torch
 from safetensors.torch import load_file
 
 from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
+from albertkit.datasets.options import DataOptions
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import write_json
 from albertkit.finetuning import run as run_module
-from albertkit.finetuning import seeds as seeds_module
 from albertkit.finetuning.batches import Epochs
 from albertkit.finetuning.collapse import CollapseWatch, prior_loss
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.features import CHUNK
-from albertkit.finetuning.finetune import finetune
-from albertkit.finetuning.measure import measure
-from albertkit.finetuning.objective import balanced_weights
-from albertkit.finetuning.prediction import predict_file
+from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning.objectives import balanced_weights
+from albertkit.finetuning.predict import predict_file
 from albertkit.finetuning.predictor import Asked, Predictor
-from albertkit.finetuning.prepared import _units, prepare, starting_model
-from albertkit.finetuning.registry import LABELLED_TASKS
-from albertkit.finetuning.run import FinetuningResult
-from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
-from albertkit.finetuning.trained_model import load_task
-from albertkit.finetuning.trained_settings import task_settings
+from albertkit.finetuning.prepared import make_units, prepare, starting_model
+from albertkit.finetuning.run import FinetuningRun
+from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.finetuning.train import best_run, finetune
+from albertkit.finetuning.trained import load_task, task_settings
 from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
 from albertkit.metrics.multiple_choice import choice_scores
-from albertkit.metrics.retrieval import retrieval_scores
-from albertkit.metrics.spans import span_scores
+from albertkit.metrics.sentence_embedding import retrieval_scores
+from albertkit.metrics.token_classification import span_scores
+from albertkit.modeling import auto
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.pipelines import pipeline
-from albertkit.tasks.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
-from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered
-from albertkit.tasks.task import saved_lengths
-from albertkit.tasks.unknown import UnknownTokens
+from albertkit.tasks.loading import CHUNK
+from albertkit.tasks.multiple_choice import MultipleChoice
+from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering
+from albertkit.tasks.registry import TASKS
+from albertkit.tasks.rows import UnknownTokens
+from albertkit.tasks.settings import TaskSettings, saved_lengths
+from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
 from albertkit.training.health import LossWatch
@@ -120,6 +121,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def unread(task: str, **config: Any) -> Any:
+    """A task for a config, without a tokenizer."""
+    return TASKS[task]().bind(None, AlbertConfig(**config))  # type: ignore[arg-type]
+
+
 def tune(
     task: str,
     settings: FinetuningSettings,
@@ -129,16 +135,17 @@ def tune(
     *,
     seeds: int = 1,
     **options: Any,
-) -> FinetuningResult:
+) -> FinetuningRun:
     return finetune(
         task,
-        settings,
+        recipe=settings,
         model=model,
-        train_data=data / "train.jsonl",
-        validation_data=data / "validation.jsonl",
+        train=data / "train.jsonl",
+        validation=data / "validation.jsonl",
         output=output,
-        options=DataOptions(**options),
         seeds=seeds,
+        device="cpu",
+        **options,
     )
 
 
@@ -172,11 +179,7 @@ def test_the_report_is_of_the_predictions(classifier: Path, data: Path) -> None:
 
 def test_a_measurement_takes_paths_and_strings(classifier: Path, data: Path, tmp_path: Path) -> None:
     def figures(source: str | Path, output: str | Path) -> dict[str, Any]:
-        settings = TaskSettings()
-        return measure(
-            "text-classification", classifier, source, settings=settings, options=DataOptions(),
-            output=output, device=CPU, say=lambda _: None,
-        )["metrics"]  # fmt: skip
+        return evaluate(classifier, data=source, task="text-classification", output=output).metrics
 
     file = data / "validation.jsonl"
     assert figures(str(file), str(tmp_path / "one")) == figures(file, tmp_path / "two")
@@ -199,7 +202,7 @@ def test_goes_on_exactly(model: Path, data: Path, tmp_path: Path) -> None:
         "text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path / "parts"
     )
     assert stopped.report is None
-    assert stopped.run.state.step == 1
+    assert stopped.step == 1
     with pytest.raises(TrainingError, match="batch_size"):
         tune("text-classification", replace(settings, batch_size=4), model, data, tmp_path / "parts")
     other = tmp_path / "other"
@@ -211,7 +214,7 @@ def test_goes_on_exactly(model: Path, data: Path, tmp_path: Path) -> None:
     for _ in range(2):
         tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path / "parts")
     result = tune("text-classification", settings, model, data, tmp_path / "parts")
-    assert result.run.state.step == 48
+    assert result.step == 48
     assert result.restarts == 0
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
 
@@ -237,10 +240,10 @@ def test_stops_early_with_the_best(
 ) -> None:
     caplog.set_level("INFO")
     result = finetune(
-        "text-classification", replace(FAST, epochs=50, early_stopping=2), model=model,
-        train_data=data / "train.jsonl", validation_data=data / "validation.jsonl", output=tmp_path,
+        "text-classification", recipe=replace(FAST, epochs=50, early_stopping=2), model=model, device="cpu",
+        train=data / "train.jsonl", validation=data / "validation.jsonl", output=tmp_path,
     )  # fmt: skip
-    state = result.run.state
+    state = result.loop.state
     assert state.step < 50 * 8
     assert state.step == state.best_step + 2 * 24
     lines = [line for line in caplog.messages if line.startswith("ended early")]
@@ -305,11 +308,11 @@ def test_a_few_steps_are_no_collapse(model: Path, data: Path, tmp_path: Path) ->
 def test_a_run_is_not_given_up_too_soon() -> None:
     training = FAST.training(steps_per_epoch=100, hidden_size=32)  # 600 steps, 60 of them warm-up
     says = {"constant": "'good'"}
-    prepared = SimpleNamespace(labelled=SimpleNamespace(constant_answer=lambda *_: says["constant"]))
-    watch = CollapseWatch(prepared, training, 0.6931)  # type: ignore[arg-type]
+    task = SimpleNamespace(constant_answer=lambda *_: says["constant"])
+    watch = CollapseWatch(training, 0.6931)
     state = RunState(step=300, watch=LossWatch(seen=300, mean=0.6930))
     assert watch(state) is None  # nothing was evaluated
-    watch.evaluation = SimpleNamespace(examples=[], predictions=[], config=None)  # type: ignore[assignment]
+    watch.evaluation = SimpleNamespace(task=task, examples=[], predictions=[])  # type: ignore[assignment]
     assert "step 300" in (watch(state) or "")
     assert "'good'" in (watch(state) or "")
     assert watch(replace(state, step=199)) is None
@@ -318,15 +321,15 @@ def test_a_run_is_not_given_up_too_soon() -> None:
     says["constant"] = None  # type: ignore[assignment]
     assert watch(state) is None
     late = replace(FAST, warmup=0.9).training(steps_per_epoch=100, hidden_size=32)
-    assert CollapseWatch(prepared, late, 0.6931).first_step == 540  # type: ignore[arg-type]
+    assert CollapseWatch(late, 0.6931).first_step == 540
 
 
 def test_the_prior_is_the_best_guess_without_looking(model: Path) -> None:
     """Of weighted classes too: what gradient descent on the logits alone ends at."""
     labels = [0] * 45 + [1] * 4 + [2]
     rows = [Row(input_ids=[1], token_type_ids=[0], example=n, labels=one) for n, one in enumerate(labels)]
-    prepared = SimpleNamespace(labelled=LABELLED_TASKS["text-classification"](), rows=rows,
-                               config=AlbertConfig(num_labels=3))  # fmt: skip
+    task = TextClassification().bind(AlbertTokenizer.from_pretrained(model), AlbertConfig(num_labels=3))
+    prepared = SimpleNamespace(task=task, rows=rows)
     for class_weights in (None, balanced_weights(Counter(labels), 3), torch.tensor([1.0, 3.0, 0.5])):
         logits = torch.zeros(3, requires_grad=True)
         optimizer = torch.optim.LBFGS([logits], max_iter=200, line_search_fn="strong_wolfe")
@@ -344,22 +347,22 @@ def test_the_prior_is_the_best_guess_without_looking(model: Path) -> None:
 
 
 def test_the_prior_of_questions_guesses_a_place(model: Path) -> None:
-    task = LABELLED_TASKS["question-answering"]().task(
-        AlbertTokenizer.from_pretrained(model), AlbertConfig.from_pretrained(model), TaskSettings()
+    task = QuestionAnswering().bind(
+        AlbertTokenizer.from_pretrained(model), AlbertConfig.from_pretrained(model)
     )
     examples = [
         QuestionExample("1", "what?", "the key was lost", (("lost", 12),)),
         QuestionExample("2", "what?", "the river", (), True),
     ]
     rows = task.features(examples)
-    known = SimpleNamespace(labelled=LABELLED_TASKS["question-answering"](), rows=rows, config=None)
+    known = SimpleNamespace(task=task, rows=rows)
     guess = -math.log(0.5) + math.log(len(rows[0].context)) / 2
     assert prior_loss(known, None) == pytest.approx(guess)  # type: ignore[arg-type]
 
 
 def test_baselines_do_not_look_at_the_input() -> None:
     def baseline(task: str, examples: list[Any], **config: Any) -> dict[str, float]:
-        return LABELLED_TASKS[task]().baseline(examples, AlbertConfig(**config))
+        return unread(task, **config).baseline(examples)
 
     classes = [TextExample("t", None, label) for label in ("bad", "good", "bad", "fair", "bad")]
     assert baseline("text-classification", classes, num_labels=3) == {"accuracy": 0.6}
@@ -383,9 +386,14 @@ def test_a_collapse_says_how_good_the_model_is(
         patch.setattr(run_module, "collapse", lambda *_, **__: "for a test")
         patch.setattr(run_module, "MOST_RESTARTS", 0)
         result = finetune(
-            "text-classification", replace(FAST, epochs=3), model=model, train_data=data / "train.jsonl",
-            validation_data=data / "validation.jsonl", output=tmp_path,
-        )  # fmt: skip
+            "text-classification",
+            recipe=replace(FAST, epochs=3),
+            model=model,
+            device="cpu",
+            train=data / "train.jsonl",
+            validation=data / "validation.jsonl",
+            output=tmp_path,
+        )
     assert result.report is not None
     accuracy, baseline = result.report["metrics"]["accuracy"], result.report["baseline"]["accuracy"]
     assert f"collapsed again: for a test. The model in {tmp_path} has accuracy {accuracy:.4f} (baseline " in (
@@ -400,9 +408,15 @@ def test_several_seeds_have_a_deviation(
 ) -> None:
     caplog.set_level("INFO")
     result = finetune(
-        "text-classification", replace(FAST, epochs=3), model=model, train_data=data / "train.jsonl",
-        validation_data=data / "validation.jsonl", output=tmp_path, seeds=2,
-    )  # fmt: skip
+        "text-classification",
+        recipe=replace(FAST, epochs=3),
+        model=model,
+        device="cpu",
+        train=data / "train.jsonl",
+        validation=data / "validation.jsonl",
+        output=tmp_path,
+        seeds=2,
+    )
     reports = [json.loads((tmp_path / f"seed-{seed}" / "report.json").read_text()) for seed in (0, 1)]
     values = [report["metrics"]["accuracy"] for report in reports]
     assert result.report is not None
@@ -436,9 +450,8 @@ def test_several_seeds_do_not_overwrite_a_model(model: Path, data: Path, tmp_pat
 
 @pytest.mark.parametrize(("metric", "best"), [("mean_squared_error", 1), ("pearson", 0), ("accuracy", 0)])
 def test_the_best_seed_is_that_of_the_lowest_error(metric: str, best: int) -> None:
-    assert (
-        seeds_module._best([{metric: 0.5}, {metric: 0.3}, {metric: 0.3}, {metric: math.nan}], metric) == best
-    )
+    lower = TASKS["text-classification"]().directions[metric] == "lower"
+    assert best_run([0.5, 0.3, 0.3, math.nan], lower=lower) == best
 
 
 def test_a_model_is_not_chosen_by_a_count(model: Path, data: Path, tmp_path: Path) -> None:
@@ -478,17 +491,15 @@ def test_every_metric_can_choose_the_model() -> None:
         "sentence-embedding": [retrieval_scores([1]), dict.fromkeys(("spearman", "pearson"), 1.0)],
     }
     for task, scores in kinds.items():
-        assert {name for one in scores for name in one} == set(LABELLED_TASKS[task].metrics)
-    config = AlbertConfig(vocab_size=30, hidden_size=8, num_attention_heads=2, intermediate_size=8)
+        assert {name for one in scores for name in one} == set(TASKS[task].metrics)
     questions = [
         QuestionExample(question="what?", context="the river", answers=(("river", 4),), id="a"),
         QuestionExample(question="what?", context="the river", is_impossible=True, id="b"),
     ]
     answered = [Answered([Answer("river", 4, 9, 0.5, 1.0)], Answer("", 0, 0, 0.5, 0.0))] * 2
-    labelled = LABELLED_TASKS["question-answering"]()
-    scores = labelled.scores(questions, answered, config)
+    scores = unread("question-answering").scores(questions, answered)
     beside = {"total", "has_answer_total", "no_answer_total", "best_exact_threshold", "best_f1_threshold"}
-    assert set(scores) - beside == set(LABELLED_TASKS["question-answering"].metrics)
+    assert set(scores) - beside == set(TASKS["question-answering"].metrics)
 
 
 @pytest.mark.parametrize(
@@ -512,13 +523,11 @@ def test_a_run_that_improves_nothing_says_so(
     beats: bool,
 ) -> None:
     values = iter(scores)
-    monkeypatch.setattr(
-        LABELLED_TASKS["text-classification"], "scores", lambda *_: {"accuracy": next(values, 0.5)}
-    )
+    monkeypatch.setattr(TASKS["text-classification"], "scores", lambda *_: {"accuracy": next(values, 0.5)})
     caplog.set_level("INFO")
     result = finetune(
-        "text-classification", replace(FAST, steps=2, evaluate_every=1), model=model,
-        train_data=data / "train.jsonl", validation_data=data / "validation.jsonl", output=tmp_path / "run",
+        "text-classification", recipe=replace(FAST, steps=2, evaluate_every=1), model=model, device="cpu",
+        train=data / "train.jsonl", validation=data / "validation.jsonl", output=tmp_path / "run",
     )  # fmt: skip
     assert result.report is not None
     assert (result.report["step"], result.report["beats_untrained"]) == (step, beats)
@@ -532,17 +541,14 @@ def test_a_run_of_the_first_version_continues(
     data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
     scores: list[float],
     beats: bool,
 ) -> None:
     values = iter(scores)
-    monkeypatch.setattr(
-        LABELLED_TASKS["text-classification"], "scores", lambda *_: {"accuracy": next(values, 0.5)}
-    )
+    monkeypatch.setattr(TASKS["text-classification"], "scores", lambda *_: {"accuracy": next(values, 0.5)})
     settings = replace(FAST, steps=2, evaluate_every=1)
     stopped = tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path)
-    assert stopped.run.state.step == 1
+    assert stopped.step == 1
     file = checkpoints(tmp_path)[-1] / "training_state.json"
     keys = "step tokens seconds schedule_factor position best best_step stale_evaluations given_up watch"
     document = json.loads(file.read_text())
@@ -572,8 +578,8 @@ def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> Non
             patch.setattr(run_module, "MOST_RESTARTS", 0)
             tune("text-classification", replace(settings, class_weights=weights_of), model, tmp_path, output)  # type: ignore[arg-type]
         losses[weights_of] = next(line["train/loss"] for line in read_metrics(output) if "train/loss" in line)
-    labelled, task, loaded = load_task("text-classification", tmp_path / "none", TaskSettings(), device=CPU)
-    examples = list(labelled.reader(str(tmp_path / "train.jsonl"), DataOptions()))
+    task, loaded = load_task("text-classification", tmp_path / "none", TaskSettings(), device=CPU)
+    examples = list(task.reader(str(tmp_path / "train.jsonl"), DataOptions()))
     found = task.features(examples)
     logits = torch.from_numpy(np.stack(task.run(make_engine(loaded, "torch"), found)))
     labels = torch.tensor([row.labels for row in found])
@@ -640,8 +646,8 @@ def test_predictions_go_on_after_a_kill(
     source = write(
         tmp_path / "input.jsonl", [{"text": row["text"], "name": str(n)} for n, row in enumerate(rows)]
     )
-    labelled, task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
-    reader = labelled.reader(str(source), DataOptions(id_column="name"), labelled=False)
+    task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
+    reader = task.reader(str(source), DataOptions(id_column="name"), labelled=False)
     computed: list[int] = []
 
     def predict(output: Path, *, stop_after: int | None = None) -> int:
@@ -652,7 +658,7 @@ def test_predictions_go_on_after_a_kill(
                 raise KeyboardInterrupt
 
         return predict_file(
-            labelled, task, loaded, loaded.config, reader, output,
+            task, loaded, reader, output,
             about={"run": 1}, part_size=8, progress=progress,
         )  # fmt: skip
 
@@ -687,8 +693,8 @@ def test_predictions_go_on_after_a_kill(
 
 def test_other_processes_can_have_a_predictor(classifier: Path) -> None:
     """It is pickled without its engine, also after it has predicted."""
-    labelled, task, model = load_task("text-classification", classifier, TaskSettings())
-    predictor = Predictor(labelled, task, model, model.config)
+    task, model = load_task("text-classification", classifier, TaskSettings())
+    predictor = Predictor(task, model)
     asked = [Asked(TextExample(text), 1) for text in ("river", "the house was lost")]
     lines = predictor(asked)
     assert pickle.loads(pickle.dumps(predictor))(asked) == lines
@@ -699,14 +705,12 @@ def test_predictions_say_what_was_not_read(classifier: Path, tmp_path: Path) -> 
     source = write(
         tmp_path / "in.jsonl", [{"text": "river"}, {"text": "river " * 100}, {"text": "river " * 60}]
     )
-    labelled, task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
-    reader = labelled.reader(str(source), DataOptions(), labelled=False)
+    task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
+    reader = task.reader(str(source), DataOptions(), labelled=False)
     told: list[int] = []
     predict_file(
-        labelled,
         task,
         loaded,
-        loaded.config,
         reader,
         str(tmp_path / "out.jsonl"),
         about={},
@@ -740,16 +744,12 @@ def test_predictions_say_what_was_not_read(classifier: Path, tmp_path: Path) -> 
 def test_each_task_predicts_for_a_file(
     task: str, row: dict[str, Any], options: dict[str, Any], expected: set[str], model: Path, tmp_path: Path
 ) -> None:
-    labelled = LABELLED_TASKS[task]()
-    loaded = labelled.model_class(AlbertConfig.from_pretrained(model))
-    tokenizer = AlbertTokenizer.from_pretrained(model)
-    own = labelled.task(tokenizer, loaded.config, TaskSettings())
-    reader = labelled.reader(
-        str(write(tmp_path / "in.jsonl", [row] * 3)), DataOptions(**options), labelled=False
-    )
+    loaded = getattr(auto, TASKS[task].architecture)(AlbertConfig.from_pretrained(model))
+    own = TASKS[task]().bind(AlbertTokenizer.from_pretrained(model), loaded.config)
+    reader = own.reader(str(write(tmp_path / "in.jsonl", [row] * 3)), DataOptions(**options), labelled=False)
     for kind in ("jsonl", "csv", "parquet"):
         output = tmp_path / f"out.{kind}"
-        assert predict_file(labelled, own, loaded, loaded.config, reader, output, about={}, part_size=2) == 3
+        assert predict_file(own, loaded, reader, output, about={}, part_size=2) == 3
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert all(set(line) == expected for line in lines)
     assert [line["row"] for line in lines] == [1, 2, 3]
@@ -781,11 +781,11 @@ def test_rows_shorter_than_asked_for_are_announced(model: Path, data: Path) -> N
     ):
         said: list[str] = []
         prepared = prepare(
-            "text-classification",
+            TASKS["text-classification"](),
             replace(FAST, task=TaskSettings(max_length=length)),
             model=model,
-            train_data=data / "train.jsonl",
-            validation_data=data / "validation.jsonl",
+            train=data / "train.jsonl",
+            validation=data / "validation.jsonl",
             options=DataOptions(),
             say=said.append,
         )
@@ -798,7 +798,7 @@ def test_whole_numbers_that_may_be_amounts_are_named(model: Path, tmp_path: Path
         file = write(tmp_path / "a.jsonl", [{"text": "a", "label": number % count} for number in range(12)])
         said: list[str] = []
         prepare(
-            "text-classification", FAST, model=model, train_data=file, validation_data=file,
+            TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
             options=DataOptions(), say=said.append,
         )  # fmt: skip
         expected = f"the labels are {count} whole numbers, read as classes; if they are amounts, "
@@ -816,7 +816,7 @@ def test_numbers_with_a_comma_are_named(model: Path, tmp_path: Path) -> None:
         file = write(tmp_path / "a.jsonl", [{"text": "a", "label": label} for label in labels * 2])
         said: list[str] = []
         prepare(
-            "text-classification", FAST, model=model, train_data=file, validation_data=file,
+            TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
             options=DataOptions(), say=said.append,
         )  # fmt: skip
         expected = (
@@ -835,8 +835,7 @@ def test_numbers_with_a_comma_are_named(model: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_label_that_keeps_spans_from_being_scored_is_named(labels: list[str], note: str | None) -> None:
-    config = AlbertConfig(id2label=dict(enumerate(labels)))
-    said = LABELLED_TASKS["token-classification"]().check({}, config, FAST)
+    said = unread("token-classification", id2label=dict(enumerate(labels))).check([], [], 8)
     assert said is None if note is None else note in (said or "")
 
 
@@ -874,9 +873,14 @@ def test_words_are_learnt(model: Path, tmp_path: Path) -> None:
         lines = ["".join(f"{word} {kinds.get(word, 'O')}\n" for word in words) for words in sentences]
         (tmp_path / name).write_text("\n".join(lines))
     report = finetune(
-        "token-classification", replace(FAST, epochs=12), model=model, train_data=tmp_path / "train.conll",
-        validation_data=tmp_path / "validation.conll", output=tmp_path / "run",
-    ).report  # fmt: skip
+        "token-classification",
+        recipe=replace(FAST, epochs=12),
+        model=model,
+        device="cpu",
+        train=tmp_path / "train.conll",
+        validation=tmp_path / "validation.conll",
+        output=tmp_path / "run",
+    ).report
     assert report is not None
     assert report["main_metric"] == "f1"
     assert report["metrics"]["f1"] > 0.85
@@ -917,16 +921,16 @@ def test_a_threshold_is_not_inherited(model: Path, tmp_path: Path) -> None:
     unanswered = row | {"answers": {"text": [], "answer_start": []}}
     for rows, metric in (([answered] * 2, "f1"), ([answered, unanswered], "best_f1")):
         prepared = prepare(
-            "question-answering",
+            TASKS["question-answering"](),
             FAST,
             model=tmp_path / "model",
-            train_data=write(tmp_path / "train.jsonl", rows),
-            validation_data=write(tmp_path / "validation.jsonl", rows),
+            train=write(tmp_path / "train.jsonl", rows),
+            validation=write(tmp_path / "validation.jsonl", rows),
             options=DataOptions(),
             say=lambda _: None,
         )
         assert THRESHOLD_KEY not in prepared.config.extra
-        assert prepared.main_metric == metric
+        assert prepared.validation.main_metric == metric
 
 
 QUESTIONS = [{"question": "what?", "context": "the key was lost " * 9, "answers": "key"}] * 2
@@ -949,11 +953,11 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
     """Its config.json has them, so that a pipeline reads as `predict` does, wherever the folder goes."""
     given = TaskSettings(max_length=16, doc_stride=3, max_question_length=5, max_answer_length=2)
     prepared = prepare(
-        task,
+        TASKS[task](),
         replace(FAST, task=given),
         model=model,
-        train_data=write(tmp_path / "train.jsonl", rows),
-        validation_data=tmp_path / "train.jsonl",
+        train=write(tmp_path / "train.jsonl", rows),
+        validation=tmp_path / "train.jsonl",
         options=DataOptions(**options),
         say=lambda _: None,
     )
@@ -968,8 +972,8 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
     assert task_settings(folder, {"max_length": 20}).max_length == 20
     # The same answers as `predict` gives, without a word about lengths.
     pipe: Any = pipeline(task, folder)
-    labelled, own, loaded = load_task(task, folder, found, device=CPU)
-    reader = labelled.reader(str(tmp_path / "train.jsonl"), DataOptions(**options), labelled=False)
+    own, loaded = load_task(task, folder, found, device=CPU)
+    reader = own.reader(str(tmp_path / "train.jsonl"), DataOptions(**options), labelled=False)
     example = next(iter(reader))
     made = own.features([example])
     (predicted,) = own.predictions([example], made, own.run(make_engine(loaded, "plain"), made))
@@ -1006,13 +1010,13 @@ def test_a_context_without_a_token_is_answered_in_json(model: Path, tmp_path: Pa
     torch.manual_seed(0)
     AlbertForQuestionAnswering(AlbertConfig.from_pretrained(model)).save_pretrained(tmp_path / "model")
     AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "model")
-    labelled, task, loaded = load_task("question-answering", tmp_path / "model", TaskSettings(), device=CPU)
+    task, loaded = load_task("question-answering", tmp_path / "model", TaskSettings(), device=CPU)
     write(tmp_path / "in.jsonl", [{"question": "what?", "context": text} for text in ("\u0301", "the key")])
-    reader = labelled.reader(str(tmp_path / "in.jsonl"), DataOptions(), labelled=False)
+    reader = task.reader(str(tmp_path / "in.jsonl"), DataOptions(), labelled=False)
     for threshold in (None, 0.0):
         loaded.config.extra[THRESHOLD_KEY] = threshold
         output = tmp_path / f"{threshold}.jsonl"
-        predict_file(labelled, task, loaded, loaded.config, reader, output, about={})
+        predict_file(task, loaded, reader, output, about={})
         first, second = (json.loads(line) for line in output.read_text().splitlines())
         assert "Infinity" not in output.read_text()
         assert (first["answer"], first["no_answer_difference"]) == ("", None)
@@ -1046,8 +1050,9 @@ def test_answers_that_cannot_be_learnt_are_counted(
         patch.setattr(run_module, "MOST_RESTARTS", 0)
         report = finetune(
             "question-answering",
-            replace(FAST, steps=1, task=TaskSettings(max_answer_length=9, max_question_length=10)),
-            model=model, train_data=tmp_path / "train.jsonl", validation_data=tmp_path / "validation.jsonl",
+            device="cpu",
+            recipe=replace(FAST, steps=1, task=TaskSettings(max_answer_length=9, max_question_length=10)),
+            model=model, train=tmp_path / "train.jsonl", validation=tmp_path / "validation.jsonl",
             output=tmp_path / "run",
         ).report  # fmt: skip
     assert report is not None
@@ -1068,57 +1073,55 @@ def test_answers_that_cannot_be_learnt_are_counted(
 
 
 def test_questions_without_answer_are_counted() -> None:
-    labelled = LABELLED_TASKS["question-answering"]()
+    task = unread("question-answering")
     examples = [QuestionExample(str(n), "q", "a key", (), is_impossible=n > 0) for n in range(3)]
 
     def said(training: list[QuestionExample]) -> str | None:
-        return labelled.check({"training": training, "validation": []}, AlbertConfig(), FAST)
+        return task.check(training, [], 8)
 
     assert said(examples) == "2 of 3 training questions have no answer"
     assert said(examples[:1]) is None
 
 
 def test_where_silence_is_best_nothing_is_answered() -> None:
-    labelled = LABELLED_TASKS["question-answering"]()
+    task = unread("question-answering")
     examples = [QuestionExample(str(n), "q", "a key", (), True) for n in range(3)]
     examples.append(QuestionExample("3", "q", "a key", (("key", 2),)))
     predictions = [
         Answered([Answer("a", 0, 1, 0.5, logit)], Answer("", 0, 0, 0.5, 0.0))
         for logit in (2.1, 1.7, 0.3, 1.9)
     ]
-    config = AlbertConfig()
-    assert labelled.tune(config, examples, predictions)
-    assert config.extra["null_score_diff_threshold"] == pytest.approx(-2.11)
-    scores = labelled.scores(examples, predictions, config)
+    task.config.extra |= task.tuned(examples, predictions)
+    assert task.threshold == pytest.approx(-2.11)
+    scores = task.scores(examples, predictions)
     assert scores["f1"] == scores["best_f1"] == 0.75
 
 
 @pytest.mark.parametrize(("threshold", "silent"), [(None, False), (0.0, False), (-1.0, True)])
 def test_what_is_reported_is_what_is_measured(threshold: float | None, silent: bool) -> None:
     """With questions without answer a model without threshold is used at 0, in figures and in records."""
-    labelled = LABELLED_TASKS["question-answering"]()
+    given = unread("question-answering")
     examples = [
         QuestionExample("same id", "q", "a key", (("key", 2),)),
         QuestionExample("same id", "q", "a key", (), True),
     ]
     sure = Answered([Answer("key", 2, 5, 0.7, 2.0)], Answer("", 0, 0, 0.2, 1.5))
     unsure = Answered([Answer("key", 2, 5, 0.1, 0.5)], Answer("", 0, 0, 0.6, 1.5))
-    given = AlbertConfig()
     if threshold is not None:
-        given.extra["null_score_diff_threshold"] = threshold
-    config = labelled.config_for(given, examples)
-    assert given.extra.get("null_score_diff_threshold") == threshold
-    said = [labelled.record(*pair, config)["answer"] for pair in zip(examples, (sure, unsure), strict=True)]
+        given.config.extra["null_score_diff_threshold"] = threshold
+    task = given.for_examples(examples)
+    assert given.threshold == threshold
+    said = [task.record(*pair)["answer"] for pair in zip(examples, (sure, unsure), strict=True)]
     assert said == ["" if silent else "key", ""]
-    judged = [labelled.judge(*pair, config)[0] for pair in zip(examples, (sure, unsure), strict=True)]
+    judged = [task.judge(*pair)[0] for pair in zip(examples, (sure, unsure), strict=True)]
     assert [one.predicted for one in judged] == said
-    scores = labelled.scores(examples, [sure, unsure], config)
+    scores = task.scores(examples, [sure, unsure])
     assert scores["exact"] == sum(one.right for one in judged) / 2 == (0.5 if silent else 1.0)
     assert (scores["total"], scores["no_answer_exact"], scores["best_exact"]) == (2, 1.0, 1.0)
     # Where every question has an answer, and the model was not tuned for more, it always answers.
-    alone = labelled.config_for(AlbertConfig(), examples[:1])
-    assert labelled.record(examples[0], unsure, alone)["answer"] == "key"
-    assert labelled.scores(examples[:1], [unsure], alone)["exact"] == 1.0
+    alone = unread("question-answering").for_examples(examples[:1])
+    assert alone.record(examples[0], unsure)["answer"] == "key"
+    assert alone.scores(examples[:1], [unsure])["exact"] == 1.0
 
 
 def _middle_of_the_gap(predictions: Path, threshold: float) -> float:
@@ -1147,11 +1150,9 @@ def test_choices_are_learnt(model: Path, tmp_path: Path) -> None:
 
 def test_examples_of_several_chunks_stay_apart(model: Path) -> None:
     """The first of one chunk beside the first of another: two examples, and not one of four choices."""
-    labelled = LABELLED_TASKS["multiple-choice"]()
-    tokenizer = AlbertTokenizer.from_pretrained(model)
-    task = labelled.task(tokenizer, AlbertConfig.from_pretrained(model), TaskSettings())
+    task = MultipleChoice().bind(AlbertTokenizer.from_pretrained(model), AlbertConfig.from_pretrained(model))
     examples = [ChoiceExample(str(n), "river", None, ("key", "house"), 0) for n in range(CHUNK + 1)]
-    units, *_ = _units(labelled, task, examples, UnknownTokens(task.tokenizer))
+    units, *_ = make_units(task, examples, UnknownTokens(task.tokenizer))
     assert len(task.units([*units[0], *units[CHUNK]])) == 2
 
 

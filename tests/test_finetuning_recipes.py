@@ -7,9 +7,9 @@ import pytest
 import typer.main
 
 from albertkit.cli.main import make_app
-from albertkit.finetuning.registry import LABELLED_TASKS
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.recipe import build, read_recipe
+from albertkit.tasks.registry import TASKS as LABELLED_TASKS
 
 pytestmark = pytest.mark.light
 

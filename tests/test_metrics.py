@@ -10,8 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from albertkit.errors import ConfigError, DataError
-from albertkit.metrics.by_length import LengthBin, score_by_length
-from albertkit.metrics.calibration import calibration
 from albertkit.metrics.classification import (
     accuracy,
     class_scores,
@@ -32,7 +30,8 @@ from albertkit.metrics.question_answering import (
     score_questions,
     token_f1,
 )
-from albertkit.metrics.spans import Span, of_scheme, span_scores, spans
+from albertkit.metrics.reliability import LengthBin, calibration, score_by_length
+from albertkit.metrics.token_classification import Span, of_scheme, span_scores, spans
 
 pytestmark = pytest.mark.light
 

@@ -13,15 +13,15 @@ import torch
 from command_line import Run, assert_one_line_error
 
 from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import TextExample
+from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.labelled_texts import LabelledTexts
-from albertkit.finetuning.prediction import predict_file
+from albertkit.finetuning.predict import predict_file
 from albertkit.finetuning.predictor import Asked, Predictor
-from albertkit.finetuning.settings import TaskSettings
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.parallel import ordered_map
-from albertkit.tasks.examples import TextExample
+from albertkit.tasks.settings import TaskSettings
+from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 COUNT, PART = 50, 8
@@ -33,9 +33,8 @@ def predictor(tiny_vocabulary: Path) -> Predictor:
     shape = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
     config = AlbertConfig(vocab_size=len(tokenizer), num_hidden_layers=2, initializer_range=0.2, **shape)
     torch.manual_seed(0)
-    labelled = LabelledTexts()
     model = AlbertForSequenceClassification(config).eval()
-    return Predictor(labelled, labelled.task(tokenizer, config, TaskSettings()), model, config)
+    return Predictor(TextClassification().bind(tokenizer, config), model)
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +66,9 @@ def predict(
         if count == stop_after:
             raise KeyboardInterrupt
 
-    reader = predictor.labelled.reader(str(source), DataOptions(), labelled=False)
+    reader = predictor.task.reader(str(source), DataOptions(), labelled=False)
     predict_file(
-        *(predictor.labelled, predictor.task, predictor.model, predictor.config, reader, output),
+        *(predictor.task, predictor.model, reader, output),
         about={}, part_size=PART, progress=progress, **runner,
     )  # fmt: skip
     return done
@@ -156,9 +155,8 @@ def test_a_worker_that_dies_is_started_again(
 
 
 def test_errors_in_a_worker_are_those_of_this_process(predictor: Predictor, two_cpu_ray: None) -> None:
-    task = predictor.labelled.task(
-        predictor.task.tokenizer, predictor.config, TaskSettings(max_length=8, truncation=False)
-    )
+    settings = TaskSettings(max_length=8, truncation=False)
+    task = predictor.task.bind(predictor.task.tokenizer, predictor.task.config, settings)
     strict = replace(predictor, task=task)
     messages = []
     for runner in ("local", "ray"):

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 import torch
 import transformers
+from bound_tasks import bound
 from hypothesis import strategies as st
 from training_losses import loss_of
 from transformers.pipelines.pt_utils import KeyDataset, KeyPairDataset
@@ -23,9 +24,16 @@ from transformers.pipelines.pt_utils import KeyDataset, KeyPairDataset
 import albertkit
 from albertkit import pipelines
 from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import (
+    ChoiceExample,
+    PairExample,
+    QuestionExample,
+    TextExample,
+    WordsExample,
+)
 from albertkit.engines.plain import PlainEngine
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.training_batches import training_batch, training_inputs
+from albertkit.finetuning.objectives import training_batch, training_inputs
 from albertkit.inputs import read_inputs
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -36,18 +44,11 @@ from albertkit.modeling.task_heads import (
     AlbertForTokenClassification,
 )
 from albertkit.pipelines import Pipeline, interface, pipeline
-from albertkit.tasks.examples import (
-    ChoiceExample,
-    PairExample,
-    QuestionExample,
-    TextExample,
-    WordsExample,
-)
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import QuestionAnswering
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.sentence_order import SentenceOrder
-from albertkit.tasks.sequence_classification import SequenceClassification
+from albertkit.tasks.text_classification import TextClassification
 from albertkit.tasks.token_classification import TokenClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -509,32 +510,32 @@ class TestCallsArePure:
         label = st.sampled_from(labels)
         own, model, example = {
             "text": (
-                SequenceClassification(tokenizer, max_length=LIMIT, labels=labels),
+                bound(TextClassification(), tokenizer, max_length=LIMIT, labels=labels),
                 made["text-classification"].model,
                 st.builds(TextExample, text, st.none() | text, label),
             ),
             "words": (
-                TokenClassification(tokenizer, max_length=8, labels=labels, stride=2),
+                bound(TokenClassification(stride=2), tokenizer, max_length=8, labels=labels),
                 made["token-classification"].model,
                 words.map(lambda some: WordsExample(some, ("LABEL_1",) * len(some))),
             ),
             "question": (
-                QuestionAnswering(tokenizer, max_length=24, doc_stride=4, truncation=True, n_best=3),
+                bound(QuestionAnswering(n_best=3), tokenizer, max_length=24, doc_stride=4, truncation=True),
                 made["question-answering"].model,
                 text.map(lambda one: QuestionExample("q", "who", one, (("a", 0),))),
             ),
             "choice": (
-                MultipleChoice(tokenizer, max_length=LIMIT, truncation=True),
+                bound(MultipleChoice(), tokenizer, max_length=LIMIT, truncation=True),
                 made["multiple-choice"].model,
                 st.builds(ChoiceExample, st.just("c"), text, text, st.tuples(text, text), st.integers(0, 1)),
             ),
             "order": (
-                SentenceOrder(tokenizer, max_length=LIMIT),
+                bound(SentenceOrder(), tokenizer, max_length=LIMIT),
                 made["sentence-order"].model,
                 st.builds(TextExample, text, text, st.sampled_from(["in order", "swapped"])),
             ),
             "embedding": (
-                SentenceEmbedding(tokenizer, max_length=LIMIT),
+                bound(SentenceEmbedding(), tokenizer, max_length=LIMIT),
                 AlbertModel(made["sentence-order"].model.config).eval(),
                 st.builds(PairExample, text, text),
             ),

@@ -14,27 +14,27 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from albertkit.finetuning.labelled_pairs import LabelledPairs
+from bound_tasks import bound
 from command_line import Run
 from safetensors.torch import load_file
 from training_losses import embedding_loss_of
 
 from albertkit.config import AlbertConfig
-from albertkit.datasets.pairs import GluePairs, PairColumns, PairTable
-from albertkit.datasets.report import ReadingReport
+from albertkit.datasets.examples import PairExample
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import ReadingReport
+from albertkit.datasets.sentence_embedding import GluePairs, PairTable
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.batches import UnitBatch
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.embedding_losses import contrastive_loss, embedding_loss, ranking_loss
-from albertkit.finetuning.finetune import finetune
-from albertkit.finetuning.labelled_pairs import LabelledPairs
-from albertkit.finetuning.run import FinetuningResult
+from albertkit.finetuning.objectives import EmbeddingObjective, contrastive_loss, embedding_loss, ranking_loss
+from albertkit.finetuning.run import FinetuningRun
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.whole_batch import WholeBatchObjective
+from albertkit.finetuning.train import finetune
 from albertkit.metrics.classification import pearson, spearman
-from albertkit.metrics.retrieval import find, retrieval_scores
+from albertkit.metrics.sentence_embedding import find, retrieval_scores
 from albertkit.modeling.model import AlbertModel
 from albertkit.pipelines import pipeline
-from albertkit.tasks.examples import PairExample
 from albertkit.tasks.sentence_embedding import Embedded, SentenceEmbedding
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
@@ -145,7 +145,7 @@ def examples(count: int, seed: int, words: int = 3) -> list[PairExample]:
 @pytest.mark.parametrize("bf16", [False, True])
 def test_parts_have_the_loss_and_gradients_of_the_whole(model: Path, kind: str, bf16: bool) -> None:
     """In bf16 too, where autocast keeps the weights that it cast the first time, without gradients."""
-    task = SentenceEmbedding(AlbertTokenizer.from_pretrained(model), max_length=32)
+    task = bound(SentenceEmbedding(), AlbertTokenizer.from_pretrained(model), max_length=32)
     given = examples(7, 0)
     if kind == "scored":
         given = [replace(one, score=float(number % 3)) for number, one in enumerate(given)]
@@ -158,7 +158,7 @@ def test_parts_have_the_loss_and_gradients_of_the_whole(model: Path, kind: str, 
     plain = embedding_loss_of(task, network, batch.rows[:: 2 if kind == "alone" else 1])
     results = {}
     for parts in (1, 3):
-        objective = WholeBatchObjective(task, World(CPU), temperature=0.05)
+        objective = EmbeddingObjective(task, World(CPU), temperature=0.05)
         network.zero_grad()
         pieces = batch.split(parts)
         counts = {"items": 7, "tokens": 1}
@@ -179,12 +179,12 @@ def test_parts_have_the_loss_and_gradients_of_the_whole(model: Path, kind: str, 
 
 
 def test_what_is_computed_twice_has_the_same_dropout(model: Path) -> None:
-    task = SentenceEmbedding(AlbertTokenizer.from_pretrained(model), max_length=32)
+    task = bound(SentenceEmbedding(), AlbertTokenizer.from_pretrained(model), max_length=32)
     network = AlbertModel.from_pretrained(model).train()
     seen: list[torch.Tensor] = []
-    original = WholeBatchObjective._vectors
+    original = EmbeddingObjective._vectors
 
-    class Watched(WholeBatchObjective):
+    class Watched(EmbeddingObjective):
         def _vectors(self, model: Any, batch: UnitBatch) -> torch.Tensor:
             seen.append(original(self, model, batch))
             return seen[-1]
@@ -264,7 +264,7 @@ def test_columns_are_found_by_their_names() -> None:
         {"x": "a", "y": "b", "z": "same"},
         {"x": "a", "y": "b", "z": ""},
     ]
-    found, report = read(PairTable(graded, PairColumns(text="x", pair="y", score="z")))
+    found, report = read(PairTable(graded, DataOptions(text_column="x", pair_column="y", label_column="z")))
     assert [one.score for one in found] == [3.5]
     assert {name: one.count for name, one in report.problems.items()} == {"mislabelled": 1, "unlabelled": 1}
     found, _ = read(PairTable([{"text": "a", "label": "news"}]))
@@ -320,7 +320,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tune(
     settings: FinetuningSettings, model: Path, data: Path, output: Path, kind: str = ""
-) -> FinetuningResult:
+) -> FinetuningRun:
     return finetune(
         "sentence-embedding",
         settings,

@@ -16,7 +16,7 @@ from albertkit.datasets.glue import TASKS
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.published_figures import DOWNSTREAM, TABLES, average
 from albertkit.finetuning.suites import SUITES, evaluate_suite
-from albertkit.finetuning.trained_settings import task_settings
+from albertkit.finetuning.trained import task_settings
 from albertkit.metrics.question_answering import normalize_answer
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import (

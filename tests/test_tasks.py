@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from bound_tasks import bound
 from hypothesis import given
 from hypothesis import strategies as st
 from training_losses import CPU, embedding_loss_of, loss_of
 
 from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
 from albertkit.engines.plain import PlainEngine
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.training_batches import training_batch, training_inputs
+from albertkit.finetuning.objectives import training_batch, training_inputs
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import (
@@ -25,14 +27,13 @@ from albertkit.modeling.task_heads import (
     AlbertForTokenClassification,
 )
 from albertkit.tasks.entities import Entities
-from albertkit.tasks.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import QuestionAnswering, whole_words
+from albertkit.tasks.rows import overlap, owned
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.sentence_order import SentenceOrder
-from albertkit.tasks.sequence_classification import SequenceClassification
+from albertkit.tasks.text_classification import TextClassification
 from albertkit.tasks.token_classification import Tagged, TokenClassification
-from albertkit.tasks.windows import overlap, owned
 from albertkit.tasks.words import split_words
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -65,7 +66,7 @@ def make(tokenizer):
     return make
 
 
-class TestSequenceClassification:
+class TestTextClassification:
     EXAMPLES = (
         TextExample("the harbour", label="good"),
         TextExample("the harbour", "my sister", label="bad"),
@@ -73,7 +74,7 @@ class TestSequenceClassification:
     )
 
     def test_rows(self, tokenizer):
-        task = SequenceClassification(tokenizer, max_length=32, labels=["bad", "good"])
+        task = bound(TextClassification(), tokenizer, max_length=32, labels=["bad", "good"])
         rows = task.features(self.EXAMPLES)
         assert [row.labels for row in rows] == [1, 0, None]
         assert [row.example for row in rows] == [0, 1, 2]
@@ -85,7 +86,7 @@ class TestSequenceClassification:
         assert task.features([]) == []
 
     def test_loss_is_the_models(self, tokenizer, make):
-        task = SequenceClassification(tokenizer, max_length=32, labels=["bad", "good"])
+        task = bound(TextClassification(), tokenizer, max_length=32, labels=["bad", "good"])
         model = make(AlbertForSequenceClassification)
         rows = task.features(self.EXAMPLES[:2])
         logits = torch.cat(
@@ -100,15 +101,19 @@ class TestSequenceClassification:
             loss_of(task, model, task.features(self.EXAMPLES))
 
     def test_predictions(self, tokenizer):
-        task = SequenceClassification(tokenizer, max_length=32, labels=["bad", "good"])
+        task = bound(TextClassification(), tokenizer, max_length=32, labels=["bad", "good"])
         rows = task.features(self.EXAMPLES[:1])
         (one,) = task.predictions(self.EXAMPLES[:1], rows, [np.array([0.0, 1.0], np.float32)])
         assert one.label == "good"
         assert one.scores == pytest.approx([0.268941, 0.731059], abs=1e-5)
 
     def test_multi_label(self, tokenizer, make):
-        task = SequenceClassification(
-            tokenizer, max_length=32, labels=["a", "b", "c"], problem_type="multi_label_classification"
+        task = bound(
+            TextClassification(),
+            tokenizer,
+            max_length=32,
+            labels=["a", "b", "c"],
+            problem_type="multi_label_classification",
         )
         examples = [TextExample("word", label=("c", "a")), TextExample("word", label=())]
         rows = task.features(examples)
@@ -123,8 +128,8 @@ class TestSequenceClassification:
         assert loss_of(task, model, rows).item() == pytest.approx(expected.item(), abs=1e-5)
 
     def test_regression(self, tokenizer, make):
-        task = SequenceClassification(
-            tokenizer, max_length=32, labels=["similarity"], problem_type="regression"
+        task = bound(
+            TextClassification(), tokenizer, max_length=32, labels=["similarity"], problem_type="regression"
         )
         examples = [TextExample("word", "letters", label=2.5)]
         rows = task.features(examples)
@@ -150,19 +155,19 @@ class TestSequenceClassification:
         ],
     )
     def test_wrong_labels(self, tokenizer, problem_type, label, message):
-        task = SequenceClassification(
-            tokenizer, max_length=32, labels=["bad", "good"], problem_type=problem_type
+        task = bound(
+            TextClassification(), tokenizer, max_length=32, labels=["bad", "good"], problem_type=problem_type
         )
         with pytest.raises(DataError, match=message):
             task.features([TextExample("word", label=label)])
 
     def test_long_texts_are_an_error_or_counted(self, tokenizer):
-        task = SequenceClassification(tokenizer, max_length=10, labels=["a", "b"])
+        task = bound(TextClassification(), tokenizer, max_length=10, labels=["a", "b"])
         long = TextExample("harbour " * 12, "sister", label="a")
         length = len(tokenizer(long.text, long.text_pair)["input_ids"])
         with pytest.raises(DataError, match=f"the pair 'harbour .* has {length} tokens"):
             task.features([TextExample("word"), long])
-        task = SequenceClassification(tokenizer, max_length=10, labels=["a", "b"], truncation=True)
+        task = bound(TextClassification(), tokenizer, max_length=10, labels=["a", "b"], truncation=True)
         first, second = task.features([TextExample("word"), long])
         assert (first.cut, second.cut) == (0, length - 10)
         assert len(second.input_ids) == len(second.token_type_ids) == 10
@@ -171,11 +176,11 @@ class TestSequenceClassification:
 
     def test_bad_settings(self, tokenizer):
         with pytest.raises(ConfigError, match="the labels are"):
-            SequenceClassification(tokenizer, max_length=10, labels=["a", "a"])
+            bound(TextClassification(), tokenizer, max_length=10, labels=["a", "a"])
         with pytest.raises(ConfigError, match="problem_type is 'multi'"):
-            SequenceClassification(tokenizer, max_length=10, labels=["a"], problem_type="multi")
+            bound(TextClassification(), tokenizer, max_length=10, labels=["a"], problem_type="multi")
         with pytest.raises(ConfigError, match="max_length is 3"):
-            SequenceClassification(tokenizer, max_length=3, labels=["a"])
+            bound(TextClassification(), tokenizer, max_length=3, labels=["a"])
 
 
 class TestTrainingBatches:
@@ -183,14 +188,14 @@ class TestTrainingBatches:
 
     def rows_of(self, name, tokenizer):
         if name == "texts":
-            task = SequenceClassification(tokenizer, max_length=30, labels=["a", "b"])
+            task = bound(TextClassification(), tokenizer, max_length=30, labels=["a", "b"])
             return task, task.features([TextExample("word", label="a"), TextExample("word " * 9, label="b")])
         if name == "words":
-            task = TokenClassification(tokenizer, max_length=30, labels=["O", "B-X"])
+            task = bound(TokenClassification(), tokenizer, max_length=30, labels=["O", "B-X"])
             return task, task.features(
                 [WordsExample(("word",), ("O",)), WordsExample(("word",) * 9, ("B-X",) * 9)]
             )
-        task = MultipleChoice(tokenizer, max_length=30)
+        task = bound(MultipleChoice(), tokenizer, max_length=30)
         return task, task.features([ChoiceExample("c", "word", None, ("word", "word " * 8), 1)])
 
     @pytest.mark.parametrize(
@@ -222,14 +227,14 @@ class TestTrainingBatches:
             torch.testing.assert_close(found[8][1][name], one, atol=1e-6, rtol=1e-5)
 
     def test_never_wider_than_the_limit(self, tokenizer):
-        task = SequenceClassification(tokenizer, max_length=13, labels=["a"])
+        task = bound(TextClassification(), tokenizer, max_length=13, labels=["a"])
         (row,) = task.features([TextExample("word " * 7, label="a")])
         assert task.padded_length([row]) == 13
         assert training_batch(task, [row], CPU)["input_ids"].shape == (1, 13)
 
     def test_questions_are_not_widened(self, tokenizer):
         """The loss of that head counts padding as a place to answer."""
-        task = QuestionAnswering(tokenizer, max_length=48)
+        task = bound(QuestionAnswering(), tokenizer, max_length=48)
         for count in (3, 4):
             (row,) = task.features([QuestionExample("q", "who", "word " * count, is_impossible=True)])
             assert task.padded_length([row]) == len(row.input_ids)
@@ -237,7 +242,7 @@ class TestTrainingBatches:
 
 class TestSentenceOrder:
     def test_loss_is_that_of_pretraining(self, tokenizer, make):
-        task = SentenceOrder(tokenizer, max_length=32)
+        task = bound(SentenceOrder(), tokenizer, max_length=32)
         model = make(AlbertForPreTraining)
         examples = [
             TextExample("the harbour", "my sister", "swapped"),
@@ -254,7 +259,7 @@ class TestSentenceOrder:
 
     def test_one_text_has_no_order(self, tokenizer):
         with pytest.raises(DataError, match="no second text beside 'word'"):
-            SentenceOrder(tokenizer, max_length=32).features([TextExample("word")])
+            bound(SentenceOrder(), tokenizer, max_length=32).features([TextExample("word")])
 
 
 class TestMultipleChoice:
@@ -264,7 +269,7 @@ class TestMultipleChoice:
     )
 
     def test_rows_and_loss(self, tokenizer, make):
-        task = MultipleChoice(tokenizer, max_length=48)
+        task = bound(MultipleChoice(), tokenizer, max_length=48)
         rows = task.features(self.EXAMPLES)
         assert [(row.example, row.labels) for row in rows] == [(0, 2)] * 3 + [(1, 0)] * 3
         assert rows[1].input_ids == tokenizer("the harbour", "who opened it a word")["input_ids"]
@@ -282,7 +287,7 @@ class TestMultipleChoice:
         assert [one.choice for one in found] == logits.argmax(dim=-1).tolist()
 
     def test_examples_of_different_numbers_of_choices(self, tokenizer):
-        task = MultipleChoice(tokenizer, max_length=48)
+        task = bound(MultipleChoice(), tokenizer, max_length=48)
         two = ChoiceExample("3", "a", None, ("b", "c"), 1)
         rows = task.features([self.EXAMPLES[0], two])
         with pytest.raises(DataError, match="examples of 2, 3 choices"):
@@ -290,7 +295,7 @@ class TestMultipleChoice:
         assert rows[3].input_ids == tokenizer("a", "b")["input_ids"]
 
     def test_context_is_cut_and_counted(self, tokenizer):
-        task = MultipleChoice(tokenizer, max_length=24, truncation=True)
+        task = bound(MultipleChoice(), tokenizer, max_length=24, truncation=True)
         example = ChoiceExample("1", "word " * 40, None, ("my sister", "a"), 1)
         whole = [len(tokenizer(example.context, choice)["input_ids"]) for choice in example.choices]
         rows = task.features([example])
@@ -299,7 +304,7 @@ class TestMultipleChoice:
             assert sum(row.token_type_ids) == len(tokenizer(choice)["input_ids"]) - 1
 
     def test_wrong_labels(self, tokenizer):
-        task = MultipleChoice(tokenizer, max_length=24)
+        task = bound(MultipleChoice(), tokenizer, max_length=24)
         with pytest.raises(DataError, match="example '7' has the label 2"):
             task.features([ChoiceExample("7", "a", None, ("b", "c"), 2)])
 
@@ -314,7 +319,7 @@ class TestTokenClassification:
         return [len(tokenizer.tokenize(word)) for word in self.EXAMPLE.words]
 
     def test_first_pieces_learn(self, tokenizer, make):
-        task = TokenClassification(tokenizer, max_length=48, labels=self.LABELS)
+        task = bound(TokenClassification(), tokenizer, max_length=48, labels=self.LABELS)
         (row,) = task.features([self.EXAMPLE])
         counts = self.pieces(tokenizer)
         assert counts[1] > 1
@@ -341,7 +346,9 @@ class TestTokenClassification:
         )
 
     def test_all_pieces_learn(self, tokenizer):
-        task = TokenClassification(tokenizer, max_length=48, labels=self.LABELS, labelled_pieces="all")
+        task = bound(
+            TokenClassification(), tokenizer, max_length=48, labels=self.LABELS, labelled_pieces="all"
+        )
         example = WordsExample(("remembered", "Lanimofe", "remembered"), ("O", "B-PER", "S-LOC"))
         (row,) = task.features([example])
         first, second, third = (len(tokenizer.tokenize(word)) for word in example.words)
@@ -349,7 +356,7 @@ class TestTokenClassification:
         assert row.labels == [-100, *expected, -100]
 
     def test_labels_of_words(self, tokenizer):
-        task = TokenClassification(tokenizer, max_length=48, labels=self.LABELS)
+        task = bound(TokenClassification(), tokenizer, max_length=48, labels=self.LABELS)
         (row,) = task.features([self.EXAMPLE])
         counts = self.pieces(tokenizer)
         firsts = [sum(counts[:number]) for number in range(5)]
@@ -364,7 +371,7 @@ class TestTokenClassification:
     def test_windows_show_every_piece_and_label_it_once(self, tokenizer, make):
         words = ("Lanimofe", "harbour", "the", "word", "remembered") * 12
         example = WordsExample(words, ("B-PER", "S-LOC", "O", "O", "O") * 12)
-        task = TokenClassification(tokenizer, max_length=32, labels=self.LABELS, stride=10)
+        task = bound(TokenClassification(stride=10), tokenizer, max_length=32, labels=self.LABELS)
         rows = task.features([WordsExample(("a",)), example])
         pieces = [one for word in words for one in tokenizer(word, add_special_tokens=False)["input_ids"]]
         rows = rows[1:]
@@ -388,7 +395,7 @@ class TestTokenClassification:
         assert tagged.scores.shape == (len(pieces), 4)
 
     def test_sentences_without_words(self, tokenizer, make):
-        task = TokenClassification(tokenizer, max_length=32, labels=self.LABELS)
+        task = bound(TokenClassification(), tokenizer, max_length=32, labels=self.LABELS)
         examples = [WordsExample(()), WordsExample(("\u200b",))]
         rows = task.features(examples)
         found = task.predictions(
@@ -402,7 +409,7 @@ class TestTokenClassification:
         [(("O",), "5 words and 1 labels"), (("O",) * 4 + ("B-ORG",), "'B-ORG'; expected one of O")],
     )
     def test_wrong_labels(self, tokenizer, labels, message):
-        task = TokenClassification(tokenizer, max_length=32, labels=self.LABELS)
+        task = bound(TokenClassification(), tokenizer, max_length=32, labels=self.LABELS)
         with pytest.raises(DataError, match=message):
             task.features([WordsExample(self.EXAMPLE.words, labels)])
 
@@ -520,7 +527,7 @@ class TestQuestionAnswering:
     CONTEXT = "The captain, Lanimofe, found 12,000 letters. " * 6 + "My sister opened the harbour."
 
     def test_labels_point_to_the_answer_in_every_window_that_shows_it(self, tokenizer):
-        task = QuestionAnswering(tokenizer, max_length=48, doc_stride=16)
+        task = bound(QuestionAnswering(), tokenizer, max_length=48, doc_stride=16)
         start = self.CONTEXT.index("My sister")
         example = QuestionExample(
             "q", "who opened it", self.CONTEXT, (("My sister", start), ("sister", start + 3))
@@ -543,12 +550,12 @@ class TestQuestionAnswering:
         assert starts == list(tokenizer(self.CONTEXT)[0].offsets)[1:-1]
 
     def test_answer_of_one_piece_at_the_beginning(self, tokenizer):
-        task = QuestionAnswering(tokenizer, max_length=48)
+        task = bound(QuestionAnswering(), tokenizer, max_length=48)
         (row,) = task.features([QuestionExample("q", "who", "harbour master", (("harbour", 0),))])
         assert row.labels == (row.context.start, row.context.start)
 
     def test_an_answer_that_no_window_shows_whole_is_no_label(self, tokenizer):
-        task = QuestionAnswering(tokenizer, max_length=24, doc_stride=4)
+        task = bound(QuestionAnswering(), tokenizer, max_length=24, doc_stride=4)
         text = "word " * 40
         shown, long = text[:20].strip(), text[: 5 * 30].strip()
         rows = task.features(
@@ -563,7 +570,7 @@ class TestQuestionAnswering:
         assert set(labels[1:]) == {(0, 0)}
 
     def test_unlabelled_and_impossible(self, tokenizer):
-        task = QuestionAnswering(tokenizer, max_length=48)
+        task = bound(QuestionAnswering(), tokenizer, max_length=48)
         rows = task.features(
             [
                 QuestionExample("q", "who", "a word"),
@@ -576,14 +583,16 @@ class TestQuestionAnswering:
     def test_long_questions_are_an_error_or_counted(self, tokenizer):
         question = "harbour " * 30
         with pytest.raises(DataError, match="has 30 tokens; expected at most 12"):
-            QuestionAnswering(tokenizer, max_length=24).features([QuestionExample("q", question, "a")])
-        task = QuestionAnswering(tokenizer, max_length=24, max_question_length=5, truncation=True)
+            bound(QuestionAnswering(), tokenizer, max_length=24).features(
+                [QuestionExample("q", question, "a")]
+            )
+        task = bound(QuestionAnswering(), tokenizer, max_length=24, max_question_length=5, truncation=True)
         (row,) = task.features([QuestionExample("q", question, "a word")])
         assert row.cut == 25
         assert row.input_ids == tokenizer("harbour " * 5, "a word")["input_ids"]
 
     def test_loss_is_the_models(self, tokenizer, make):
-        task = QuestionAnswering(tokenizer, max_length=48, doc_stride=16)
+        task = bound(QuestionAnswering(), tokenizer, max_length=48, doc_stride=16)
         example = QuestionExample("q", "who", self.CONTEXT, (("The captain", 0),))
         rows = task.features([example, QuestionExample("r", "who", "a word", is_impossible=True)])
         assert rows[-1].labels == (0, 0)
@@ -596,7 +605,7 @@ class TestQuestionAnswering:
         assert training_inputs(task, rows, CPU)["start_positions"].tolist() == [row.labels[0] for row in rows]
 
     def test_best_of_all_windows(self, tokenizer):
-        task = QuestionAnswering(tokenizer, max_length=48, doc_stride=16, n_best=3)
+        task = bound(QuestionAnswering(n_best=3), tokenizer, max_length=48, doc_stride=16)
         example = QuestionExample("q", "who", self.CONTEXT)
         rows = task.features([example])
         assert {row.labels for row in rows} == {None}
@@ -625,7 +634,7 @@ class TestQuestionAnswering:
         assert best.score == pytest.approx(expected, rel=1e-4)
 
     def test_answer_that_is_not_in_the_text(self, tokenizer):
-        task = QuestionAnswering(tokenizer, max_length=48)
+        task = bound(QuestionAnswering(), tokenizer, max_length=48)
         with pytest.raises(
             DataError, match="question 'q': the answer 'captain' is not at character 3 of the text"
         ):
@@ -648,7 +657,7 @@ class TestSentenceEmbedding:
         return torch.stack([output.mean(dim=0) for output in outputs]).detach()
 
     def test_similarity_and_loss(self, tokenizer, make):
-        task = SentenceEmbedding(tokenizer, max_length=32)
+        task = bound(SentenceEmbedding(), tokenizer, max_length=32)
         model = make(AlbertModel)
         rows = task.features(self.EXAMPLES)
         assert [row.example for row in rows] == [0, 0, 1, 1]
@@ -667,7 +676,7 @@ class TestSentenceEmbedding:
 
     def test_vectors_of_length_one_and_of_cls(self, tokenizer, make):
         model = make(AlbertModel)
-        task = SentenceEmbedding(tokenizer, max_length=32, pooling="cls", normalize=True)
+        task = bound(SentenceEmbedding(), tokenizer, max_length=32, pooling="cls", normalize=True)
         rows = task.features(self.EXAMPLES)
         (vector, *_) = task.run(PlainEngine(model), rows)
         expected = model(**tokenizer("the harbour", return_tensors="pt")).last_hidden_state[0, 0].detach()
@@ -675,7 +684,7 @@ class TestSentenceEmbedding:
 
     def test_single_texts(self, tokenizer, make):
         """A text alone is its own second text: without dropout the loss is that of copies."""
-        task = SentenceEmbedding(tokenizer, max_length=32)
+        task = bound(SentenceEmbedding(), tokenizer, max_length=32)
         model = make(AlbertModel)
         rows = task.features([PairExample("word"), PairExample("sister")])
         (one, _) = task.predictions([PairExample("word")] * 2, rows, task.run(PlainEngine(model), rows))

@@ -13,10 +13,10 @@ from pyarrow import parquet
 from torchless import run_without_torch
 
 from albertkit.config import AlbertConfig
-from albertkit.finetuning.prediction import _model_sha256
-from albertkit.finetuning.settings import TaskSettings
-from albertkit.finetuning.trained_model import load_task
+from albertkit.finetuning.predict import _model_sha256
+from albertkit.finetuning.trained import load_task
 from albertkit.modeling import auto
+from albertkit.tasks.settings import TaskSettings
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 HEADS = {

@@ -7,8 +7,14 @@ import torch
 from torch import Tensor
 
 from albertkit.engines.engine import Row
-from albertkit.finetuning.embedding_losses import TEMPERATURE, embedding_loss, text_numbers, text_scores
-from albertkit.finetuning.training_batches import training_inputs, training_vectors
+from albertkit.finetuning.objectives import (
+    TEMPERATURE,
+    embedding_loss,
+    text_numbers,
+    text_scores,
+    training_inputs,
+    training_vectors,
+)
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.task import Task
 

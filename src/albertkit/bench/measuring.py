@@ -23,7 +23,7 @@ from albertkit.engines.light_model import Model, class_name
 from albertkit.extras import optional, version_of
 from albertkit.footprint import Footprint
 from albertkit.footprint import measure as measure_footprint
-from albertkit.tasks.texts import text_rows
+from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
 
 torch: Any = optional("torch", extra="torch")

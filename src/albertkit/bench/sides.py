@@ -21,7 +21,7 @@ from albertkit.engines.light_model import LightModel, Model, class_name
 from albertkit.errors import ConfigError, MissingExtraError, suggestion
 from albertkit.extras import optional
 from albertkit.heads import HEADS, Output
-from albertkit.tasks.texts import text_rows
+from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
 
 torch = optional("torch", extra="test")

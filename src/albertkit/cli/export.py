@@ -8,7 +8,7 @@ import typer
 from albertkit.cli.flags import settings_flags
 from albertkit.cli.options import JsonReport, Source
 from albertkit.cli.printing import print_result
-from albertkit.finetuning.data_options import DataOptions
+from albertkit.datasets.options import DataOptions
 
 app = typer.Typer(
     help="Write a model for other runtimes.\n\nExample: albertkit export onnx bundled bundled.onnx",

@@ -10,13 +10,13 @@ from albertkit.cli.completing import FINETUNING_TASKS, RUNNERS, SUITES, models, 
 from albertkit.cli.flags import settings_flags
 from albertkit.cli.options import Engine, Model, Patience
 from albertkit.cli.printing import print_json
+from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError
 from albertkit.extras import require
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
+from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.hub import BUNDLED
 from albertkit.logs import ProgressBar
-from albertkit.recipe import build, merge, read_recipe
+from albertkit.tasks.settings import TaskSettings
 
 logger = logging.getLogger(__name__)
 
@@ -67,31 +67,27 @@ def finetune(
     Example: albertkit finetune text-classification --train train.csv --validation dev.csv --output run
     """
     require("torch", extra="train")
-    from albertkit.files import full_disk_named
-    from albertkit.finetuning.finetune import finetune as run
-    from albertkit.training.distributed import join_world
+    from albertkit.finetuning.train import finetune as run
 
-    table = merge(read_recipe(recipe) if recipe else {}, flags or {}, FinetuningSettings)
-    settings = build(FinetuningSettings, table, where=str(recipe or "settings"))
-    with join_world(device) as world, full_disk_named(output):
-        result = run(
-            task,
-            settings,
-            model=model,
-            train_data=train,
-            validation_data=validation,
-            output=output,
-            options=_options(columns),
-            seeds=seeds,
-            world=world,
-        )
+    result = run(
+        task,
+        train=train,
+        validation=validation,
+        model=model,
+        output=output,
+        recipe=recipe,
+        seeds=seeds,
+        device=device,
+        **(columns or {}),
+        **(flags or {}),
+    )
     if result.report:
         logger.info("best at step %d; model and report in %s", result.report["step"], output)
         _print_metrics(result.report, json)
-    elif world.is_main:
-        logger.info("stopped at step %d (the same command goes on)", result.run.state.step)
-    if result.run.signal is not None:
-        raise typer.Exit(128 + result.run.signal)
+    elif result.is_main:
+        logger.info("stopped at step %d (the same command goes on)", result.step)
+    if result.signal is not None:
+        raise typer.Exit(128 + result.signal)
 
 
 @settings_flags(TaskSettings, parameter="flags", panel="task", default="as the model was fine-tuned")
@@ -144,10 +140,8 @@ def evaluate(
     """
     from albertkit.devices import read_device
     from albertkit.files import check_picture
-    from albertkit.finetuning.measure import measure
-    from albertkit.finetuning.results_page import results_page, write_results
-    from albertkit.finetuning.suites import evaluate_suite
-    from albertkit.finetuning.trained_settings import task_settings
+    from albertkit.finetuning.evaluate import evaluate as run
+    from albertkit.finetuning.suites import evaluate_suite, results_page, write_results
 
     if task is not None and suite is not None:
         raise ConfigError(f"received the task {task} and the suite {suite}; expected one of the two")
@@ -161,10 +155,17 @@ def evaluate(
     if early_exit_curve is not None:
         check_picture(early_exit_curve)
     if task is not None:
-        common |= {"patience": patience, "exit_curve": early_exit_curve}
-        settings = task_settings(model, flags or {})
-        options = _trained_options(task, model, data, columns, labelled=True)
-        _print_metrics(measure(task, model, data, settings=settings, options=options, **common), json)
+        evaluation = run(
+            model,
+            data=data,
+            task=task,
+            patience=patience,
+            early_exit_curve=early_exit_curve,
+            **common,
+            **(columns or {}),
+            **(flags or {}),
+        )
+        _print_metrics(evaluation.report, json)
         return
     if patience is not None or early_exit_curve is not None:
         raise ConfigError("--patience and --early-exit-curve are for one task, text-classification")
@@ -212,82 +213,32 @@ def predict(
 
     Example: albertkit predict text-classification --model run --input new.jsonl --output answers.jsonl
     """
-    from dataclasses import asdict
+    from albertkit.finetuning.predict import predict as run
 
-    from albertkit.devices import CPU, read_device
-    from albertkit.finetuning.exits import set_patience
-    from albertkit.finetuning.labelled_task import room_note
-    from albertkit.finetuning.prediction import predict_file
-    from albertkit.finetuning.trained_model import load_task
-    from albertkit.finetuning.trained_settings import task_settings
-
-    if engine in RUNNERS:
-        raise ConfigError(f"--engine is {engine!r}, which is a runner: write --runner {engine}")
-    settings = task_settings(model, flags or {})
-    options = _trained_options(task, model, input, columns, labelled=False)
-    # With Ray only its workers compute.
-    own_device = CPU if runner == "ray" else read_device(device)
-    labelled, own, loaded = load_task(task, model, settings, device=own_device)
-    if note := room_note(loaded.config, settings):
-        logger.info("%s", note)
-    set_patience(loaded, patience)
-    cut: list[int] = []
     with ProgressBar() as bar:
-        count = predict_file(
-            labelled,
-            own,
-            loaded,
-            loaded.config,
-            labelled.reader(input, options, labelled=False),
-            output,
-            about={"task": task, "patience": patience} | asdict(settings) | asdict(options),
+        found = run(
+            model,
+            input=input,
+            output=output,
+            task=task,
+            device=device,
             batch_tokens=batch_tokens,
             engine=engine,
+            patience=patience,
             runner=runner,
             workers=workers,
-            device=device,
             keep_columns=keep_columns,
             progress=lambda done, total: bar.update(f"{done:,} of {total:,} examples", done, total),
-            on_cut=cut.append,
             say=logger.info,
+            **(columns or {}),
+            **(flags or {}),
         )
-    logger.info("%s predictions in %s", f"{count:,}", output)
-    if cut:
+    logger.info("%s predictions in %s", f"{found.total:,}", output)
+    if cut := found.cut:
         logger.info(
-            f"{len(cut):,} of {count:,} are of examples that were cut ({sum(cut):,} tokens, of one up to "
-            f"{max(cut):,}); the column 'cut' says which"
+            f"{len(cut):,} of {found.total:,} are of examples that were cut ({sum(cut):,} tokens, of one up "
+            f"to {max(cut):,}); the column 'cut' says which"
         )
-
-
-def _trained_options(
-    task: str,
-    model: str,
-    source: str,
-    columns: dict[str, Any] | None,
-    *,
-    labelled: bool,
-) -> DataOptions:
-    """Return the options for a file, with the columns of the training where none are given; name these."""
-    import shlex
-    from dataclasses import asdict
-
-    from albertkit.finetuning.registry import labelled_task
-    from albertkit.finetuning.trained_settings import data_options
-
-    given = columns or {}
-    options = data_options(model, labelled_task(task), source, given, labelled=labelled)
-    default = asdict(_options(given))
-    if used := {name: value for name, value in asdict(options).items() if value != default[name]}:
-        flags = " ".join(
-            f"--{name.replace('_', '-')} {shlex.quote(value)}" if value is not False else f"--no-{name}"
-            for name, value in used.items()
-        )
-        logger.info("as in training: %s", flags)
-    return options
-
-
-def _options(columns: dict[str, Any] | None) -> DataOptions:
-    return build(DataOptions, columns or {}, where="columns")
 
 
 def _print_metrics(report: dict[str, Any], as_json: bool) -> None:

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.labels import ProblemType
-from albertkit.datasets.reader import Reader, text_of
-from albertkit.datasets.report import ReadingReport
+from albertkit.datasets.examples import TextExample
+from albertkit.datasets.reader import ANSWERED, Reader, ReadingReport, text_of
 from albertkit.datasets.table import DelimitedTable, Row
 from albertkit.errors import ConfigError, DataError, suggestion
-from albertkit.tasks.examples import TextExample
 
 NO_CONSENSUS = "-"
 """What the files of MNLI write where the annotators did not agree."""
@@ -39,11 +37,6 @@ class GlueTask:
     """Of train.tsv and dev.tsv, where they have no header."""
     validation: tuple[str, ...] = ("validation",)
     """The splits to validate on."""
-
-    @property
-    def problem_type(self) -> ProblemType:
-        """As in a model's config."""
-        return "single_label_classification" if self.names else "regression"
 
 
 _NLI = ("contradiction", "entailment", "neutral")
@@ -136,7 +129,7 @@ class GlueSplit(Reader[TextExample]):
         if text is None or (self.task.pair and pair is None):
             if self.labelled:
                 return self.leave_out(report, "empty", row.origin)
-            report.add("empty", row.origin, "predicted all the same")
+            report.add("empty", row.origin, ANSWERED)
             text, pair = text or "", (pair or "") if self.task.pair else None
         label = None
         if self.labelled:

@@ -1,20 +1,98 @@
-"""What every reader is: a source of examples that can be read again and again."""
+"""Readers: a source of labelled data -> its examples, with a report of what was left out and why.
+
+| source | read as |
+|---|---|
+| the path of a file or folder | its format, by its name |
+| a list of dicts, a DataFrame, an Arrow table, a `datasets.Dataset` | a table |
+| any other iterable | the examples themselves |
+"""
 
 import ast
-import difflib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from albertkit.datasets.report import Problem, ReadingReport
-from albertkit.errors import DataError
-from albertkit.files import by_number
+from albertkit.datasets.arrow_table import ArrowTable
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.table import (
+    DelimitedTable,
+    JsonLinesTable,
+    ObjectTable,
+    Row,
+    Table,
+    existing_file,
+)
+from albertkit.errors import ConfigError, DataError
+from albertkit.text_files import COMPRESSIONS, file_format
 
 ExampleT = TypeVar("ExampleT")
+FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
+
+Problem = Literal["malformed", "empty", "unlabelled", "mislabelled"]
+"""Rows that cannot be read as the layout says; without text; without label; with one that cannot be right."""
+
+ANSWERED = "predicted all the same"
+"""The end of the detail of a row without labels that is an example in spite of its problem."""
+
+SHOWN = 5
+"""How many rows with a problem are named."""
+
+
+@dataclass
+class ProblemRows:
+    """The rows with one problem: how many, and the first of them with what is wrong."""
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+
+@dataclass
+class ReadingReport:
+    """One reading of one source. `examples` are those used, `rows` all that were seen."""
+
+    source: str
+    rows: int = 0
+    examples: int = 0
+    problems: dict[Problem, ProblemRows] = field(default_factory=dict)
+    counts_all: bool = False
+    """Count rows without labels that cannot be read, instead of raising for the first one."""
+
+    def add(self, problem: Problem, origin: str, detail: str = "") -> None:
+        """Count a row that is left out.
+
+        Args:
+            problem: why.
+            origin: the row: "train.csv, line 12".
+            detail: what is wrong with it.
+        """
+        rows = self.problems.setdefault(problem, ProblemRows())
+        rows.count += 1
+        if len(rows.first) < SHOWN:
+            rows.first.append(f"{origin}: {detail}" if detail else origin)
+
+    def lines(self) -> list[str]:
+        """Return the report as lines to be shown before training."""
+        left_out = self.rows - self.examples
+        also = f", {left_out:,} left out" if left_out else ""
+        lines = [f"{self.source}: {self.examples:,} examples{also}"]
+        for problem, rows in self.problems.items():
+            lines.append(f"  {problem}: {rows.count:,}")
+            lines += [f"    {one}" for one in rows.first]
+            if rows.count > len(rows.first):
+                lines.append("    ...")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        problems = {
+            problem: {"count": rows.count, "first": rows.first} for problem, rows in self.problems.items()
+        }
+        return {"source": self.source, "rows": self.rows, "examples": self.examples, "problems": problems}
 
 
 class Reader(ABC, Generic[ExampleT]):
@@ -56,6 +134,177 @@ class Reader(ABC, Generic[ExampleT]):
         report.add(problem, origin, detail)
 
 
+class ExampleReader(Reader[ExampleT]):
+    """Examples in memory, as they are.
+
+    Args:
+        examples: objects of the class that the task takes.
+        source: what an error message calls them.
+        labelled: whether examples are to have labels.
+    """
+
+    def __init__(self, examples: Sequence[ExampleT], source: str, *, labelled: bool = True) -> None:
+        super().__init__(source, labelled=labelled)
+        self.examples = examples
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
+        """Yield the examples, counted from 1."""
+        for number, example in enumerate(self.examples, start=1):
+            report.rows += 1
+            report.examples += 1
+            yield f"{self.source}, example {number}", example
+
+
+class TableReader(Reader[ExampleT]):
+    """The examples of a table, one for each row that can be used.
+
+    Args:
+        source: the path of a file or folder, a table, or an iterable of mappings.
+        options: columns and layout; the names of columns that are not given are the usual ones.
+        labelled: whether to read labels, and leave out rows without.
+
+    Raises:
+        DataError: there is no such source, or no such column.
+    """
+
+    def __init__(self, source: Any, options: DataOptions | None = None, *, labelled: bool = True) -> None:
+        self.options = options or DataOptions()
+        self.table = open_table(source, header=self.options.header, delimiter=self.options.delimiter)
+        super().__init__(self.table.name, labelled=labelled)
+        self.check_columns()
+
+    @abstractmethod
+    def check_columns(self) -> None:
+        """Raise DataError if the table lacks a column that is read."""
+
+    @abstractmethod
+    def example(self, row: Row, report: ReadingReport) -> ExampleT | None:
+        """Return the example of a row without fault, or None for one that is left out and counted."""
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
+        """Yield the examples."""
+        for row in self.table.rows():
+            report.rows += 1
+            if row.fault:
+                self.leave_out(report, "malformed", row.origin, row.fault)
+                continue
+            example = self.example(row, report)
+            if example is not None:
+                report.examples += 1
+                yield row.origin, example
+
+    def name_of(self, row: Row) -> str:
+        """Return the id of the example of a row; without a column of ids, the file and the line."""
+        name = row.values.get(self.options.id_column) if self.options.id_column else None
+        return row.origin if is_missing(name) else str(name)
+
+
+class MappingTable(TableReader[Any]):
+    """The rows of any table, made into examples by a function.
+
+    Args:
+        source: as in `TableReader`.
+        make: returns the example of a row, a mapping from column to value; if it raises DataError,
+            LookupError, TypeError or ValueError, the row is left out and counted.
+        options: columns and layout.
+        labelled: whether examples are to have labels.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        make: Callable[[Mapping[str, Any]], Any],
+        options: DataOptions | None = None,
+        *,
+        labelled: bool = True,
+    ) -> None:
+        self.make = make
+        super().__init__(source, options, labelled=labelled)
+
+    def check_columns(self) -> None:
+        """Leave it to the function."""
+
+    def example(self, row: Row, report: ReadingReport) -> Any:
+        """Return what the function makes of a row."""
+        try:
+            return self.make(row.values)
+        except (DataError, LookupError, TypeError, ValueError) as error:
+            detail = f"no {error}" if isinstance(error, KeyError) else str(error)
+            return self.leave_out(report, "malformed", row.origin, detail)
+
+
+def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
+    """Return data as a path, a table, or a list of examples.
+
+    Args:
+        data: a path; a list of dicts; a DataFrame of pandas or polars; an Arrow table; a `datasets.Dataset`;
+            or any iterable of examples.
+        name: what error messages call data in memory.
+
+    Raises:
+        DataError: it is nothing of that kind.
+    """
+    if isinstance(data, Table):
+        return data
+    if isinstance(data, (str, Path)):
+        return str(data)
+    if hasattr(data, "to_pylist"):
+        data = data.to_pylist()
+    elif hasattr(data, "to_dicts"):
+        data = data.to_dicts()
+    elif hasattr(data, "to_dict") and hasattr(data, "columns"):
+        data = data.to_dict("records")
+    if not isinstance(data, Iterable):
+        raise DataError(
+            f"{name} is {data!r:.60} ({type(data).__name__}); expected a path, a table or an "
+            "iterable of examples"
+        )
+    if isinstance(data, Iterator) or not hasattr(data, "__len__"):
+        data = list(data)
+    if isinstance(data, Mapping) or hasattr(data, "column_names"):
+        return ObjectTable(data, name=name)
+    first = next(iter(data), None)
+    return ObjectTable(data, name=name) if first is None or isinstance(first, Mapping) else list(data)
+
+
+def open_table(source: Any, *, header: bool = True, delimiter: str | None = None) -> Table:
+    """Return the table of a source.
+
+    Args:
+        source: the path of a file, or of a folder of `datasets`; a table; or an iterable of mappings.
+        header: whether the first row of a CSV or TSV file names the columns; without, they are "0", "1", ...
+        delimiter: what stands between its cells, where it is not what its suffix says.
+
+    Raises:
+        DataError: no such file, or an unknown kind of file.
+        ConfigError: header or delimiter of a source that has none.
+    """
+    path = Path(source) if isinstance(source, (str, Path)) else None
+    kind = file_format(path)[0] if path else None
+    if path and kind in (".csv", ".tsv"):
+        return DelimitedTable(existing_file(path), header=header, delimiter=delimiter)
+    if not header or delimiter is not None:
+        raise ConfigError("header and delimiter are of CSV and TSV files; leave them out for this source")
+    if isinstance(source, Table):
+        return source
+    if path is None:
+        return ObjectTable(source)
+    if path.is_dir():
+        return ArrowTable.folder(path)
+    if kind == ".jsonl":
+        return JsonLinesTable(existing_file(path))
+    if kind in (".parquet", ".arrow"):
+        return ArrowTable([existing_file(path)], name=str(path))
+    todo = {
+        ".json": f". If it is an array of objects: jq -c '.[]' {path} > lines.jsonl",
+        ".xlsx": ". Save the sheet as .csv",
+    }
+    raise DataError(
+        f"{existing_file(path)}: unknown kind of file; expected {', '.join(FORMATS)}, perhaps with "
+        f"{', '.join(COMPRESSIONS)} after it, or a folder saved by `datasets`{todo.get(kind or '', '')}"
+    )
+
+
 def nested(cell: str) -> Any:
     """Return the list or the object that a cell of text holds, as JSON or as Python writes it.
 
@@ -91,18 +340,3 @@ def is_missing(value: Any) -> bool:
         or type(value).__name__ in ("NAType", "NaTType")
         or (isinstance(value, Real) and value != value)
     )
-
-
-def existing_file(path: str | Path) -> Path:
-    """Return the path of a file.
-
-    Raises:
-        DataError: there is no such file.
-    """
-    path = Path(path)
-    if not path.is_file():
-        names = sorted((one.name for one in path.parent.glob("*")), key=by_number)
-        nearest = difflib.get_close_matches(path.name, names, n=3)
-        beside = list(dict.fromkeys([*nearest, *names]))[:10]
-        raise DataError(f"{path}: no such file" + (f"; beside it are {', '.join(beside)}" if beside else ""))
-    return path

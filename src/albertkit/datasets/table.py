@@ -11,6 +11,7 @@
 """
 
 import csv
+import difflib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from albertkit.errors import ConfigError, DataError
+from albertkit.files import by_number
 from albertkit.text_files import LINE_BYTES, file_format, lone_surrogate, read_lines
 
 HEAD_ROWS = 1000
@@ -248,3 +250,18 @@ class ObjectTable(Table):
         feature = (getattr(self._rows, "features", None) or {}).get(column)
         names = getattr(getattr(feature, "feature", feature), "names", None)
         return tuple(names) if names else None
+
+
+def existing_file(path: str | Path) -> Path:
+    """Return the path of a file.
+
+    Raises:
+        DataError: there is no such file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        names = sorted((one.name for one in path.parent.glob("*")), key=by_number)
+        nearest = difflib.get_close_matches(path.name, names, n=3)
+        beside = list(dict.fromkeys([*nearest, *names]))[:10]
+        raise DataError(f"{path}: no such file" + (f"; beside it are {', '.join(beside)}" if beside else ""))
+    return path

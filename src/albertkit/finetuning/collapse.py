@@ -27,9 +27,9 @@ def prior_loss(prepared: Prepared, class_weights: Tensor | None) -> float | None
         prepared: with the training rows.
         class_weights: (K,) weights of the classes in the loss.
     """
-    counts = prepared.labelled.learnt_classes(prepared.rows)
+    counts = prepared.task.learnt_classes(prepared.rows)
     if class_weights is None or counts is None:
-        return prepared.labelled.prior_loss(prepared.rows, prepared.config)
+        return prepared.task.prior_loss(prepared.rows)
     weighted = np.array([count * float(class_weights[label]) for label, count in counts.items()])
     return float(-(weighted * np.log(weighted / weighted.sum())).sum() / counts.total())
 
@@ -38,13 +38,12 @@ class CollapseWatch:
     """Judges a run at its evaluations: give it each of them, then call it.
 
     Args:
-        prepared: what is learnt.
         training: the settings of the run.
         prior: what `prior_loss` returned.
     """
 
-    def __init__(self, prepared: Prepared, training: TrainingSettings, prior: float | None) -> None:
-        self.prepared, self.prior = prepared, prior
+    def __init__(self, training: TrainingSettings, prior: float | None) -> None:
+        self.prior = prior
         self.first_step = max(JUDGED_FROM * training.length, training.warmup_steps)
         self.evaluation: Evaluation | None = None
 
@@ -55,7 +54,7 @@ class CollapseWatch:
         is_early = state.step < self.first_step or loss.seen < FEWEST_STEPS
         if self.prior is None or one is None or is_early or loss.mean <= NOTHING_LEARNT * self.prior:
             return None
-        constant = self.prepared.labelled.constant_answer(one.examples, one.predictions, one.config)
+        constant = one.task.constant_answer(one.examples, one.predictions)
         if constant is None:
             return None
         return (
@@ -64,11 +63,10 @@ class CollapseWatch:
         )
 
 
-def collapse(prepared: Prepared, evaluation: Evaluation, folder: Path, *, prior: float | None) -> str | None:
+def collapse(evaluation: Evaluation, folder: Path, *, prior: float | None) -> str | None:
     """Return why a finished run is said to have collapsed, or None.
 
     Args:
-        prepared: what was learnt.
         evaluation: of its best model.
         folder: of the run.
         prior: what `prior_loss` returned.
@@ -76,9 +74,7 @@ def collapse(prepared: Prepared, evaluation: Evaluation, folder: Path, *, prior:
     lines = [line for line in read_metrics(folder) if "train/loss" in line]
     if not lines or lines[-1]["step"] < FEWEST_STEPS:
         return None
-    constant = prepared.labelled.constant_answer(
-        evaluation.examples, evaluation.predictions, evaluation.config
-    )
+    constant = evaluation.task.constant_answer(evaluation.examples, evaluation.predictions)
     if constant is not None:
         return f"the best model says {constant} of everything"
     late = [line["train/loss"] for line in lines if line["step"] > (1 - _LAST) * lines[-1]["step"]]

@@ -1,41 +1,39 @@
 """Measure a fine-tuned model on labelled data: `evaluate`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from albertkit.datasets.reader import as_source
 from albertkit.devices import Device, read_device
-from albertkit.finetuning.measure import measure
-from albertkit.finetuning.settings import TaskSettings
-from albertkit.finetuning.trained_settings import named_options, split_settings, task_settings
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The metrics of a model on labelled data."""
-
-    metrics: dict[str, float]
-    baseline: dict[str, float]
-    """Metrics of the best prediction that does not look at the input."""
-    examples: int
-    """Number of examples."""
-    report: dict[str, Any]
-    """The content of `report.json`."""
+from albertkit.errors import ConfigError, DataError
+from albertkit.extras import require
+from albertkit.files import check_new_folder
+from albertkit.finetuning.early_exit import draw_curve, measure_curve, set_patience
+from albertkit.finetuning.evaluation import Evaluation, EvaluationSet
+from albertkit.finetuning.report import PREDICTIONS, REPORT_JSON, write_report
+from albertkit.finetuning.trained import is_run, load_task, named_options, split_settings, task_settings
+from albertkit.tasks.loading import load_splits, open_reader
+from albertkit.tasks.measuring import OwnMetrics
+from albertkit.tasks.settings import TaskSettings
+from albertkit.tasks.task import Task
 
 
 def evaluate(
     model: str | Path,
     *,
     data: Any,
-    task: Any = None,
+    task: str | Task | None = None,
     output: str | Path | None = None,
-    metrics: Any = None,
+    metrics: OwnMetrics = None,
+    main_metric: str | None = None,
     device: Device = "auto",
     batch_tokens: int | None = None,
     engine: str = "auto",
     patience: int | None = None,
     early_exit_curve: str | Path | None = None,
+    overwrite: bool = False,
     say: Callable[[str], None] = lambda _: None,
     **settings: Any,
 ) -> Evaluation:
@@ -43,32 +41,81 @@ def evaluate(
 
     Args:
         model: folder or name of the model.
-        data: labelled examples.
-        task: name of the task.
-        output: folder for the report; None for none.
-        metrics: metrics of your own.
+        data: labelled examples: the path of a file or folder, a list of dicts, a DataFrame, an Arrow table, a
+            `datasets.Dataset`, or an iterable of the task's examples.
+        task: name of the task, or a task of your own; None for the task that the model was fine-tuned for.
+        output: new folder for report.json, report.md, predictions and pictures; None for none.
+        metrics: metrics of your own: functions of the true and the predicted answers, or `Metric`.
+        main_metric: name of the most important metric, in place of the task's.
         device: "auto", "cpu", "cuda" and so on.
-        batch_tokens: maximum number of tokens computed at once.
-        engine: what computes: "auto", "onnx", "onnx-int8", "torch" or "plain".
+        batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
+            suits the device.
+        engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
         patience: number of consecutive layers that must agree before an example exits early.
-        early_exit_curve: picture file of the main metric by patience.
-        say: takes notes about the data.
+        early_exit_curve: picture file (.png, .svg or .pdf) of the main metric by patience; the points are in
+            the report as "early_exit_curve".
+        overwrite: replace the report of an earlier evaluation in `output`.
+        say: called with each note about the data.
         settings: fields of `TaskSettings` and `DataOptions`; by default as the model was fine-tuned.
+
+    Raises:
+        ConfigError: an unknown task or setting; a patience, or a curve, of a model that was not trained with
+            early exit; the folder of a fine-tuning run for the report.
+        DataError: data that cannot be read, has other labels or is of another kind than those that the model
+            was fine-tuned on, or a model without the head.
     """
-    assert metrics is None
+    if early_exit_curve is not None:
+        require("torch", extra="train")
+    model, output = str(model), None if output is None else Path(output)
     flags, columns = split_settings(TaskSettings, settings)
-    report = measure(
-        task,
-        model,
-        data,
-        settings=task_settings(model, flags),
-        options=named_options(task, model, str(data), columns, say, labelled=True),
-        output=output,
-        device=read_device(device),
-        batch_tokens=batch_tokens,
-        engine=engine,
-        patience=patience,
-        exit_curve=early_exit_curve,
-        say=say,
-    )
-    return Evaluation(report["metrics"], report["baseline"], report["examples"], report)
+    read = task_settings(model, flags)
+    if output is not None:
+        _check_output(data, output, overwrite=overwrite)
+    task, loaded = load_task(task, model, read, device=read_device(device))
+    task = task.with_metrics(metrics)
+    source = as_source(data, name="data")
+    options = named_options(task, model, source, columns, say, labelled=True)
+    if line := task.room_note():
+        say(line)
+    set_patience(loaded, patience)
+    splits = load_splits(task, {"data": open_reader(task, source, options, name="data")}, labels=task.labels)
+    for line in splits.reports["data"].lines():
+        say(line)
+    task.check_fit(splits.examples["data"])
+    examples = EvaluationSet(task, splits.examples["data"], batch_tokens=batch_tokens)
+    for line in examples.notes():
+        say(f"{splits.reports['data'].source}: {line}")
+    evaluation = examples.evaluate(loaded, loaded.config, main_metric=main_metric, engine=engine)
+    curve = {}
+    if early_exit_curve is not None:
+        name, points = measure_curve(examples, loaded, main_metric=main_metric)
+        draw_curve(name, points, Path(early_exit_curve))
+        curve = {"early_exit_curve": [{"metric_name": name, **asdict(one)} for one in points]}
+    if output is None:
+        evaluation.report.update(
+            metrics=evaluation.metrics,
+            baseline=evaluation.baseline,
+            examples=len(evaluation.examples),
+            **curve,
+        )
+        return evaluation
+    about = {"task": task.name, "model": model, "data": splits.reports["data"].to_json(), **curve}
+    evaluation.report.update(write_report(evaluation, output, about=about))
+    return evaluation
+
+
+def _check_output(data: Any, output: Path, *, overwrite: bool) -> None:
+    if is_run(output):
+        raise ConfigError(
+            f"{output} holds the report of a fine-tuning run, by which its model is read; choose another "
+            f"folder, such as {output / 'test'}"
+        )
+    if output.exists() and not output.is_dir():
+        raise DataError(f"{output} is a file; expected a folder for the report")
+    written = [(output / name).resolve() for name in (PREDICTIONS, REPORT_JSON)]
+    if isinstance(data, str | Path) and Path(data).resolve() in written:
+        raise DataError(
+            f"the report in {output} would replace {data}, which is the input; choose another folder"
+        )
+    if not overwrite:
+        check_new_folder(output)

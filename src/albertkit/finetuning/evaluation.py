@@ -1,9 +1,10 @@
-"""A model on labelled examples: what it predicts, and how good that is."""
+"""A model on labelled examples: its predictions, and how good they are."""
 
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -11,37 +12,55 @@ from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import Model
-from albertkit.finetuning.features import features_of_all
-from albertkit.finetuning.labelled_task import Judged, LabelledTask
-from albertkit.tasks.task import Task
-from albertkit.tasks.unknown import UnknownTokens
+from albertkit.tasks.loading import features_of_all
+from albertkit.tasks.measuring import Judged
+from albertkit.tasks.rows import UnknownTokens
+from albertkit.tasks.task import Task, example_name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Examples with their predictions, and the metrics over all of them."""
+    """A model on labelled examples: its predictions, and the metrics over all of them."""
 
-    labelled: LabelledTask
-    config: AlbertConfig
+    task: Task
+    """The task for the model."""
     examples: list[Any]
     predictions: list[Any]
+    """One for each example, as the task makes them."""
     metrics: dict[str, float]
     main_metric: str
+    """Name of the most important metric."""
     lengths: list[int]
     """Tokens read of each example, windows and choices together."""
     cut: int
-    """Examples of which something was cut off."""
+    """Number of examples of which something was cut off."""
     troubles: Counter[str]
     """Examples that cannot be right, by what is wrong with their answers."""
+    report: dict[str, Any] = field(default_factory=dict)
+    """The content of `report.json`; without a folder for it, metrics, baseline and number of examples."""
 
+    @cached_property
     def judged(self) -> list[Judged]:
-        """Return all decisions."""
+        """All decisions."""
         pairs = zip(self.examples, self.predictions, strict=True)
-        return list(chain.from_iterable(self.labelled.judge(*pair, self.config) for pair in pairs))
+        return list(chain.from_iterable(self.task.judge(*pair) for pair in pairs))
 
+    @cached_property
     def baseline(self) -> dict[str, float]:
-        """Return what a metric is for the best prediction that does not look at the input."""
-        return self.labelled.baseline(self.examples, self.config)
+        """Metrics of the best prediction that does not look at the input."""
+        return self.task.baseline(self.examples)
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """Each prediction as plain values, with the `id` and the right answer (`true`) of its example."""
+        return [
+            {"id": example_name(example, number)}
+            | self.task.record(example, prediction)
+            | {"true": self.task.truth(example)}
+            for number, (example, prediction) in enumerate(
+                zip(self.examples, self.predictions, strict=True), start=1
+            )
+        ]
 
     def score_of(self, numbers: Sequence[int]) -> float:
         """Return the main metric over some examples: where that is a best threshold's, at the model's own."""
@@ -50,25 +69,25 @@ class Evaluation:
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="A single label", category=UserWarning)  # few examples
-            return self.labelled.scores(examples, predictions, self.config)[
-                self.main_metric.removeprefix("best_")
-            ]
+            return self.task.measure(examples, predictions)[self.main_metric.removeprefix("best_")]
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
+        return f"Evaluation({self.task.name}, {len(self.examples):,} examples: {metrics})"
 
 
 class EvaluationSet:
     """Labelled examples with their rows, to be evaluated once or many times.
 
     Args:
-        labelled: the task with its measures.
         task: the task for the model's tokenizer.
         examples: all of them.
-        batch_tokens: most tokens computed at once, padding included; None for what suits the device.
+        batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
+            suits the device.
     """
 
-    def __init__(
-        self, labelled: LabelledTask, task: Task, examples: list[Any], *, batch_tokens: int | None = None
-    ) -> None:
-        self.labelled, self.task, self.examples = labelled, task, examples
+    def __init__(self, task: Task, examples: list[Any], *, batch_tokens: int | None = None) -> None:
+        self.task, self.examples = task, examples
         self.batch_tokens = batch_tokens
         self._chunks = list(features_of_all(task, examples))
         self._lengths, self.cut, self.troubles = [], 0, Counter[str]()
@@ -80,12 +99,18 @@ class EvaluationSet:
             self._lengths += lengths
             self._unknown.add(rows, count=len(chunk))
             self.cut += len({row.example for row in rows if row.cut})
-            self.troubles += labelled.troubles(task, rows)
+            self.troubles += task.troubles(rows)
 
     def notes(self) -> list[str]:
-        """Return what is to be said of the examples."""
-        notes = self.labelled.notes(self.task, len(self.examples), self.cut, self.troubles)
+        """Return what to say about the examples."""
+        notes = example_notes(self.task, len(self.examples), self.cut, self.troubles)
         return [*notes, unknown] if (unknown := self._unknown.note()) else notes
+
+    @property
+    def main_metric(self) -> str:
+        """Name of the metric to choose a model by: the first of your own, else the task's."""
+        own = [one.title for one in self.task.own_metrics]
+        return own[0] if own else self.task.main_metric(self.examples)
 
     def evaluate(
         self,
@@ -103,22 +128,27 @@ class EvaluationSet:
             main_metric: the name of the most important metric, in place of the task's.
             engine: one of `engines.choosing.ENGINES`, or an engine of the model.
         """
+        task = self.task.with_config(config).for_examples(self.examples)
         predictions: list[Any] = []
         if not isinstance(engine, Engine):
             engine = make_engine(model, engine)
         for examples, rows in self._chunks:
-            outputs = self.task.run(engine, rows, batch_tokens=self.batch_tokens)
-            predictions += self.task.predictions(examples, rows, outputs)
-        predictions = self.labelled.compared(self.examples, predictions)
-        config = self.labelled.config_for(config, self.examples)
+            outputs = task.run(engine, rows, batch_tokens=self.batch_tokens)
+            predictions += task.predictions(examples, rows, outputs)
+        predictions = task.compared(self.examples, predictions)
         return Evaluation(
-            labelled=self.labelled,
-            config=config,
+            task=task,
             examples=self.examples,
             predictions=predictions,
-            metrics=self.labelled.scores(self.examples, predictions, config),
-            main_metric=main_metric or self.labelled.main_metric(config, self.examples),
+            metrics=task.measure(self.examples, predictions),
+            main_metric=main_metric or self.main_metric,
             lengths=self._lengths,
             cut=self.cut,
             troubles=self.troubles,
         )
+
+
+def example_notes(task: Task, count: int, cut: int, troubles: Counter[str]) -> list[str]:
+    """Return what to say about so many examples: how many are cut, how many cannot be right."""
+    found = Counter({task.cut_note: cut}) + troubles  # a sum has no zeros
+    return [f"{number:,} of {count:,} {what}" for what, number in found.items()]

@@ -1,39 +1,76 @@
-"""Predict with a fine-tuned model for data of any size: `predict`."""
+"""Predict with a fine-tuned model for data of any size, in its order: `predict`.
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+Predictions for a file are resumable and take constant memory. Each part of some thousand examples is written
+whole, into a folder beside the output. An interrupted run continues after the last part; at the end the parts
+become the output.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from albertkit.checkpoints.arrays import to_numpy
+from albertkit.config import AlbertConfig
+from albertkit.datasets.reader import ANSWERED, ExampleReader, Reader, ReadingReport, TableReader, as_source
+from albertkit.datasets.table import ObjectTable
 from albertkit.devices import CPU, Device, read_device
-from albertkit.errors import ConfigError
-from albertkit.finetuning.exits import set_patience
-from albertkit.finetuning.labelled_task import room_note
-from albertkit.finetuning.prediction import predict_file
-from albertkit.finetuning.settings import TaskSettings
-from albertkit.finetuning.trained_model import load_task
-from albertkit.finetuning.trained_settings import named_options, split_settings, task_settings
-from albertkit.parallel import RUNNERS
+from albertkit.engines.light_model import LightModel, Model
+from albertkit.errors import ConfigError, DataError
+from albertkit.extras import require
+from albertkit.files import atomic_path, made_folder, read_json, write_json
+from albertkit.finetuning.early_exit import set_patience
+from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files
+from albertkit.finetuning.predictor import Asked, Predictor
+from albertkit.finetuning.trained import load_task, named_options, split_settings, task_settings
+from albertkit.parallel import RUNNERS, check_runner, ordered_map
+from albertkit.tasks.loading import CHUNK, chunks, features_of_all, open_reader
+from albertkit.tasks.settings import TaskSettings
+from albertkit.tasks.task import Task
+
+_ABOUT = "about.json"
+_NAMES = {"model_sha256": "model", "input_sha256": "content of the input"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Predictions:
-    """The predictions for a file or for examples in memory."""
+    """Predictions for a file; or for examples in memory, then an iterable of their records."""
 
-    count: int
+    total: int
     """Number of predictions."""
     cut: list[int]
     """Number of dropped tokens of each example that was too long."""
     path: Path | None = None
-    """The file of the predictions."""
+    """The file of the predictions; None for predictions in memory."""
+    records: list[dict[str, Any]] = field(default_factory=list)
+    """The columns of each prediction in memory."""
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.records)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.records[place]
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.path is None else f"in {self.path}"
+        return f"Predictions({self.total:,} {where})"
 
 
 def predict(
     model: str | Path,
     *,
     input: Any,
-    output: str | Path,
-    task: Any = None,
+    output: str | Path | None = None,
+    task: str | Task | None = None,
     device: Device = "auto",
     batch_tokens: int | None = None,
     engine: str = "auto",
@@ -45,45 +82,59 @@ def predict(
     say: Callable[[str], None] = lambda _: None,
     **settings: Any,
 ) -> Predictions:
-    """Predict for each example; the same call continues after an interruption.
+    """Predict for each example; with an output file, the same call continues after an interruption.
 
     Args:
         model: folder or name of the model.
-        input: examples; labels are not read.
-        output: file for the predictions: .jsonl, .csv, .tsv or .parquet.
-        task: name of the task.
+        input: examples: the path of a file or folder, a list of dicts, a DataFrame, an Arrow table, a
+            `datasets.Dataset`, or an iterable of the task's examples; labels are not read.
+        output: file for the predictions: .jsonl, .csv, .tsv or .parquet; None for predictions in memory.
+        task: name of the task, or a task of your own; None for the task that the model was fine-tuned for.
         device: "auto", "cpu", "cuda" and so on.
-        batch_tokens: maximum number of tokens computed at once.
-        engine: what computes: "auto", "onnx", "onnx-int8", "torch" or "plain".
+        batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
+            suits the device.
+        engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
         patience: number of consecutive layers that must agree before an example exits early.
-        runner: "local" for this process, "ray" for a Ray cluster.
-        workers: number of Ray workers.
+        runner: "local" for this process, "ray" for a Ray cluster; needs an output file.
+        workers: number of Ray workers; None for one per GPU, or without any per CPU.
         keep_columns: copy the columns of the input beside its predictions.
         progress: called with the number of finished examples and the number of all.
-        say: takes notes about the data.
+        say: called with each note about the data.
         settings: fields of `TaskSettings` and `DataOptions`; by default as the model was fine-tuned.
+
+    Returns:
+        The predictions. Each has `row`, the number of the input's row from 1; `id` where the input has one;
+        the columns that are kept; the prediction; and for tasks that cut texts `cut`, the number of dropped
+        tokens.
+
+    Raises:
+        ConfigError: an unknown task, engine, runner or setting.
+        DataError: rows that cannot be read, an output that exists, or a model without the head.
+        MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
     """
     if engine in RUNNERS:
-        raise ConfigError(f"engine is {engine!r}, which is a runner: write --runner {engine}")
+        raise ConfigError(f"--engine is {engine!r}, which is a runner: write --runner {engine}")
+    model = str(model)
     flags, columns = split_settings(TaskSettings, settings)
     read = task_settings(model, flags)
-    options = named_options(task, model, str(input), columns, say, labelled=False)
+    _check_runner(runner, workers)
     # With Ray only its workers compute.
-    labelled, own, loaded = load_task(
-        task, model, read, device=CPU if runner == "ray" else read_device(device)
-    )
-    if note := room_note(loaded.config, read):
+    own, loaded = load_task(task, model, read, device=CPU if runner == "ray" else read_device(device))
+    source = as_source(input, name="input")
+    options = named_options(own, model, source, columns, say, labelled=False)
+    reader = open_reader(own, source, options, name="input", labelled=False)
+    if note := own.room_note():
         say(note)
     set_patience(loaded, patience)
+    if output is None:
+        return _predict_in_memory(Predictor(own, loaded, batch_tokens, engine), reader, keep_columns, say)
     cut: list[int] = []
     count = predict_file(
-        labelled,
         own,
         loaded,
-        loaded.config,
-        labelled.reader(str(input), options, labelled=False),
+        reader,
         output,
-        about={"task": task, "patience": patience} | asdict(read) | asdict(options),
+        about={"task": own.name, "patience": patience} | asdict(read) | asdict(options),
         batch_tokens=batch_tokens,
         engine=engine,
         runner=runner,
@@ -95,3 +146,243 @@ def predict(
         say=say,
     )
     return Predictions(count, cut, Path(output))
+
+
+def _predict_in_memory(
+    predictor: Predictor, reader: Reader[Any], keep_columns: bool, say: Callable[[str], None]
+) -> Predictions:
+    _checked(reader, predictor.task, say)
+    records: list[dict[str, Any]] = []
+    for chunk in chunks(_asked(reader, keep_columns)):
+        records += predictor.records(chunk)
+    cut = [record["cut"] for record in records if record.get("cut")]
+    return Predictions(len(records), cut, records=records)
+
+
+def predict_file(
+    task: Task,
+    model: Model,
+    reader: Reader[Any],
+    output: str | Path,
+    *,
+    about: dict[str, Any],
+    batch_tokens: int | None = None,
+    engine: str = "auto",
+    part_size: int = CHUNK,
+    runner: str = "local",
+    workers: int | None = None,
+    device: str = "auto",
+    keep_columns: bool = False,
+    progress: Callable[[int, int], None] = lambda *_: None,
+    on_cut: Callable[[int], object] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Write the predictions for all examples of a reader; return how many.
+
+    A row has `row`, the number of the input's row from 1; `id` where the input has one; the columns that are
+    kept; and the prediction.
+
+    Args:
+        task, model: what predicts.
+        reader: of examples without labels.
+        output: .jsonl, .csv, .tsv or .parquet; a row for each example.
+        about: the settings of this run. Parts of a run with other settings, another model or another input
+            are not continued. Values of JSON.
+        batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
+            suits the device.
+        engine: what computes, one of `engines.choosing.ENGINES`.
+        part_size: examples of a part.
+        runner: "local" (this process) or "ray" (workers of a Ray cluster). Both make the same parts, so one
+            can continue what the other began.
+        workers: number of Ray workers. Default: one for each GPU, or for each CPU if there is no GPU.
+        device: of each Ray worker: "auto", "cpu" or "cuda".
+        keep_columns: copy the input's columns. One with the name of a column of the predictions is called
+            `input_NAME`.
+        progress: called after each part with the number of finished examples and the number of all.
+        on_cut: called at the end with the number of dropped tokens of each example that was cut.
+        say: takes notes: rows without text, parts that are kept.
+
+    Raises:
+        ConfigError: `keep_columns` for an input that is no table, an unknown runner, `workers` of the local
+            runner, or workers that the Ray cluster does not have.
+        MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
+        DataError: rows that cannot be read, an unknown kind of output, an output that exists or is part of
+            the input, parts of another run beside it, or a part that failed.
+    """
+    output = Path(output)
+    _check_runner(runner, workers)
+    _check_output(Path(reader.source), output)
+    if keep_columns and not isinstance(reader, TableReader):
+        raise ConfigError(f"keep_columns is for tables, and {reader.source} has no columns; leave it out")
+    parts = output.with_name(f".{output.name}.parts")
+    about = about | {
+        "part_size": part_size,
+        "keep_columns": keep_columns,
+        "model_sha256": _model_sha256(model, task.config),
+        "input_sha256": _input_sha256(reader),
+    }
+    done = _kept(parts, about)
+    total = _checked(reader, task, say)
+    count = min(len(done or ()) * part_size, total)
+    if done:
+        say(f"continuing after {count:,} of {total:,} predictions, kept in {parts} from an interrupted run")
+    examples = islice(_asked(reader, keep_columns), count, None)
+    finished = ordered_map(
+        Predictor(task, model, batch_tokens, engine),
+        chunks(examples, part_size),
+        runner=runner,
+        workers=1 if runner == "local" else workers,
+        device=device,
+        name=lambda part: f"rows {part[0].row} to {part[-1].row}",
+        hint="the predictions before are kept, and the same command continues",
+    )
+    with made_folder(output.parent):
+        try:
+            if done is None:
+                parts.mkdir(exist_ok=True)
+                write_json(parts / _ABOUT, about, indent=None)
+            with closing(finished):
+                for number, text in enumerate(finished, start=len(done or ())):
+                    with atomic_path(parts / f"{number:08d}.jsonl") as file:
+                        file.write_text(text, encoding="utf-8")
+                    count += text.count("\n")
+                    progress(count, total)
+            for record in checked_records(parts):
+                if (left_out := record.get("cut", 0)) > 0:
+                    on_cut(left_out)
+            with atomic_path(output) as file:
+                WRITERS[output.suffix.lower()](parts, file)
+        except BaseException as error:
+            if part_files(parts):
+                how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
+                kept = f"kept in {parts}; the same command continues"
+                say(f"{how}: {count:,} of {total:,} predictions are {kept}")
+            else:
+                shutil.rmtree(parts, ignore_errors=True)
+            raise
+    shutil.rmtree(parts)
+    return count
+
+
+def _check_runner(runner: str, workers: int | None) -> None:
+    check_runner(runner)
+    if runner == "local" and workers is not None:
+        raise ConfigError(f"workers is {workers}, but the runner is local, which is one process: choose ray")
+
+
+def _check_output(source: Path, output: Path) -> None:
+    if output.suffix.lower() not in WRITERS:
+        raise DataError(f"{output}: predictions are written as {', '.join(WRITERS)}; choose one of them")
+    if output.suffix.lower() == ".parquet":
+        require("pyarrow", extra="train")
+    folder = next(parent for parent in output.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise DataError(f"cannot write {output}: {folder} is a file; choose a folder")
+    if output.is_dir():
+        raise DataError(f"{output} is a folder; give the name of a file")
+    if output.exists() and source.exists() and output.samefile(source):
+        raise DataError(f"{output} is the input; choose another file for the predictions")
+    if output.exists():
+        raise DataError(f"{output} exists: choose another name, or delete it first")
+    if source.is_dir() and output.resolve().is_relative_to(source.resolve()):
+        raise DataError(
+            f"{output} is inside of the input {source}, and would be read as a part of it; choose a file in "
+            "another folder"
+        )
+
+
+def _checked(reader: Reader[Any], task: Task, say: Callable[[str], None]) -> int:
+    """Return the number of examples, after reading all of them once.
+
+    Raises:
+        DataError: rows that cannot be read or that are too long, with the number of them and the first ones;
+            or no rows.
+    """
+    report = ReadingReport(reader.source, counts_all=True)
+    examples = (example for _, example in reader.read(report))
+    for _ in features_of_all(task, examples) if task.refuses else examples:
+        pass
+    if wrong := report.rows - report.examples:
+        problems = report.problems.values()
+        first = [one for rows in problems for one in rows.first if not one.endswith(ANSWERED)]
+        more = "; ..." if wrong > len(first) else ""
+        raise DataError(
+            f"{reader.source}: {wrong:,} of {report.rows:,} rows cannot be read, and predictions must match "
+            f"the rows: {'; '.join(first)}{more}. Correct or remove them"
+        )
+    if not report.rows:
+        raise DataError(f"{reader.source}: there is nothing to predict in it")
+    if report.problems:
+        say("\n".join(report.lines()))
+    return report.rows
+
+
+def _asked(reader: Reader[Any], keep_columns: bool) -> Iterator[Asked]:
+    """Yield the examples, with the numbers of their rows and the columns to be kept."""
+    report = ReadingReport(reader.source)
+    table = reader.table if keep_columns and isinstance(reader, TableReader) else None
+    own_id = reader.options.id_column if isinstance(reader, TableReader) else None
+    rows = table.rows() if table else repeat(None)
+    for (origin, example), row in zip(reader.read(report), rows, strict=False):
+        kept = {name: value for name, value in row.values.items() if name != own_id} if row else {}
+        yield Asked(example, report.rows, None if example.id == origin else example.id, kept)
+
+
+def content_sha256(path: Path) -> str | None:
+    """Return the hash of a file, or of the names and contents of all files of a folder; None for neither."""
+    if path.is_file():
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    if not path.is_dir():
+        return None
+    found = hashlib.sha256()
+    for file in sorted(one for one in path.rglob("*") if one.is_file()):
+        found.update(f"{file.relative_to(path)}\0{content_sha256(file)}\0".encode())
+    return found.hexdigest()
+
+
+def _input_sha256(reader: Reader[Any]) -> str | None:
+    """Return the hash of the content of a reader's source."""
+    if isinstance(reader, ExampleReader):
+        return hashlib.sha256(repr(reader.examples).encode()).hexdigest()
+    if isinstance(reader, TableReader) and isinstance(reader.table, ObjectTable):
+        found = hashlib.sha256()
+        for row in reader.table.rows():
+            found.update(repr(row.values).encode())
+        return found.hexdigest()
+    return content_sha256(Path(reader.source))
+
+
+def _model_sha256(model: Model, config: AlbertConfig) -> str:
+    """Return the hash of all weights and of the config: a folder may hold another model by now."""
+    found = hashlib.sha256(config.to_json_string().encode())
+    if isinstance(model, LightModel):
+        parameters: dict[int, tuple[str, np.ndarray]] = {}
+        for name, array in model.weights.items():
+            parameters.setdefault(id(array), (name, array))  # tied ones once, as in a module
+        named = iter(parameters.values())
+    else:
+        named = ((name, to_numpy(parameter)) for name, parameter in model.named_parameters())
+    for name, array in named:
+        found.update(name.encode())
+        found.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return found.hexdigest()
+
+
+def _kept(parts: Path, about: dict[str, Any]) -> list[Path] | None:
+    """Return the parts that are there, of this run; None where no part was finished."""
+    file = parts / _ABOUT
+    if not file.is_file() or not part_files(parts):
+        return None
+    try:
+        before = read_json(file, DataError)
+    except DataError as error:
+        raise DataError(f"{error}: delete the folder {parts} to start again") from error
+    names = [name for name in about if before.get(name) != about[name]]
+    if names:
+        listed = ", ".join(_NAMES.get(name, name) for name in names)
+        raise DataError(
+            f"{parts} holds predictions of an interrupted run that differ in: {listed}. Run the command of "
+            "that time again to finish it, or delete the folder to start again"
+        )
+    return part_files(parts)

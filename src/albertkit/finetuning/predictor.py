@@ -6,17 +6,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from albertkit.config import AlbertConfig
 from albertkit.devices import CPU, Device, read_device
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import UnknownTokensWarning
 from albertkit.files import finite, json_text
-from albertkit.finetuning.labelled_task import LabelledTask
 from albertkit.finetuning.prediction_files import SCORE_PREFIX
+from albertkit.tasks.rows import UnknownTokens
 from albertkit.tasks.task import Task
-from albertkit.tasks.unknown import UnknownTokens
 
 
 @dataclass(frozen=True)
@@ -47,10 +45,8 @@ class Asked:
 class Predictor:
     """A task with its model. It can be pickled, so other processes can have it."""
 
-    labelled: LabelledTask
     task: Task
     model: Model
-    config: AlbertConfig
     batch_tokens: int | None = None
     """Maximum number of tokens computed at once; None for a default that suits the device."""
     engine: str = "auto"
@@ -72,27 +68,31 @@ class Predictor:
         return self
 
     def __call__(self, asked: Sequence[Asked]) -> str:
-        """Return a line of JSON for each example; `cut` is the number of its tokens that were dropped.
+        """Return a line of JSON for each example."""
+        return "".join(json_text(record, default=str) + "\n" for record in self.records(asked))
+
+    def records(self, asked: Sequence[Asked]) -> list[dict[str, Any]]:
+        """Return the columns of each prediction; `cut` is the number of its tokens that were dropped.
 
         Raises:
             DataError: examples of another kind than those the model was fine-tuned on.
         """
         examples = [one.example for one in asked]
-        self.labelled.check_fit(examples, self.config)
+        self.task.check_fit(examples)
         rows = self.task.features(examples)
         self._warn_of_unknown(rows, len(examples))
         outputs = self.task.run(self._computing, rows, batch_tokens=self.batch_tokens)
         predictions = self.task.predictions(examples, rows, outputs)
         records = []
         for one, prediction in zip(asked, predictions, strict=True):
-            record = self.labelled.record(one.example, prediction, self.config)
+            record = self.task.record(one.example, prediction)
             records.append(one.beside(record) | record)
-        if getattr(self.task, "truncation", False):  # a task that cuts says of each example how much
+        if self.task.cuts:  # then it says of each example how much
             for record in records:
                 record["cut"] = 0
             for row in rows:
                 records[row.example]["cut"] = max(records[row.example]["cut"], row.cut)
-        return "".join(json_text(record, default=str) + "\n" for record in records)
+        return records
 
     def _warn_of_unknown(self, rows: Sequence[Row], count: int) -> None:
         """Warn of texts that the vocabulary does not cover, once in a process."""

@@ -1,8 +1,9 @@
 """From files and a model's name to what a run works on: rows, a task, a config, a model with a new head."""
 
+import random
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,30 +11,31 @@ from typing import Any
 import torch
 
 from albertkit.config import AlbertConfig
-from albertkit.datasets.labels import NUMBER_FORM, is_number_with_comma
-from albertkit.datasets.splits import Splits, load_splits
+from albertkit.datasets.options import DataOptions
+from albertkit.errors import DataError
 from albertkit.finetuning.batches import Unit
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.evaluation import EvaluationSet
-from albertkit.finetuning.exits import note_exits
-from albertkit.finetuning.features import features_of_all
-from albertkit.finetuning.labelled_task import LabelledTask, room_note
-from albertkit.finetuning.registry import labelled_task
+from albertkit.finetuning.early_exit import note_exits
+from albertkit.finetuning.evaluation import EvaluationSet, example_notes
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.trained_settings import saved_columns
+from albertkit.finetuning.trained import saved_columns
+from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.task import SETTINGS_KEY, Task
-from albertkit.tasks.unknown import UnknownTokens
+from albertkit.tasks.loading import Splits, features_of_all, load_splits, open_reader
+from albertkit.tasks.rows import UnknownTokens
+from albertkit.tasks.task import Task
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
+
+HELD_OUT = 10
+"""Without validation data, one of so many training examples is held out."""
 
 
 @dataclass(frozen=True)
 class Prepared:
     """What all runs on the same data share."""
 
-    labelled: LabelledTask
     task: Task
+    """The task for the model."""
     tokenizer: TokenizerBase
     config: AlbertConfig
     start: str
@@ -51,70 +53,87 @@ class Prepared:
         return [row for unit in self.units for row in unit]
 
     @property
-    def main_metric(self) -> str:
-        """Name of the task's own main metric."""
-        return self.labelled.main_metric(self.config, self.validation.examples)
+    def model_class(self) -> type[AlbertPreTrainedModel]:
+        """The class that is trained."""
+        return getattr(auto, self.task.architecture)
 
 
 def prepare(
-    task: str,
+    task: Task,
     settings: FinetuningSettings,
     *,
     model: str | Path,
-    train_data: str | Path,
-    validation_data: str | Path,
+    train: Any,
+    validation: Any,
     options: DataOptions,
     say: Callable[[str], None],
 ) -> Prepared:
-    """Read the files and cut their texts into rows, and say what was found."""
-    labelled = labelled_task(task)
-    splits = load_splits(
-        {
-            "training": labelled.reader(str(train_data), options),
-            "validation": labelled.reader(str(validation_data), options),
-        },
-        problem_type=settings.problem_type,
-    )
+    """Read the data and cut its texts into rows, and say what was found."""
+    readers = {"training": open_reader(task, train, options, name="train")}
+    if validation is not None:
+        readers["validation"] = open_reader(task, validation, options, name="validation")
+    splits = load_splits(task, readers, problem_type=settings.problem_type)
+    if validation is None:
+        _hold_out(splits, settings.seed, say)
     for report in splits.reports.values():
         for line in report.lines():
             say(line)
-    config = AlbertConfig.from_pretrained(str(model)).replace(
-        **labelled.config_changes(splits.labels), **settings.dropouts
-    )
-    labelled.note(config, settings.task, splits.examples["training"])
-    labelled.check_fit(splits.examples["validation"], config)
-    note_exits(labelled, config, settings)
+    examples = splits.examples
+    named = {} if splits.labels is None else splits.labels.config_arguments()
+    config = AlbertConfig.from_pretrained(str(model)).replace(**named, **settings.dropouts)
+    note_exits(task, config, settings)
     tokenizer = AutoTokenizer.from_pretrained(str(model))
-    own = labelled.task(tokenizer, config, settings.task)
-    config.extra[SETTINGS_KEY] = {name: getattr(own, name) for name in own.lengths}
-    if line := room_note(config, settings.task):
+    task = task.bind(tokenizer, config, settings.task)
+    for name, value in task.saved(examples["training"]).items():
+        if value is None:
+            config.extra.pop(name, None)
+        else:
+            config.extra[name] = value
+    task.check_fit(examples["validation"])
+    if line := task.room_note():
         say(line)
-    if line := labelled.check(splits.examples, config, settings):
+    if line := task.check(examples["training"], examples["validation"], settings.batch_size):
         say(line)
-    training = splits.examples["training"]
     unknown = UnknownTokens(tokenizer)
-    units, cut, troubles = _units(labelled, own, training, unknown)
-    validation = EvaluationSet(labelled, own, splits.examples["validation"])
+    units, cut, troubles = make_units(task, examples["training"], unknown)
+    evaluated = EvaluationSet(task, examples["validation"])
     data = {
         "training": splits.reports["training"].to_json() | {"examples_cut": cut, "troubles": dict(troubles)},
         "validation": splits.reports["validation"].to_json()
-        | {"examples_cut": validation.cut, "troubles": dict(validation.troubles)},
+        | {"examples_cut": evaluated.cut, "troubles": dict(evaluated.troubles)},
     }
     for name, notes in (
-        ("training", labelled.notes(own, len(training), cut, troubles)),
+        ("training", example_notes(task, len(examples["training"]), cut, troubles)),
         ("training", [note] if (note := unknown.note()) else []),
-        ("validation", validation.notes()),
+        ("validation", evaluated.notes()),
     ):
         for note in notes:
             say(f"{name}: {note}")
-    _say_labels(splits, say)
-    return Prepared(
-        labelled, own, tokenizer, config, str(model), units, validation, data, saved_columns(options)
-    )
+    if splits.labels is not None:
+        for note in splits.labels.notes(map(task.truth, examples["training"])):
+            say(note)
+    return Prepared(task, tokenizer, config, str(model), units, evaluated, data, saved_columns(options))
 
 
-def _units(
-    labelled: LabelledTask, task: Task, examples: list[Any], unknown: UnknownTokens
+def _hold_out(splits: Splits[Any], seed: int, say: Callable[[str], None]) -> None:
+    """Move some of the training examples, chosen by the seed, to a validation split."""
+    training, report = splits.examples["training"], splits.reports["training"]
+    count = len(training) // HELD_OUT
+    if not count:
+        raise DataError(
+            f"{report.source}: {len(training)} training examples are too few to hold out one of {HELD_OUT}; "
+            "give validation data"
+        )
+    chosen = set(random.Random(seed).sample(range(len(training)), count))
+    splits.examples["validation"] = [training[number] for number in sorted(chosen)]
+    splits.examples["training"] = [one for number, one in enumerate(training) if number not in chosen]
+    splits.reports["validation"] = replace(report, rows=count, examples=count, problems={})
+    report.rows, report.examples = report.rows - count, report.examples - count
+    say(f"no validation data: {count:,} of {len(training):,} training examples are held out")
+
+
+def make_units(
+    task: Task, examples: Iterable[Any], unknown: UnknownTokens
 ) -> tuple[list[Unit], int, Counter[str]]:
     """Return the training units, how many examples were cut, and how many have which other trouble."""
     units: list[Unit] = []
@@ -122,66 +141,27 @@ def _units(
     for chunk, rows in features_of_all(task, examples):
         unknown.add(rows, count=len(chunk))
         cut += len({row.example for row in rows if row.cut})
-        troubles += labelled.troubles(task, rows)
-        units += [[labelled.lean(row) for row in unit] for unit in task.units(labelled.learnable(rows))]
+        troubles += task.troubles(rows)
+        if task.skips_unlabelled:
+            rows = [row for row in rows if row.labels is not None]
+        units += [[task.lean(row) for row in unit] for unit in task.units(rows)]
     # Rows of any chunks meet in a batch, and the examples of each chunk count from 0.
     numbered = [[replace(row, example=number) for row in unit] for number, unit in enumerate(units)]
     return numbered, cut, troubles
 
 
-def _say_labels(splits: Splits[Any], say: Callable[[str], None]) -> None:
-    labels = splits.labels
-    if labels is None:
-        return
-    if labels.problem_type == "regression":
-        numbers = [example.label for example in splits.examples["training"]]
-        say(f"labels are numbers (regression): {min(numbers):g} to {max(numbers):g}")
-        return
-    counts = splits.label_counts("training")
-    shown = ", ".join(f"{name} {counts[name]:,}" for name in labels.names[:_LABELS_SHOWN])
-    more = ", ..." if len(labels.names) > _LABELS_SHOWN else ""
-    say(f"{len(labels.names)} labels ({labels.problem_type.replace('_', ' ')}): {shown}{more}")
-    if rare := [name for name in labels.names if counts[name] == 1]:
-        shown = ", ".join(map(repr, rare[:_RARE_SHOWN])) + (", ..." if len(rare) > _RARE_SHOWN else "")
-        say(f"{shown}: seen once in training; is that a slip?")
-    if labels.problem_type == "single_label_classification":
-        if len(labels.names) > _FEW_NUMBERS and all(map(_is_whole, labels.names)):
-            say(
-                f"the labels are {len(labels.names)} whole numbers, read as classes; if they are amounts, "
-                "such as ratings: --problem-type regression"
-            )
-        commas = list(filter(is_number_with_comma, labels.names))
-        if len(commas) > len(labels.names) / 2:
-            say(
-                f"labels such as {commas[0]!r} look like numbers, but are read as classes; if they are "
-                f"amounts, write them {NUMBER_FORM}"
-            )
-        for mark in ";|":
-            if any(mark in name for name in labels.names):
-                say(f"some labels hold a {mark!r}: if it stands between several, --label-separator {mark!r}")
-
-
-_LABELS_SHOWN, _RARE_SHOWN = 20, 5
-_FEW_NUMBERS = 10  # so many whole numbers may well be classes
-
-
-def _is_whole(name: str) -> bool:
-    return name.removeprefix("-").isdecimal()
-
-
 def starting_model(prepared: Prepared, settings: FinetuningSettings) -> AlbertPreTrainedModel:
     """Return the model with a new head, or with random weights."""
     torch.manual_seed(settings.seed)
-    labelled = prepared.labelled
     if settings.from_scratch:
-        model = labelled.model_class(prepared.config)
+        model = prepared.model_class(prepared.config)
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that the head is new: so it should be
-            model = labelled.model_class.from_pretrained(
+            model = prepared.model_class.from_pretrained(
                 prepared.start, config=prepared.config, ignore_mismatched_sizes=True
             )
     for name, parameter in model.named_parameters():
-        if name.startswith(labelled.unused):
+        if name.startswith(prepared.task.unused):
             parameter.requires_grad_(False)
     return model

@@ -7,10 +7,9 @@ from typing import Any
 from albertkit.extras import optional
 from albertkit.files import complete_files, finite, json_text, write_json, write_picture
 from albertkit.finetuning.evaluation import Evaluation
-from albertkit.finetuning.labelled_task import Judged
-from albertkit.metrics.by_length import LengthBin, score_by_length
-from albertkit.metrics.calibration import Calibration, calibration
 from albertkit.metrics.classification import confusion_matrix
+from albertkit.metrics.reliability import Calibration, LengthBin, calibration, score_by_length
+from albertkit.tasks.measuring import Judged
 
 matplotlib_figure = optional("matplotlib.figure", extra="train")
 
@@ -34,7 +33,7 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
 
 
 def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any]) -> dict[str, Any]:
-    judged = evaluation.judged()
+    judged = evaluation.judged
     sure = [one for one in judged if one.confidence is not None]
     reliability = (
         calibration([one.confidence or 0.0 for one in sure], [one.right for one in sure]) if sure else None
@@ -46,7 +45,7 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
         "examples": len(evaluation.examples),
         "examples_cut": evaluation.cut,
         "troubles": dict(evaluation.troubles),
-        "baseline": evaluation.baseline(),
+        "baseline": evaluation.baseline,
         "calibration_error": reliability.expected_error if reliability else None,
         "by_length": [
             {"shortest": one.shortest, "longest": one.longest, "examples": one.count, "score": one.score}
@@ -54,24 +53,17 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
         ],
     }
     pictures = [_by_length_picture(folder, by_length, evaluation.main_metric)]
-    labels = list(evaluation.config.id2label.values())
+    labels = list(evaluation.task.config.id2label.values())
     if {one.predicted for one in judged} <= {*labels} and len(labels) <= MOST_LABELS:
         pictures.append(_confusion_picture(folder, judged, labels))
     if reliability:
         pictures.append(_calibration_picture(folder, reliability))
     if judged and isinstance(judged[0].predicted, float):
-        pictures.append(_numbers_picture(folder, judged, evaluation.labelled.axes))
-    if ranks := evaluation.labelled.ranks(evaluation.predictions):
+        pictures.append(_numbers_picture(folder, judged, evaluation.task.axes))
+    ranks = [rank for one in evaluation.predictions if (rank := getattr(one, "rank", None)) is not None]
+    if ranks:
         pictures.append(_ranks_picture(folder, ranks))
-    pairs = zip(evaluation.examples, evaluation.predictions, strict=True)
-    labelled = evaluation.labelled
-    records = [
-        {"id": example.id}
-        | labelled.record(example, prediction, evaluation.config)
-        | {"true": labelled.truth(example)}
-        for example, prediction in pairs
-    ]
-    lines = "".join(json_text(record) + "\n" for record in records)
+    lines = "".join(json_text(record) + "\n" for record in evaluation.records)
     (folder / PREDICTIONS).write_text(lines, encoding="utf-8")
     write_json(folder / REPORT_JSON, finite(report))
     (folder / REPORT_MARKDOWN).write_text(_markdown(report, pictures), encoding="utf-8")

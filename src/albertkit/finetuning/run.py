@@ -9,19 +9,19 @@ from typing import Any
 
 from torch import Tensor
 
-from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.finetuning.batches import Epochs, fingerprint
 from albertkit.finetuning.collapse import CollapseWatch, collapse, prior_loss
 from albertkit.finetuning.evaluation import Evaluation
-from albertkit.finetuning.objective import TaskObjective, balanced_weights
+from albertkit.finetuning.objectives import balanced_weights, make_objective
 from albertkit.finetuning.prepared import Prepared, starting_model
 from albertkit.finetuning.report import write_report
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.trained_settings import COLUMNS_KEY
-from albertkit.finetuning.whole_batch import WholeBatchObjective
-from albertkit.metrics.direction import is_better
-from albertkit.tasks.sentence_embedding import SentenceEmbedding
+from albertkit.finetuning.trained import COLUMNS_KEY
+from albertkit.metrics.comparing import is_better
+from albertkit.pipelines import pipeline
+from albertkit.tasks.registry import TASKS
+from albertkit.tasks.task import Task
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.loop import RunResult, train
@@ -30,18 +30,54 @@ from albertkit.training.state import RunState
 
 logger = logging.getLogger(__name__)
 
+logger = logging.getLogger(__name__)
+
 MOST_RESTARTS = 2
 
 
-@dataclass(frozen=True)
-class FinetuningResult:
+@dataclass(frozen=True, repr=False)
+class FinetuningRun:
     """How a call of `finetune` ended."""
 
-    run: RunResult
+    folder: Path
+    """Folder of the model, its report and its checkpoints."""
+    task: Task
+    loop: RunResult
+    """How the training loop ended."""
     report: dict[str, Any] | None
-    """What `report.json` holds; None for a run that is not finished, and in other processes than the main."""
+    """The content of `report.json`; None for a run that is not finished, and in processes of `torchrun` other
+    than the main one."""
     restarts: int = 0
-    """How often it collapsed."""
+    """Number of restarts after a collapse."""
+    is_main: bool = True
+    """Whether this is the main process of `torchrun`."""
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics of the best model on the validation data; of an unfinished run, of the last one."""
+        return self.report["metrics"] if self.report else self.loop.metrics
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps done."""
+        return self.loop.state.step
+
+    @property
+    def signal(self) -> int | None:
+        """Number of the signal that stopped the run, if any; the same call continues it."""
+        return self.loop.signal
+
+    def pipeline(self, **options: Any) -> Any:
+        """Return the pipeline of the trained model.
+
+        Args:
+            options: arguments of `albertkit.pipeline`.
+        """
+        return pipeline(None if self.task.name in TASKS else self.task, self.folder, **options)
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
+        return f"FinetuningRun({self.task.name} in {self.folder}, step {self.step}: {metrics})"
 
 
 def sayer(world: World) -> Callable[[str], None]:
@@ -61,7 +97,7 @@ def run_prepared(
     *,
     world: World,
     restarts: int = 0,
-) -> FinetuningResult:
+) -> FinetuningRun:
     """Do a run on prepared data; if it collapses, the next one."""
     say = sayer(world)
     rate = settings.rate(prepared.config.hidden_size) / 2**restarts
@@ -73,11 +109,11 @@ def run_prepared(
     # There is nothing to go on to after the last one, so that one has all its time.
     result = _train(prepared, tried, folder, world, watched=not is_last, prior=prior)
     if not result.finished:
-        return FinetuningResult(result, None, restarts)
+        return FinetuningRun(output, prepared.task, result, None, restarts, world.is_main)
     evaluation, reason = None, result.state.given_up
     if reason is None and world.is_main:
         evaluation = _evaluate_best(prepared, tried, folder, world)
-        reason = collapse(prepared, evaluation, folder, prior=prior)
+        reason = collapse(evaluation, folder, prior=prior)
     if world.any(reason is not None) and not is_last:
         say(
             f"collapsed: {reason}. Starting again with half the learning rate, {rate / 2:g}, and another seed"
@@ -88,14 +124,14 @@ def run_prepared(
         state = result.state
         # Where no evaluation has a value of the metric (NaN), `train` keeps the last model.
         kept_step = state.step if state.best is None else state.best_step
-        beats_untrained = _beats_untrained(state, folder, tried.best_metric or prepared.main_metric)
+        beats_untrained = _beats_untrained(state, folder, *_best_by(prepared, tried))
         if beats_untrained is False:
             say(
                 f"warning: no checkpoint beats the untrained model. The model of step {kept_step} is kept. "
                 "Train longer, or change the learning rate"
             )
         if reason:
-            name, baseline = evaluation.main_metric, evaluation.baseline()
+            name, baseline = evaluation.main_metric, evaluation.baseline
             beside = f" (baseline {baseline[name]:.4f})" if name in baseline else ""
             say(
                 f"warning: collapsed again: {reason}. The model in {output} has {name} "
@@ -114,13 +150,19 @@ def run_prepared(
             "data": prepared.data,
             COLUMNS_KEY: prepared.columns,
         }
-        _save(evaluation.config, prepared, folder, output)
+        _save(evaluation, prepared, folder, output)
         report = write_report(evaluation, output, about=about)
     world.wait()
-    return FinetuningResult(result, report, restarts)
+    return FinetuningRun(output, prepared.task, result, report, restarts, world.is_main)
 
 
-def _beats_untrained(state: RunState, folder: Path, metric: str) -> bool | None:
+def _best_by(prepared: Prepared, settings: FinetuningSettings) -> tuple[str, bool]:
+    """Return the metric that the best model is chosen by, and whether lower values are better."""
+    metric = settings.best_metric or prepared.validation.main_metric
+    return metric, prepared.task.directions.get(metric) == "lower"
+
+
+def _beats_untrained(state: RunState, folder: Path, metric: str, lower: bool) -> bool | None:
     """Return whether the best model is better than the untrained one: on a tie `train` keeps it too.
 
     None if `metrics.jsonl` has no evaluation before the first step.
@@ -130,7 +172,7 @@ def _beats_untrained(state: RunState, folder: Path, metric: str) -> bool | None:
     if not before:
         return None
     best, untrained = (math.nan if value is None else value for value in (state.best, before[0]))
-    return state.best_step > 0 and is_better(metric, best, untrained)
+    return state.best_step > 0 and is_better(best, untrained, lower=lower)
 
 
 def _train(
@@ -148,8 +190,8 @@ def _train(
         prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
     )
     training = settings.training(steps_per_epoch=epochs.steps, hidden_size=prepared.config.hidden_size)
-    metric = settings.best_metric or prepared.main_metric
-    watch = CollapseWatch(prepared, training, prior)
+    metric, lower = _best_by(prepared, settings)
+    watch = CollapseWatch(training, prior)
 
     def save_model(target: Path) -> None:
         model.save_pretrained(target)
@@ -159,33 +201,30 @@ def _train(
         watch.evaluation = prepared.validation.evaluate(model, prepared.config)
         metrics = watch.evaluation.metrics
         if metric not in metrics:
-            expected = ", ".join(name for name in prepared.labelled.metrics if name in metrics)
+            expected = ", ".join(name for name in prepared.task.directions if name in metrics)
             raise ConfigError(f"best_metric is {metric!r}; expected one of {expected}")
         return metrics
 
     return train(
         model,
-        _objective(prepared, settings, world),
+        make_objective(
+            prepared.task,
+            world,
+            class_weights=_class_weights(prepared, settings),
+            temperature=settings.temperature,
+        ),
         epochs.stream,
         training,
         folder,
         save_model=save_model,
         evaluate=evaluate,
         best_metric=metric,
+        lower_is_better=lower,
         is_hopeless=watch if watched else None,
         fingerprint=_identity(settings)
         | {"model": prepared.start, "training_data": fingerprint(prepared.units)},
         world=world,
     )
-
-
-def _objective(
-    prepared: Prepared, settings: FinetuningSettings, world: World
-) -> TaskObjective | WholeBatchObjective:
-    weights = _class_weights(prepared, settings)
-    if isinstance(prepared.task, SentenceEmbedding):
-        return WholeBatchObjective(prepared.task, world, temperature=settings.temperature)
-    return TaskObjective(prepared.labelled, prepared.task, world.device, class_weights=weights)
 
 
 def _identity(settings: FinetuningSettings) -> dict[str, Any]:
@@ -197,23 +236,24 @@ def _identity(settings: FinetuningSettings) -> dict[str, Any]:
 def _class_weights(prepared: Prepared, settings: FinetuningSettings) -> Tensor | None:
     if settings.class_weights == "none":
         return None
-    return balanced_weights(prepared.labelled.learnt_classes(prepared.rows), prepared.config.num_labels)
+    return balanced_weights(prepared.task.learnt_classes(prepared.rows), prepared.config.num_labels)
 
 
 def _evaluate_best(
     prepared: Prepared, settings: FinetuningSettings, folder: Path, world: World
 ) -> Evaluation:
     """Return the evaluation of the model in a folder, with what is tuned on it in its config."""
-    model = prepared.labelled.model_class.from_pretrained(folder, device_map=world.device)
+    model = prepared.model_class.from_pretrained(folder, device_map=world.device)
     validation, metric = prepared.validation, settings.best_metric
     evaluation = validation.evaluate(model, model.config, main_metric=metric)
-    if prepared.labelled.tune(model.config, evaluation.examples, evaluation.predictions):
+    if tuned := evaluation.task.tuned(evaluation.examples, evaluation.predictions):
+        model.config.extra |= tuned
         return validation.evaluate(model, model.config, main_metric=metric)
     return evaluation
 
 
-def _save(config: AlbertConfig, prepared: Prepared, folder: Path, output: Path) -> None:
+def _save(evaluation: Evaluation, prepared: Prepared, folder: Path, output: Path) -> None:
     """Put the model of the last run, with what was tuned, into `output`."""
-    model = prepared.labelled.model_class.from_pretrained(folder, config=config)
+    model = prepared.model_class.from_pretrained(folder, config=evaluation.task.config)
     model.save_pretrained(output)
     prepared.tokenizer.save_pretrained(output)

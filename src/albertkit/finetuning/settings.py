@@ -1,38 +1,16 @@
 """What decides a fine-tuning run, apart from its data: fields of a recipe file, flags of the command line."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from albertkit.errors import ConfigError
+from albertkit.tasks.label_kinds import ProblemType
+from albertkit.tasks.settings import TaskSettings
 from albertkit.training.settings import OptimizerName, TrainingSettings
 
 # Lan et al. 2019, appendix A.4, uses 1e-5 to 5e-5 for a hidden size of 4096; smaller ALBERTs need no less.
 _RATE, _RATE_WIDTH = 3e-5, 768
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskSettings:
-    """How examples become rows; what a model is trained with it should also be used with."""
-
-    max_length: int | None = None
-    """Most tokens of a row, special ones included (default: what the model reads)."""
-    truncation: bool = True
-    """Cut texts that are longer, and report how many; without, they are an error. Texts with a question and
-    sentences of words are read in windows instead, of questions themselves what is too long is cut."""
-    doc_stride: int = 128
-    """Tokens that a window of question answering repeats of the one before."""
-    max_question_length: int = 64
-    """Most tokens of a question."""
-    max_answer_length: int = 30
-    """Most tokens of an answer."""
-    labelled_pieces: Literal["first", "all"] = "first"
-    """Which pieces of a word learn its label: the first, or all."""
-    pooling: Literal["mean", "cls"] | None = None
-    """The vector of a text, for sentence embedding: the mean over its tokens, or that of [CLS] (default: as
-    the model was trained, else mean)."""
-    normalize: bool | None = None
-    """Vectors of length 1, for sentence embedding (default: as the model was trained, else of any length)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +45,7 @@ class FinetuningSettings:
     """balanced: labels weigh in the loss inversely to their frequency, on average 1."""
     temperature: float = 0.05
     """Of sentence embedding: divides the cosines; the smaller, the more the nearest wrong text counts."""
-    problem_type: (
-        Literal["single_label_classification", "multi_label_classification", "regression"] | None
-    ) = None
+    problem_type: ProblemType | None = None
     """What the labels of texts mean (default: inferred from them)."""
     early_exit: bool = False
     """Of texts: learn a classifier after each depth, so that `--patience` can leave out later ones."""
@@ -134,21 +110,15 @@ class FinetuningSettings:
         steps = self.steps or math.ceil(self.epochs * steps_per_epoch)
         warmup = round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
         every = self.evaluate_every or min(steps, steps_per_epoch)
+        shared = {one.name for one in fields(TrainingSettings)} & {one.name for one in fields(self)}
         return TrainingSettings(
-            steps=steps,
-            optimizer=self.optimizer,
-            learning_rate=self.rate(hidden_size),
-            weight_decay=self.weight_decay,
-            max_grad_norm=self.max_grad_norm,
-            warmup_steps=warmup,
-            accumulation=self.accumulation,
-            gradient_checkpointing=self.gradient_checkpointing,
-            precision=self.precision,
-            seed=self.seed,
-            early_stopping=self.early_stopping,
-            evaluate_every=every,
-            save_every=every,
-            keep_checkpoints=1,
-            log_every=self.log_every,
-            max_minutes=self.max_minutes,
+            **{name: getattr(self, name) for name in shared}
+            | {
+                "steps": steps,
+                "learning_rate": self.rate(hidden_size),
+                "warmup_steps": warmup,
+                "evaluate_every": every,
+                "save_every": every,
+                "keep_checkpoints": 1,
+            }
         )

@@ -1,20 +1,23 @@
 """Whole benchmarks: a fine-tuned model for each task, on the official files, beside what was published."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from albertkit.datasets import glue
+from albertkit.datasets.options import DataOptions
 from albertkit.devices import Device
 from albertkit.errors import ConfigError, DataError, suggestion
-from albertkit.files import check_new_folder
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.measure import measure
-from albertkit.finetuning.registry import labelled_task
-from albertkit.finetuning.trained_settings import task_settings
+from albertkit.files import check_new_folder, complete_files, finite, write_json
+from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning.published_figures import TABLES, Figures, PublishedTable, average
+from albertkit.finetuning.report import REPORT_JSON, REPORT_MARKDOWN
+from albertkit.tasks.registry import task_of
 
 MISSING = "missing"
+NONE = "-"  # not of the suite, or not published
+Reports = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def evaluate_suite(
             suite that is one task, also that model.
         output: folder for the report of each measurement, in a folder of its name; None for none.
         given: settings that hold instead of those that a model was fine-tuned with.
-        device, batch_tokens, engine, say: as in `measure`.
+        device, batch_tokens, engine, say: as in `evaluate`.
 
     Returns:
         By the name of the measurement: its report, {"metrics", "examples", ...}, or {"missing": why}.
@@ -120,9 +123,7 @@ def evaluate_suite(
         elif model is None:
             reports[one.name] = {MISSING: f"no model, expected {Path(models) / one.models[0]}"}
         else:
-            labelled_task(one.task).reader(
-                source, one.options
-            )  # files that are not right show before the work
+            task_of(one.task).reader(source, one.options)  # files that are not right show before the work
             work.append((one, source, model))
     reasons = [f"{name}: {report[MISSING]}" for name, report in reports.items() if report]
     output = None if output is None else Path(output)
@@ -133,20 +134,24 @@ def evaluate_suite(
     for reason in reasons:
         say(f"missing: {reason}")
     for one, source, model in work:
-        reports[one.name] = measure(
-            one.task,
+        settings: dict[str, Any] = {
+            **(given or {}),
+            **({"glue": one.options.glue} if one.options.glue else {}),
+        }
+        evaluation = evaluate(
             model,
-            source,
-            settings=task_settings(model, given or {}),
-            options=one.options,
+            data=source,
+            task=one.task,
             output=None if output is None else output / one.name,
             main_metric=one.main_metric,
-            resumed=True,
+            overwrite=True,
             device=device,
             batch_tokens=batch_tokens,
             engine=engine,
             say=say,
-        ) | {"model": model}
+            **settings,
+        )
+        reports[one.name] = evaluation.report | {"model": model}
     return reports
 
 
@@ -172,3 +177,69 @@ def _model(one: Measurement, models: str, *, alone: bool) -> str | None:
     if len(there) > 1:
         raise DataError(f"{folder} has {' and '.join(there)}, which are for one task; move one of them away")
     return str(folder / there[0]) if there else None
+
+
+def write_results(suite: str, model: str, reports: Reports, folder: Path) -> None:
+    """Write the reports of a suite and its page into a folder, which is created where missing."""
+    content = finite({"suite": suite, "model": model, "measurements": reports})
+    with complete_files(folder) as files:
+        write_json(files / REPORT_JSON, content)
+        (files / REPORT_MARKDOWN).write_text(results_page(suite, model, reports), encoding="utf-8")
+
+
+def results_page(suite: str, model: str, reports: Reports) -> str:
+    """Return the published tables in which the suite has a part, with a row of the model, and all metrics.
+
+    Args:
+        suite: a key of `SUITES`.
+        model: what the row of the model is called.
+        reports: what `evaluate_suite` returned.
+    """
+    lines = [f"# {suite}: {model}", "", "In percent; correlations too.", ""]
+    for table in TABLES:
+        lines += _table(table, model, reports)
+    lines += ["## All that was measured", "", "| | model | examples | |", "|---|---|---|---|"]
+    for one in SUITES[suite]:
+        report = reports[one.name]
+        if MISSING in report:
+            lines.append(f"| {one.name} | | | missing: {report[MISSING]} |")
+        else:
+            metrics = ", ".join(f"{name} {value:.4f}" for name, value in report["metrics"].items())
+            lines.append(f"| {one.name} | {report['model']} | {report['examples']:,} | {metrics} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table(table: PublishedTable, model: str, reports: Reports) -> list[str]:
+    """Return a section with the model in the first row; nothing where the suite has no part in the table."""
+    own = [_measured(column.keys, reports) for column in table.columns]
+    if all(one == NONE for one in own):
+        return []
+    names, metrics = [column.name for column in table.columns], [column.metric for column in table.columns]
+    rows = [(f"**{model}**", own), *((name, list(row)) for name, row in table.rows.items())]
+    if table.averages is not None:
+        names, metrics = ["Average", *names], ["", *metrics]
+        figures = tuple(None if isinstance(one, str) else one for one in own)
+        means = {rows[0][0]: average(figures), **table.averages}
+        rows = [(name, [None if (mean := means[name]) is None else (mean,), *row]) for name, row in rows]
+    lines = [f"## {table.title}", "", _row("", names), "|" + "---|" * (len(names) + 1), _row("", metrics)]
+    lines += [_row(name, [_cell(one) for one in row]) for name, row in rows]
+    return [*lines, "", table.source, ""]
+
+
+def _measured(keys: tuple[str, ...], reports: Reports) -> Figures | str:
+    """Return the figures of a column, or why there are none."""
+    measured, metric = zip(*(key.split("/") for key in keys), strict=True)
+    if measured[0] not in reports:
+        return NONE
+    found = reports[measured[0]].get("metrics", {})
+    return tuple(100 * found[name] for name in metric) if {*metric} <= {*found} else MISSING
+
+
+def _cell(figures: Figures | str) -> str:
+    if figures is None or isinstance(figures, str):
+        return figures or NONE
+    return "/".join(f"{one:.1f}" for one in figures)
+
+
+def _row(name: str, cells: list[str]) -> str:
+    return f"| {' | '.join([name, *cells])} |"

@@ -1,93 +1,199 @@
-"""Fine-tune a model for a task: `finetune`."""
+"""Fine-tune a model for a task: `finetune`, with one seed or several."""
 
-from dataclasses import dataclass
+import shutil
+import statistics
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from albertkit.files import full_disk_named
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.finetune import finetune as finetune_files
+from albertkit.datasets.options import DataOptions
+from albertkit.errors import ConfigError, did_you_mean
+from albertkit.files import finite, full_disk_named, write_json
+from albertkit.finetuning.prepared import Prepared, prepare
+from albertkit.finetuning.run import FinetuningRun, run_prepared, sayer
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.trained_settings import split_settings
+from albertkit.finetuning.trained import split_settings
 from albertkit.hub import BUNDLED
+from albertkit.metrics.comparing import is_better
 from albertkit.recipe import build, merge, read_recipe
-from albertkit.training.distributed import join_world
+from albertkit.tasks.measuring import OwnMetrics
+from albertkit.tasks.registry import task_of
+from albertkit.tasks.task import Task
+from albertkit.training.curves import load_plotting
+from albertkit.training.distributed import World, join_world
+from albertkit.training.loop import refuse_other_folders
 
-
-@dataclass(frozen=True)
-class FinetuningRun:
-    """How a call of `finetune` ended."""
-
-    folder: Path
-    """Folder of the model, its report and its checkpoints."""
-    report: dict[str, Any] | None
-    """The content of `report.json`; None for a run that is not finished, and in processes of `torchrun` other
-    than the main one."""
-    step: int
-    """Optimizer steps done."""
-    restarts: int = 0
-    """Number of restarts after a collapse."""
-    signal: int | None = None
-    """Number of the signal that stopped the run, if any; the same call continues it."""
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """The metrics of the best model on the validation data; empty for a run that is not finished."""
-        return self.report["metrics"] if self.report else {}
-
-    def pipeline(self, **options: Any) -> Any:
-        """Return the pipeline of the trained model.
-
-        Args:
-            options: arguments of `albertkit.pipeline`.
-        """
-        from albertkit.pipelines import pipeline
-
-        return pipeline(model=self.folder, **options)
+SEEDS_JSON = "seeds.json"
 
 
 def finetune(
-    task: Any,
+    task: str | Task,
     *,
     train: Any,
     validation: Any = None,
     model: str | Path = BUNDLED,
     output: str | Path,
-    metrics: Any = None,
-    recipe: str | Path | None = None,
+    metrics: OwnMetrics = None,
+    recipe: str | Path | FinetuningSettings | None = None,
     seeds: int = 1,
     device: str = "auto",
+    world: World | None = None,
     **settings: Any,
 ) -> FinetuningRun:
     """Fine-tune a model on labelled data, or continue the run in `output`, and report how good it is.
 
+    If a run collapses (it gives the same answer to everything, or learns nothing), it starts again in
+    `output/restart-1` with half the learning rate and another seed, and once more; the model of the last run
+    is in `output`.
+
     Args:
-        task: name of the task.
-        train: labelled examples to learn from.
-        validation: labelled examples to choose the best model by.
+        task: name of the task, or a task of your own.
+        train: labelled examples to learn from: the path of a file or folder, a list of dicts, a DataFrame, an
+            Arrow table, a `datasets.Dataset`, or an iterable of the task's examples.
+        validation: labelled examples to choose the best model by; None holds out a tenth of `train`.
         model: folder or name of the model to start from.
         output: folder of the run.
-        metrics: metrics of your own.
-        recipe: TOML file of settings.
-        seeds: number of runs with different seeds; the best model is kept.
+        metrics: metrics of your own: functions of the true and the predicted answers, or `Metric`. The first
+            one chooses the best model.
+        recipe: TOML file of settings, or the settings.
+        seeds: number of runs with different seeds. Several runs are in `output/seed-0` and so on; the best
+            model, the mean and the deviation are in `output`.
         device: "auto", "cpu", "cuda" and so on.
+        world: the processes of the run, in place of those that `torchrun` started.
         settings: fields of `FinetuningSettings`, `TaskSettings` and `DataOptions`, which override the recipe.
+
+    Raises:
+        MissingExtraError: the extra `train` is not installed.
+        DataError: data that cannot be read, without examples, or with labels that training does not have.
+        ConfigError: an unknown task, or settings that the task or the model does not have.
+        TrainingError: a resume with other settings or data, or losses that stay bad.
     """
-    assert metrics is None
-    flags, columns = split_settings(FinetuningSettings, settings)
-    table = merge(read_recipe(Path(recipe)) if recipe else {}, flags, FinetuningSettings)
-    built = build(FinetuningSettings, table, where=str(recipe or "settings"))
-    with join_world(device) as world, full_disk_named(Path(output)):
-        result = finetune_files(
-            task,
-            built,
+    load_plotting()  # what is missing is said before any work
+    chosen, options = _settings(recipe, settings)
+    own = task_of(task).with_metrics(metrics)
+    _check_best_metric(own, chosen.best_metric)
+    output = Path(output)
+
+    def run(world: World) -> FinetuningRun:
+        prepared = prepare(
+            own,
+            chosen,
             model=model,
-            train_data=train,
-            validation_data=validation,
-            output=output,
-            options=build(DataOptions, columns, where="columns"),
-            seeds=seeds,
-            world=world,
+            train=train,
+            validation=validation,
+            options=options,
+            say=sayer(world),
         )
-    run = result.run
-    return FinetuningRun(Path(output), result.report, run.state.step, result.restarts, run.signal)
+        if seeds > 1:
+            return run_seeds(prepared, chosen, output, seeds=seeds, world=world)
+        return run_prepared(prepared, chosen, output, world=world)
+
+    with full_disk_named(output):
+        if world is not None:
+            return run(world)
+        with join_world(device) as joined:
+            return run(joined)
+
+
+def _settings(
+    recipe: str | Path | FinetuningSettings | None, given: dict[str, Any]
+) -> tuple[FinetuningSettings, DataOptions]:
+    """Return the settings of a call, and the options of its data."""
+    flags, columns = split_settings(FinetuningSettings, given)
+    options = build(DataOptions, columns, where="columns")
+    if isinstance(recipe, FinetuningSettings):
+        table = {one.name: getattr(recipe, one.name) for one in fields(recipe)} | {
+            "task": asdict(recipe.task)
+        }
+    else:
+        table = read_recipe(Path(recipe)) if recipe else {}
+    where = "settings" if recipe is None or isinstance(recipe, FinetuningSettings) else str(recipe)
+    return build(FinetuningSettings, merge(table, flags, FinetuningSettings), where=where), options
+
+
+def _check_best_metric(task: Task, metric: str | None) -> None:
+    """Raise a ConfigError for a metric that the task has for no kind of data."""
+    if metric is not None and metric not in task.directions:
+        raise ConfigError(
+            f"best_metric is {metric!r}{did_you_mean(metric, task.directions)}; expected one of "
+            f"{', '.join(task.directions)}"
+        )
+
+
+def run_seeds(
+    prepared: Prepared,
+    settings: FinetuningSettings,
+    output: Path,
+    *,
+    seeds: int,
+    world: World,
+) -> FinetuningRun:
+    """Do runs in `output/seed-0` and so on, and put the best model with its report into `output`.
+
+    `seeds.json`, and the report under "seeds", have mean and standard deviation (over n - 1) of each metric.
+
+    Args:
+        prepared: what all runs share.
+        settings: of all runs, but for the seed, which counts up from theirs.
+        output: folder of the runs; runs that are there go on.
+        seeds: how many runs, at least 2.
+        world: the processes.
+
+    Returns:
+        The best run, or the one that was interrupted.
+    """
+    assert seeds > 1
+    say = sayer(world)
+    if world.is_main and not (output / SEEDS_JSON).is_file():
+        refuse_other_folders(output, {f"seed-{number}" for number in range(seeds)})
+    results: list[FinetuningRun] = []
+    for number in range(seeds):
+        folder, seeded = output / f"seed-{number}", replace(settings, seed=settings.seed + number)
+        say(f"run {number + 1} of {seeds}, in {folder}")
+        result = run_prepared(prepared, seeded, folder, world=world)
+        if not result.loop.finished:
+            return result
+        results.append(result)
+    if not world.is_main:
+        return results[-1]
+    reports = [result.report for result in results if result.report]
+    summary = summarize([report["metrics"] for report in reports])
+    name = reports[0]["main_metric"]
+    lower = prepared.task.directions.get(name) == "lower"
+    best = best_run([report["metrics"][name] for report in reports], lower=lower)
+    report = reports[best] | {"seeds": summary, "seed": best}
+    # First: it says that what follows in this folder is of these runs.
+    write_json(output / SEEDS_JSON, finite(summary))
+    for file in (output / f"seed-{best}").iterdir():
+        if file.is_file() and file.suffix in _COPIED:
+            shutil.copy2(file, output)
+    write_json(output / "report.json", finite(report))
+    for name, one in summary.items():
+        say(f"{name}: {one['mean']:.4f} +- {one['deviation']:.4f} over {seeds} seeds")
+    say(f"the best is seed-{best}")
+    return replace(results[best], folder=output, report=report)
+
+
+# Model, tokenizer, report, pictures, curves; not the lock.
+_COPIED = (".json", ".safetensors", ".model", ".vocab", ".txt", ".md", ".png", ".jsonl")
+
+
+def best_run(values: list[float], *, lower: bool) -> int:
+    """Return the number of the run with the best value; of equal ones the first."""
+    best = 0
+    for number, value in enumerate(values):
+        if is_better(value, values[best], lower=lower):
+            best = number
+    return best
+
+
+def summarize(metrics: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
+    """Return mean, standard deviation and the values of each metric."""
+    return {
+        name: {
+            "mean": statistics.fmean(one[name] for one in metrics),
+            "deviation": statistics.stdev(one[name] for one in metrics),
+            "values": [one[name] for one in metrics],
+        }
+        for name in metrics[0]
+    }

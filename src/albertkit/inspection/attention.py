@@ -22,7 +22,7 @@ from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx_engine import OnnxNetwork, check_rows
 from albertkit.errors import DataError
 from albertkit.heads import Output
-from albertkit.tasks.texts import text_rows
+from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.special_tokens import Parsing
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import optional
-from albertkit.metrics.checks import check_same_length
+from albertkit.metrics.comparing import check_same_length
 
 metrics = optional("sklearn.metrics", extra="train")
 stats = optional("scipy.stats", extra="train")

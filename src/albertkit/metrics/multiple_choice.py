@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from albertkit.metrics.checks import check_same_length
+from albertkit.metrics.comparing import check_same_length
 
 RACE_PARTS = ("middle", "high")
 """Examinations of middle and high schools. The ids of RACE's examples begin with one of them."""

@@ -24,9 +24,9 @@ from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import architecture_of, fit
 from albertkit.config import AlbertConfig
 from albertkit.conversion import TOLERANCES, cast, file_sha256, write_vocabulary
+from albertkit.datasets.options import DataOptions
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
 from albertkit.files import check_new_folder
-from albertkit.finetuning.data_options import DataOptions
 from albertkit.heads import HEADS
 from albertkit.inputs import NumberedInputs, format_of
 from albertkit.onnx.check import TEXTS, compare

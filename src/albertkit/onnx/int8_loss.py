@@ -11,17 +11,17 @@ from albertkit.checkpoints.onnx_file import read_onnx
 from albertkit.checkpoints.shapes import fit
 from albertkit.config import AlbertConfig
 from albertkit.conversion import cast
-from albertkit.datasets.splits import load_splits
+from albertkit.datasets.options import DataOptions
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, DataError
-from albertkit.finetuning.data_options import DataOptions
 from albertkit.finetuning.evaluation import EvaluationSet
-from albertkit.finetuning.registry import LABELLED_TASKS
-from albertkit.finetuning.settings import TaskSettings
-from albertkit.finetuning.trained_model import load_task
+from albertkit.finetuning.trained import load_task
 from albertkit.heads import head_of
 from albertkit.inputs import format_of, read_inputs
 from albertkit.onnx.check import Batch, Model, batches, expected_outputs, open_session
+from albertkit.tasks.loading import load_splits
+from albertkit.tasks.registry import TASKS
+from albertkit.tasks.settings import TaskSettings
 from albertkit.tokenization.base import TokenizerBase
 
 AGREEMENT = "agreement"
@@ -56,7 +56,7 @@ class Loss:
 def is_labelled(file: Path, architecture: str) -> bool:
     """Tell whether a file has examples with labels: a `.txt` has texts, unless it is of tagged words."""
     task = head_of(architecture).task
-    return task in LABELLED_TASKS and (file.suffix != ".txt" or task == "token-classification")
+    return task in TASKS and (file.suffix != ".txt" or task == "token-classification")
 
 
 def read_texts(file: Path) -> list[str]:
@@ -84,10 +84,10 @@ def measure_on_labels(
         data: labelled examples.
         options: where the examples are in it.
     """
-    labelled, task, exact = load_task(head_of(architecture).task, source, TaskSettings())
+    task, exact = load_task(head_of(architecture).task, source, TaskSettings())
     weights, _ = fit(architecture, exact.config, cast(read_onnx(rounded), DTYPES["float32"]))
-    splits = load_splits({"data": labelled.reader(str(data), options)}, labels=labelled.labels(exact.config))
-    examples = EvaluationSet(labelled, task, splits.examples["data"])
+    splits = load_splits(task, {"data": task.reader(str(data), options)}, labels=task.labels)
+    examples = EvaluationSet(task, splits.examples["data"])
     before, after = (
         examples.evaluate(model, exact.config, engine=engine)
         for model, engine in (

@@ -23,13 +23,15 @@ from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import CheckpointError, ConfigError, suggestion
 from albertkit.hub import BUNDLED
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
-from albertkit.pipelines.fill_mask import FillMaskPipeline
 from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines.masked_lm import FillMaskPipeline
 from albertkit.pipelines.multiple_choice import MultipleChoicePipeline
+from albertkit.pipelines.own_task import TaskPipeline
 from albertkit.pipelines.question_answering import QuestionAnsweringPipeline
 from albertkit.pipelines.sentence_order import SentenceOrderPipeline
 from albertkit.pipelines.text_classification import TextClassificationPipeline
 from albertkit.pipelines.token_classification import TokenClassificationPipeline
+from albertkit.tasks.task import Task
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
 
@@ -85,9 +87,11 @@ def pipeline(
 @overload
 def pipeline(task: Literal["sentence-order"], model: Any = None, **options: Any) -> SentenceOrderPipeline: ...
 @overload
+def pipeline(task: Task, model: Any = None, **options: Any) -> TaskPipeline: ...
+@overload
 def pipeline(task: str | None = None, model: Any = None, **options: Any) -> Pipeline: ...
 def pipeline(
-    task: str | None = None,
+    task: str | Task | None = None,
     model: str | Path | Model | None = None,
     tokenizer: str | Path | TokenizerBase | None = None,
     *,
@@ -111,8 +115,8 @@ def pipeline(
     Args:
         task: "fill-mask", "feature-extraction", "sentence-order"; or, for a model that was fine-tuned,
             "text-classification" ("sentiment-analysis"), "token-classification" ("ner"),
-            "question-answering", "multiple-choice"; None for what the model's class, or the `architectures`
-            of its config, is made for.
+            "question-answering", "multiple-choice"; a task of your own; None for what the model's class, or
+            the `architectures` of its config, is made for.
         model: a folder, a hub name, or a model; None for the bundled model, which was not fine-tuned.
         tokenizer: a folder, a hub name, or a tokenizer; None for the one beside the model. Must be given with
             a model that is loaded already.
@@ -138,7 +142,12 @@ def pipeline(
         TokenizerError: the tokenizer is damaged, or is none of ALBERT's.
     """
     del trust_remote_code
-    if task not in _PIPELINES and isinstance(model, str) and model in _PIPELINES:
+    if (
+        isinstance(task, str | None)
+        and task not in _PIPELINES
+        and isinstance(model, str)
+        and model in _PIPELINES
+    ):
         raise ConfigError(f"the arguments are swapped: the task comes first, pipeline({model!r}, {task!r})")
     if isinstance(tokenizer, AlbertConfig):  # the third argument of `transformers`
         raise ConfigError("the third argument is the tokenizer, and a config was given; write config=...")
@@ -158,6 +167,8 @@ def pipeline(
         raise ConfigError("device and device_map are one argument; give device only")
     if pipeline_class is not None:
         chosen = pipeline_class
+    elif isinstance(task, Task):
+        chosen = TaskPipeline.of(task)
     else:
         chosen = _choose(_infer_task(model, config, hub_options) if task is None else task)
     place = read_device(one_of(device=device, device_map=device_map))

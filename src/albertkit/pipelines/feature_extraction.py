@@ -18,12 +18,12 @@ from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import merge_arguments, read_limits
 from albertkit.tasks import scores
 from albertkit.tasks.feature_extraction import (
-    FeatureExtraction,
     Pooling,
     check_pooling,
     pool_tokens,
     saved_pooling,
 )
+from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
 
 torch: Any = optional("torch", extra="torch")
@@ -108,7 +108,6 @@ class FeatureExtractionPipeline(Pipeline):
         strategy, longest = read_limits(**given, most=self.max_length, trained=self.trained_length)
         chosen = self.pooling if pooling is None else _read_pooling(pooling)
         normalize = self.normalize if normalize is None else normalize
-        task = FeatureExtraction(self.tokenizer, max_length=longest)
         answer = partial(
             self._answer,
             pooling=chosen,
@@ -119,7 +118,13 @@ class FeatureExtractionPipeline(Pipeline):
         return self._run(
             inputs,
             others,
-            features=partial(task.features, truncation=strategy, parse_special_tokens=parse_special_tokens),
+            features=partial(
+                text_rows,
+                self.tokenizer,
+                max_length=longest,
+                truncation=strategy,
+                parse_special_tokens=parse_special_tokens,
+            ),
             answer=answer,
             batch_size=batch_size,
             num_workers=num_workers,

@@ -14,8 +14,8 @@ from albertkit.engines.light_model import LightModel, Model, class_names
 from albertkit.errors import AlbertKitError, ConfigError, DataError, UnknownTokensWarning, warn_caller
 from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import Source, check_table
-from albertkit.tasks.task import saved_lengths
-from albertkit.tasks.unknown import UnknownTokens
+from albertkit.tasks.rows import UnknownTokens
+from albertkit.tasks.settings import saved_lengths
 from albertkit.tokenization.base import TokenizerBase
 
 _INPUTS_AHEAD = 512  # so many inputs of an iterable are sorted by length together ...
@@ -66,6 +66,8 @@ class Pipeline(ABC):
     """What an input consists of: the keys of a mapping, the columns of a TSV file."""
     rest: ClassVar[str | None] = None
     """The field that takes all further columns."""
+    reads_lists: ClassVar[bool] = False
+    """Whether the values of an input may be lists, as the columns of a table are."""
     by_name: ClassVar[str] = "Give several texts as a list"
     """What to do in place of several arguments without a name."""
 
@@ -177,7 +179,8 @@ class Pipeline(ABC):
         check_size("num_workers", num_workers, least=0)
         size = self.batch_size if batch_size is None else check_size("batch_size", batch_size)
         answer = partial(answer, batch_size=size)
-        check_table(inputs, fields=self.fields, rest=self.rest, is_text=self._is_single(""))
+        if not self.reads_lists:
+            check_table(inputs, fields=self.fields, rest=self.rest, is_text=self._is_single(""))
         if self._is_single(inputs):
             examples = [self._read(inputs)]
             found = features(examples)

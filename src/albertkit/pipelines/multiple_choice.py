@@ -5,12 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from albertkit.datasets.examples import ChoiceExample
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.pipelines.interface import Pipeline, Shared
-from albertkit.tasks.examples import ChoiceExample
 from albertkit.tasks.multiple_choice import MultipleChoice
+from albertkit.tasks.settings import TaskSettings
 from albertkit.tokenization.base import TokenizerBase
 
 
@@ -72,11 +73,9 @@ class MultipleChoicePipeline(Pipeline):
         elif (context, question, choices) != (None, None, None):
             raise ConfigError("the choices are given twice; give inputs, or context, question and choices")
         truncation = self.truncation if truncation is None else truncation
-        task = MultipleChoice(
-            self.tokenizer,
-            max_length=self.trained_length if truncation else self.max_length,
-            truncation=truncation,
-        )
+        longest = self.trained_length if truncation else self.max_length
+        settings = TaskSettings(max_length=longest, truncation=truncation)
+        task = MultipleChoice().bind(self.tokenizer, self.model.config, settings)
         return self._run(
             inputs,
             others,

@@ -5,13 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from albertkit.datasets.examples import QuestionExample
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import check_size
-from albertkit.tasks.examples import QuestionExample
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering, QuestionRow
-from albertkit.tasks.task import saved_lengths
+from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tokenization.base import TokenizerBase
 
 
@@ -97,14 +97,14 @@ class QuestionAnsweringPipeline(Pipeline):
             ConfigError: a size that is no whole number, or too small.
         """
         count = self._size("top_k", top_k)
-        task = QuestionAnswering(
-            self.tokenizer,
-            max_length=min(self._size("max_seq_len", max_seq_len), self.max_length),
+        settings = TaskSettings(
+            max_length=self._size("max_seq_len", max_seq_len),
             doc_stride=self._size("doc_stride", doc_stride, least=0),
             max_question_length=self._size("max_question_len", max_question_len),
             max_answer_length=self._size("max_answer_len", max_answer_len),
-            n_best=count,
+            truncation=False,
         )
+        task = QuestionAnswering(n_best=count).bind(self.tokenizer, self.model.config, settings)
         if inputs is None and not others:
             inputs = _join(question, context)
         elif question is not None or context is not None:

@@ -5,13 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
-from albertkit.tasks.examples import TextExample
 from albertkit.tasks.sentence_order import LABELS, SentenceOrder
+from albertkit.tasks.settings import TaskSettings
 from albertkit.tokenization.base import TokenizerBase
 
 
@@ -65,11 +66,8 @@ class SentenceOrderPipeline(Pipeline):
             DataError: what is no pair, or a pair that is too long.
             ConfigError: `batch_size` below 1.
         """
-        task = SentenceOrder(
-            self.tokenizer,
-            max_length=self.max_length,
-            truncation=self.truncation if truncation is None else truncation,
-        )
+        settings = TaskSettings(truncation=self.truncation if truncation is None else truncation)
+        task = SentenceOrder().bind(self.tokenizer, self.model.config, settings)
         return self._run(
             inputs,
             others,

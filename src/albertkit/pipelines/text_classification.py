@@ -6,18 +6,15 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Unpack
 
+from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import ConfigError, DataError, warn_caller
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import read_limits
-from albertkit.tasks.examples import TextExample
-from albertkit.tasks.sequence_classification import (
-    PAIRS_KEY,
-    Function,
-    SequenceClassification,
-    problem_type_of,
-)
+from albertkit.tasks.label_kinds import Function
+from albertkit.tasks.settings import TaskSettings
+from albertkit.tasks.text_classification import PAIRS_KEY, TextClassification
 from albertkit.tokenization.base import TokenizerBase
 
 _UNSET: Any = ""  # top_k=None means all labels, so that is not what nobody has set
@@ -100,12 +97,8 @@ class TextClassificationPipeline(Pipeline):
         given = {"truncation": truncation, "max_length": max_length, "padding": padding}
         given = self._limits | {name: value for name, value in given.items() if value is not None}
         strategy, longest = read_limits(**given, most=self.max_length, trained=self.trained_length)
-        task = SequenceClassification(
-            self.tokenizer,
-            max_length=longest,
-            labels=[self.model.config.id2label[number] for number in range(self.model.config.num_labels)],
-            problem_type=problem_type_of(self.model.config),
-            truncation=strategy,
+        task = TextClassification(truncation=strategy).bind(
+            self.tokenizer, self.model.config, TaskSettings(max_length=longest)
         )
         function = function_to_apply or self.function_to_apply
         decides = chosen is _UNSET and self.model.config.problem_type == "multi_label_classification"
@@ -149,7 +142,7 @@ class TextClassificationPipeline(Pipeline):
         rows: list[Row],
         *,
         batch_size: int | None,
-        task: SequenceClassification,
+        task: TextClassification,
         top_k: int | None,
         function: Function | None,
         decides: bool,
@@ -163,7 +156,7 @@ class TextClassificationPipeline(Pipeline):
             ranked = sorted(
                 (
                     {"label": label, "score": score, **cut}
-                    for label, score in zip(task.labels, prediction.scores, strict=True)
+                    for label, score in zip(task.labels.names, prediction.scores, strict=True)
                 ),
                 key=lambda one: one["score"],
                 reverse=True,

@@ -6,12 +6,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
+from albertkit.datasets.examples import WordsExample
 from albertkit.engines.light_model import Model
 from albertkit.errors import DataError
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import check_size
 from albertkit.tasks.entities import Aggregation, Entities
-from albertkit.tasks.examples import WordsExample
+from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.token_classification import TokenClassification, WordsRow
 from albertkit.tasks.words import split_words
 from albertkit.tokenization.base import TokenizerBase
@@ -101,8 +102,8 @@ class TokenClassificationPipeline(Pipeline):
 
     def _task(self, stride: int) -> TokenClassification:
         check_size("stride", stride, least=0)
-        return TokenClassification(
-            self.tokenizer, max_length=self.trained_length, labels=self.labels, stride=stride
+        return TokenClassification(stride=stride).bind(
+            self.tokenizer, self.model.config, TaskSettings(max_length=self.trained_length)
         )
 
     def _entities(self, strategy: Aggregation | None, ignored: Collection[str] | None) -> Entities:

@@ -21,8 +21,8 @@ from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
 from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.tasks.entities import Aggregation
+from albertkit.tasks.label_kinds import Function
 from albertkit.tasks.multiple_choice import GAP
-from albertkit.tasks.sequence_classification import Function
 from albertkit.tokenization.special_tokens import Parsing
 
 Field = pydantic.Field

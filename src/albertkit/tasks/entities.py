@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from albertkit.errors import ConfigError
-from albertkit.metrics.spans import OUTSIDE, of_scheme
+from albertkit.metrics.token_classification import OUTSIDE, of_scheme
 from albertkit.tasks.token_classification import Tagged
 from albertkit.tokenization.base import TokenizerBase
 

@@ -6,18 +6,25 @@ RACE) the choice is put into it, and a context that is too long is cut at its en
 Shapes: B examples, C choices, T tokens.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from albertkit.datasets.examples import ChoiceExample
+from albertkit.datasets.multiple_choice import ChoiceTable, RaceFolder
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row, by_example, runs_of_examples
 from albertkit.errors import DataError
-from albertkit.tasks.examples import ChoiceExample
+from albertkit.metrics.multiple_choice import choice_scores
+from albertkit.tasks.measuring import Judged, directions
+from albertkit.tasks.rows import text_rows
 from albertkit.tasks.scores import softmax
 from albertkit.tasks.task import Task
-from albertkit.tasks.texts import text_rows
-from albertkit.tokenization.base import TokenizerBase
 
 GAP = "_"
 
@@ -33,20 +40,20 @@ class Chosen:
 
 
 class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
-    """The task for one tokenizer and one length of input.
-
-    Args:
-        tokenizer: cuts texts into pieces.
-        max_length: most tokens of a row, special tokens included.
-        truncation: cut a context that is too long at its end; the rows count what was cut.
-    """
+    """The choice that fits a context and a question."""
 
     name = "multiple-choice"
     architecture = "AlbertForMultipleChoice"
+    answer = "choice"
+    metrics = directions("accuracy", "middle", "high")
+    may_lack_room = True  # beside a question with its choice
 
-    def __init__(self, tokenizer: TokenizerBase, *, max_length: int, truncation: bool = False) -> None:
-        super().__init__(tokenizer, max_length=max_length)
-        self.truncation = truncation
+    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[ChoiceExample]:
+        """Return the reader of a folder of RACE or of a table."""
+        path = Path(source) if isinstance(source, str) else None
+        if path is not None and path.is_dir() and not (path / "state.json").is_file():
+            return RaceFolder(path, labelled=labelled)
+        return ChoiceTable(source, options, labelled=labelled)
 
     def features(self, examples: Sequence[ChoiceExample]) -> list[Row]:
         """Return one row for each choice; `labels`, the number of the right one, stands in each of them."""
@@ -62,7 +69,7 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
                 for choice in example.choices
             ],
             max_length=self.max_length,
-            truncation="only_first" if self.truncation else False,
+            truncation="only_first" if self.settings.truncation else False,
         )
         return [
             replace(row, example=owner, labels=examples[owner].label)
@@ -90,6 +97,38 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
             logits = np.array([logit for _, logit in choices])  # (C,)
             predictions.append(Chosen(int(logits.argmax()), softmax(logits).tolist()))
         return predictions
+
+    def record(self, example: ChoiceExample, prediction: Chosen) -> dict[str, Any]:
+        """Return {choice, text, score, scores}."""
+        return {
+            "choice": prediction.choice,
+            "text": example.choices[prediction.choice],
+            "score": max(prediction.scores),
+            "scores": prediction.scores,
+        }
+
+    def truth(self, example: ChoiceExample) -> int | None:
+        """Return the number of the right choice."""
+        return example.label
+
+    def scores(self, examples: Sequence[ChoiceExample], predictions: Sequence[Chosen]) -> dict[str, float]:
+        """Return accuracy, of RACE also that of its parts."""
+        true = [-1 if example.label is None else example.label for example in examples]
+        return choice_scores(true, [one.choice for one in predictions], ids=[one.id for one in examples])
+
+    def baseline(self, examples: Sequence[ChoiceExample]) -> dict[str, float]:
+        """Return how often a guess is right."""
+        return {"accuracy": sum(1 / len(example.choices) for example in examples) / len(examples)}
+
+    def judge(self, example: ChoiceExample, prediction: Chosen) -> list[Judged]:
+        """Return the one decision."""
+        right = example.label == prediction.choice
+        return [Judged(example.label, prediction.choice, right, max(prediction.scores))]
+
+    def prior_loss(self, rows: Sequence[Row]) -> float:
+        """Return the loss of equal probabilities: the place of a choice says nothing to the model."""
+        widths = [len(unit) for unit in runs_of_examples(rows)]
+        return sum(map(math.log, widths)) / len(widths)
 
 
 def join(question: str | None, choice: str) -> str:

@@ -8,23 +8,35 @@ Shapes: B batch, T tokens, S tokens of the text in one row.
 """
 
 import heapq
+import math
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
+from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import QuestionExample
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.question_answering import QuestionTable, SquadFile
+from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row, by_example, every_token
 from albertkit.errors import ConfigError, DataError
-from albertkit.tasks.examples import QuestionExample
+from albertkit.metrics.question_answering import best_threshold, exact_match, score_questions
+from albertkit.tasks.label_kinds import entropy
+from albertkit.tasks.measuring import Judged, directions
+from albertkit.tasks.rows import overlap, owned
 from albertkit.tasks.scores import largest, log_sum_exp
 from albertkit.tasks.task import Task
-from albertkit.tasks.windows import overlap, owned
 from albertkit.tasks.words import joined
-from albertkit.tokenization.base import TokenizerBase
+from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
 
 NO_ANSWER = (0, 0)  # start and end at [CLS]
+_BELOW_ALL = 0.01  # logits by which a threshold lies below all differences: more than rounding can change
 _USUALLY_ENOUGH = 20  # spans of a window, until the answers are found
 THRESHOLD_KEY = "null_score_diff_threshold"
 """Where a config keeps by how much [CLS] must beat the best answer, to say that there is none."""
@@ -76,16 +88,10 @@ class Answered:
 
 
 class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
-    """The task for one tokenizer and one length of window.
+    """The place of a text that answers a question, or none (SQuAD 2.0).
 
     Args:
-        tokenizer: cuts texts into pieces.
-        max_length: most tokens of a row, special tokens included.
-        doc_stride: tokens that a window repeats from the one before, at most half of the text in it.
-        max_question_length: most tokens of a question, at most half of the row; None for just that half.
-        max_answer_length: most tokens of an answer.
         n_best: maximum number of answers. An answer that overlaps a better one is left out.
-        truncation: cut questions that are too long at their end; the rows count what was cut.
 
     Raises:
         ConfigError: a size that leaves no room.
@@ -93,34 +99,49 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     name = "question-answering"
     architecture = "AlbertForQuestionAnswering"
-    lengths = ("max_length", "doc_stride", "max_question_length", "max_answer_length")
+    answer = "answer"
+    metrics = directions(
+        *("exact", "f1", "best_exact", "best_f1", "has_answer_exact", "has_answer_f1"),
+        *("no_answer_exact", "no_answer_f1"),
+    )
+    saved_settings = ("max_length", "doc_stride", "max_question_length", "max_answer_length")
     training_multiple = 1  # the loss of this head counts padding as a place to answer
+    for_predictions = ("offsets",)
+    skips_unlabelled = True  # answers that no window shows
 
-    def __init__(
-        self,
-        tokenizer: TokenizerBase,
-        *,
-        max_length: int,
-        doc_stride: int = 128,
-        max_question_length: int | None = None,
-        max_answer_length: int = 30,
-        n_best: int = 1,
-        truncation: bool = False,
-    ) -> None:
-        super().__init__(tokenizer, max_length=max_length)
+    def __init__(self, *, n_best: int = 1) -> None:
+        self.n_best = n_best
+
+    def use_config(self, config: AlbertConfig) -> None:
+        """Check the sizes."""
+        super().use_config(config)
+        settings = self.settings
         for name, value, least in (
-            ("doc_stride", doc_stride, 0),
-            ("max_question_length", max_question_length, 1),
-            ("max_answer_length", max_answer_length, 1),
-            ("n_best", n_best, 1),
+            ("doc_stride", settings.doc_stride, 0),
+            ("max_question_length", settings.max_question_length, 1),
+            ("max_answer_length", settings.max_answer_length, 1),
+            ("n_best", self.n_best, 1),
         ):
             if value is not None and value < least:
                 raise ConfigError(f"{name} is {value}; expected at least {least}")
-        self.doc_stride = doc_stride
-        self.max_question_length = min(max_question_length or max_length, max_length // 2)
-        self.max_answer_length = max_answer_length
-        self.n_best = n_best
-        self.truncation = truncation
+        self.max_question_length = min(settings.max_question_length or self.max_length, self.max_length // 2)
+
+    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[QuestionExample]:
+        """Return the reader of a file of SQuAD (.json) or of a table."""
+        if isinstance(source, str) and file_format(Path(source))[0] == ".json":
+            return SquadFile(source, labelled=labelled)
+        return QuestionTable(source, options, labelled=labelled)
+
+    def saved(self, examples: Sequence[QuestionExample]) -> dict[str, Any]:
+        """Remove also the threshold of the model to start from; `tuned` chooses a new one."""
+        return super().saved(examples) | {THRESHOLD_KEY: None}
+
+    def check(
+        self, training: Sequence[QuestionExample], validation: Sequence[QuestionExample], batch_size: int
+    ) -> str | None:
+        """Return how many questions teach that there is no answer."""
+        silent = sum(example.is_impossible for example in training)
+        return f"{silent:,} of {len(training):,} training questions have no answer" if silent else None
 
     def features(self, examples: Sequence[QuestionExample]) -> list[QuestionRow]:
         """Return the windows of each example; `labels` is (start, end), (0, 0) where the answer is not in it.
@@ -140,7 +161,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             example.context,
             truncation="only_second",
             max_length=self.max_length,
-            stride=overlap(self.doc_stride, room=self.max_length - length - 3),
+            stride=overlap(self.settings.doc_stride, room=self.max_length - length - 3),
             return_overflowing_tokens=True,
         )
         windows: list[Encoding] = sorted(encoded.encodings or [], key=lambda one: _shown(one).start)
@@ -178,7 +199,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         left_out = len(encoding) - self.max_question_length
         if left_out <= 0:
             return question, len(encoding), 0
-        if not self.truncation:
+        if not self.settings.truncation:
             raise DataError(
                 f"the question {question!r:.60} has {len(encoding)} tokens; expected at most "
                 f"{self.max_question_length}, so that rows of {self.max_length} have room for the text. "
@@ -253,7 +274,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         sums = starts[:, None] + ends[None, :]  # (S, S)
         place = np.arange(len(row.context))
         further = place - place[:, None]  # from the start to the end
-        allowed = (further >= 0) & (further < self.max_answer_length)
+        allowed = (further >= 0) & (further < self.settings.max_answer_length)
         first = row.owned.start - row.context.start
         allowed[:first] = False
         allowed[first + len(row.owned) :] = False
@@ -263,6 +284,114 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             order = largest(values, count)
             for value, place in zip(values[order].tolist(), places[order].tolist(), strict=True):
                 yield value, row.offsets[place // width][0], row.offsets[place % width][1]
+
+    @property
+    def cut_note(self) -> str:
+        """The questions of which something is cut."""
+        return f"questions are longer than {self.max_question_length} tokens, and what is beyond is cut off"
+
+    def troubles(self, rows: Sequence[QuestionRow]) -> Counter[str]:
+        """Count the answers that no window shows, and those that are too long to be given."""
+        longest = self.settings.max_answer_length
+        shown = [row for row in rows if row.labels is not None]
+        unseen = {row.example for row in rows} - {row.example for row in shown}
+        long = {row.example for row in shown if row.labels[1] - row.labels[0] >= longest}
+        found = {
+            f"answers are whole in no window of {self.max_length} tokens: neither learnt nor given": unseen,
+            f"answers are longer than {longest} tokens: never given": long,
+        }
+        return Counter({what: len(examples) for what, examples in found.items() if examples})
+
+    @property
+    def threshold(self) -> float | None:
+        """By how much "no answer" must be better than the best answer; None where it is not an answer."""
+        return self.config.extra.get(THRESHOLD_KEY)
+
+    def for_examples(self, examples: Sequence[QuestionExample]) -> Self:
+        """Return the task with the threshold in effect: of a model without, 0 if questions have no answer."""
+        if self.threshold is not None or not any(example.is_impossible for example in examples):
+            return self
+        config = self.config.replace()
+        config.extra[THRESHOLD_KEY] = 0.0
+        return self.with_config(config)
+
+    def main_metric(self, examples: Sequence[QuestionExample]) -> str:
+        """Return F1; with questions without answer, that at the best threshold."""
+        return "f1" if self.for_examples(examples).threshold is None else "best_f1"
+
+    def scores(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Answered]
+    ) -> dict[str, float]:
+        """Return the figures of the official script; with questions without answer also the best ones.
+
+        `exact` and `f1` are those of the config's threshold, or without one of 0.
+        """
+        # By number: a table may have an id twice.
+        answers = {str(n): [text for text, _ in one.answers] for n, one in enumerate(examples)}
+        texts = {str(n): one.best(None).text for n, one in enumerate(predictions)}
+        threshold = self.for_examples(examples).threshold
+        if threshold is None:
+            return score_questions(answers, texts, version="1.1").summary()
+        found = score_questions(answers, texts)
+        no_answer = {str(n): one.no_answer_difference for n, one in enumerate(predictions)}
+        exact, f1 = (
+            best_threshold(scores, found.has_answer, texts, no_answer) for scores in (found.exact, found.f1)
+        )
+        best = {"best_exact": exact.score, "best_f1": f1.score, "best_f1_threshold": f1.threshold}
+        return found.at_threshold(no_answer, threshold).summary() | best
+
+    def tuned(self, examples: Sequence[QuestionExample], predictions: Sequence[Answered]) -> dict[str, float]:
+        """Return the threshold of the best F1, where there may be no answer.
+
+        That of the official script is the difference of the last question to be answered. In the middle
+        between it and the next one the score is the same, and other data has more room on both sides.
+        """
+        scores = self.scores(examples, predictions)
+        if "best_f1_threshold" not in scores:
+            return {}
+        threshold = scores["best_f1_threshold"]
+        differences = [d for one in predictions if (d := one.no_answer_difference) < math.inf]
+        above = [one for one in differences if one > threshold]
+        if len(above) == len(differences):  # to answer nothing is best; there is no middle
+            return {THRESHOLD_KEY: threshold - _BELOW_ALL}
+        return {THRESHOLD_KEY: (threshold + min(above)) / 2 if above else threshold}
+
+    def baseline(self, examples: Sequence[QuestionExample]) -> dict[str, float]:
+        """Return the scores of answering nothing, where that may be right."""
+        share = sum(example.is_impossible for example in examples) / len(examples)
+        return dict.fromkeys(("exact", "f1", "best_exact", "best_f1"), share) if share else {}
+
+    def judge(self, example: QuestionExample, prediction: Answered) -> list[Judged]:
+        """Return the decision on the best answer; where there may be none, that there is none is one."""
+        answer = prediction.best(self.threshold)
+        texts = [text for text, _ in example.answers] or [""]
+        right = any(exact_match(text, answer.text) for text in texts)
+        return [Judged(texts[0], answer.text, right, min(answer.score, 1.0))]
+
+    def record(self, example: QuestionExample, prediction: Answered) -> dict[str, Any]:
+        """Return {answer, start, end, score, no_answer_difference}."""
+        answer = prediction.best(self.threshold)
+        return {
+            "answer": answer.text,
+            "start": answer.start,
+            "end": answer.end,
+            "score": answer.score,
+            # Without a place to answer at, such as in a context of one combining mark, it is infinite.
+            "no_answer_difference": prediction.no_answer_difference if prediction.answers else None,
+        }
+
+    def truth(self, example: QuestionExample) -> list[str]:
+        """Return all right answers; none where the text has none."""
+        return [text for text, _ in example.answers]
+
+    def constant_answer(self, examples: Sequence[QuestionExample], predictions: Sequence[Answered]) -> None:
+        """Return None: to answer nothing may be best (see `tuned`), and texts have no answers in common."""
+
+    def prior_loss(self, rows: Sequence[QuestionRow]) -> float:
+        """Return the loss of knowing how often a window has no answer, and else guessing among its tokens."""
+        guesses = [math.log(len(row.context)) for row in rows if row.labels != NO_ANSWER]
+        answered = Counter(row.labels != NO_ANSWER for row in rows)
+        return entropy(answered) + sum(guesses) / len(rows)
 
 
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:

@@ -8,18 +8,42 @@ their order.
 Shapes: B examples, H hidden.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import PairExample
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import Reader
+from albertkit.datasets.sentence_embedding import GluePairs, PairTable
 from albertkit.engines.engine import Row, by_example, every_token, first_token, runs_of_examples
-from albertkit.tasks.examples import PairExample
-from albertkit.tasks.feature_extraction import Pooling, check_pooling, pool_tokens
+from albertkit.errors import ConfigError, DataError
+from albertkit.metrics.classification import pearson, spearman
+from albertkit.metrics.sentence_embedding import find, retrieval_scores, unit
+from albertkit.tasks.feature_extraction import (
+    NORMALIZE_KEY,
+    POOLING_KEY,
+    Pooling,
+    check_pooling,
+    pool_tokens,
+    saved_pooling,
+)
+from albertkit.tasks.measuring import Judged, directions
+from albertkit.tasks.rows import text_rows
 from albertkit.tasks.scores import normalize
 from albertkit.tasks.task import Task
-from albertkit.tasks.texts import text_rows
-from albertkit.tokenization.base import TokenizerBase
+
+CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, at which they are all the same
+_KINDS = {
+    "alone": "texts alone: each is to be near itself, read with another dropout, and far from the others",
+    "scored": "pairs with scores: their cosines are to have the order of the scores",
+    "together": "pairs: each first text is to be nearer to its second than to the other texts of a batch",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,37 +61,62 @@ class Embedded:
 
 
 class SentenceEmbedding(Task[PairExample, Row, Embedded]):
-    """The task for one tokenizer and one way to make a vector.
-
-    Args:
-        tokenizer: cuts texts into pieces.
-        max_length: most tokens of a row, special tokens included.
-        pooling: "mean" of all tokens, or "cls".
-        normalize: make all vectors of length 1.
-        truncation: cut texts that are longer; the rows count what was cut.
-
-    Raises:
-        ConfigError: an unknown pooling.
-    """
+    """The vector of a text. Examples are pairs that belong together, pairs with scores, or texts alone."""
 
     name = "sentence-embedding"
     architecture = "AlbertModel"
+    answer = "similarity"
+    metrics = directions("mrr", "accuracy_at_1", "accuracy_at_10", "spearman", "pearson")
+    objective = "embedding"
     output = "hidden_states"
+    unused = ("pooler.",)
+    axes = ("score", "cosine")
 
-    def __init__(
-        self,
-        tokenizer: TokenizerBase,
-        *,
-        max_length: int,
-        pooling: Pooling = "mean",
-        normalize: bool = False,
-        truncation: bool = False,
-    ) -> None:
-        super().__init__(tokenizer, max_length=max_length)
-        check_pooling(pooling)
-        self.pooling: Pooling = pooling
-        self.normalize = normalize
-        self.truncation = truncation
+    def use_config(self, config: AlbertConfig) -> None:
+        """Take the pooling of the settings, or else that of the config."""
+        super().use_config(config)
+        check_pooling(self.settings.pooling)
+        pooling, normalized = saved_pooling(config)
+        self.pooling: Pooling = self.settings.pooling or pooling or "mean"
+        self.normalize = normalized if self.settings.normalize is None else self.settings.normalize
+
+    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[PairExample]:
+        """Return the reader of a split of GLUE or of a table."""
+        if options.glue is not None and isinstance(source, str):
+            path = Path(source)
+            return GluePairs(path.parent, options.glue, path.name, labelled=labelled)
+        return PairTable(source, options, labelled=labelled)
+
+    def saved(self, examples: Sequence[PairExample]) -> dict[str, Any]:
+        """Return also how vectors are made."""
+        return super().saved(examples) | {POOLING_KEY: self.pooling, NORMALIZE_KEY: self.normalize}
+
+    def check(
+        self, training: Sequence[PairExample], validation: Sequence[PairExample], batch_size: int
+    ) -> str:
+        """Return what is to be learned.
+
+        Raises:
+            ConfigError: batches of one, or texts alone without dropout.
+            DataError: scores that are all the same.
+        """
+        kind, config = _kind(training), self.config
+        if batch_size < 2:
+            raise ConfigError(
+                "batch_size is 1, and a text is told from the others of its batch; expected more"
+            )
+        if kind == "alone" and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
+            raise ConfigError(
+                "the training file has one column of texts, each to be read twice with different dropout, "
+                "and the model has none; set dropout to 0.1, or give second texts (--pair-column)"
+            )
+        if kind == "scored" and len({example.score for example in training}) == 1:
+            raise DataError(
+                f"every pair has the score {training[0].score}; expected scores that differ, or no column of "
+                "scores, for pairs that belong together"
+            )
+        _kind(validation, alone=False)
+        return _KINDS[kind]
 
     def features(self, examples: Sequence[PairExample]) -> list[Row]:
         """Return a row for each text: one to three for each example. `labels` is the score, if any."""
@@ -81,7 +130,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             self.tokenizer,
             [text for _, text in texts],
             max_length=self.max_length,
-            truncation="longest_first" if self.truncation else False,
+            truncation="longest_first" if self.settings.truncation else False,
         )
         return [
             replace(row, example=number, labels=examples[number].score)
@@ -94,7 +143,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
 
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
         """Return nothing: the encoder has no loss of its own."""
-        del rows
         return {}
 
     def read(self, row: Row) -> Sequence[int]:
@@ -117,6 +165,91 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             predictions.append(Embedded(vectors, similarity))
         return predictions
 
+    def compared(self, examples: Sequence[PairExample], predictions: list[Embedded]) -> list[Embedded]:
+        """Return the predictions with what each first text finds among all second texts and negatives.
+
+        Equal texts are one candidate, and the first text itself is none.
+        """
+        if _kind(examples, alone=False) == "scored":
+            return predictions
+        numbers: dict[str, int] = {}  # of each different candidate, in the order of `vectors`
+        vectors: list[np.ndarray] = []
+        right: dict[str, set[int]] = {}
+        for example, prediction in zip(examples, predictions, strict=True):
+            for text, vector in zip(
+                (example.pair, example.negative), prediction.vectors[1:], strict=False
+            ):  # an example may have no negative
+                if text is not None and text not in numbers:
+                    numbers[text] = len(vectors)
+                    vectors.append(vector)
+            right.setdefault(example.text, set()).add(numbers[example.pair or ""])
+        found = find(
+            np.stack([prediction.vectors[0] for prediction in predictions]),
+            np.stack(vectors),
+            [right[example.text] for example in examples],
+            left_out=[
+                {numbers[example.text]} - right[example.text] if example.text in numbers else set()
+                for example in examples
+            ],
+        )
+        texts = list(numbers)
+        return [
+            replace(prediction, rank=one.rank, nearest=texts[one.nearest])
+            for prediction, one in zip(predictions, found, strict=True)
+        ]
+
+    def record(self, example: PairExample, prediction: Embedded) -> dict[str, Any]:
+        """Return {vector} for a text, {similarity} for a pair, and {rank, nearest} where known."""
+        if prediction.similarity is None:
+            return {"vector": prediction.vectors[0].tolist()}
+        found: dict[str, Any] = {"similarity": prediction.similarity}
+        if prediction.rank is not None:
+            found |= {"rank": prediction.rank, "nearest": prediction.nearest}
+        return found
+
+    def truth(self, example: PairExample) -> str | float | None:
+        """Return the score, or the text that belongs to the first."""
+        return example.pair if example.score is None else example.score
+
+    def scores(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> dict[str, float]:
+        """Return correlations of the cosine with the score, or how often the right text is the nearest."""
+        if _kind(examples, alone=False) == "scored":
+            true = [example.score or 0.0 for example in examples]
+            cosines = [prediction.similarity or 0.0 for prediction in predictions]
+            found = {"spearman": spearman(true, cosines), "pearson": pearson(true, cosines)}
+            return {name: 0.0 if math.isnan(value) else value for name, value in found.items()}
+        return retrieval_scores([one.rank for one in predictions if one.rank is not None])
+
+    def main_metric(self, examples: Sequence[PairExample]) -> str:
+        """Return Spearman's correlation with the scores; for pairs without, the mean reciprocal rank."""
+        return "spearman" if _kind(examples, alone=False) == "scored" else "mrr"
+
+    def judge(self, example: PairExample, prediction: Embedded) -> list[Judged]:
+        """Return the cosine beside the score, or the text found beside the right one."""
+        if example.score is not None:
+            return [Judged(example.score, prediction.similarity, example.score == prediction.similarity)]
+        return [Judged(example.pair, prediction.nearest, prediction.rank == 1)]
+
+    def constant_answer(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> str | None:
+        """Tell it by the spread of the vectors of different texts."""
+        own = {example.text: one.vectors[0] for example, one in zip(examples, predictions, strict=True)}
+        mean = unit(np.stack(list(own.values()))).mean(axis=0)
+        if len(own) > 1 and 1 - float(mean @ mean) < CONSTANT**2:
+            return "one vector"
+        return None
+
 
 def _cosine(first: np.ndarray, second: np.ndarray) -> float:
     return float(normalize(first) @ normalize(second))
+
+
+def _kind(examples: Sequence[PairExample], *, alone: bool = True) -> str:
+    """Return which of `_KINDS` examples are, which are all alike."""
+    if examples[0].pair is None:
+        if not alone:
+            raise DataError(
+                f"{examples[0].id} has one text: nothing tells how good its vector is. Measure on pairs "
+                "(--pair-column), with scores or without"
+            )
+        return "alone"
+    return "together" if examples[0].score is None else "scored"

@@ -9,30 +9,28 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
 from albertkit.errors import DataError
-from albertkit.tasks.examples import TextExample
-from albertkit.tasks.sequence_classification import SequenceClassification
-from albertkit.tokenization.base import TokenizerBase
+from albertkit.tasks.label_kinds import CLASS
+from albertkit.tasks.labels import LabelSet
+from albertkit.tasks.text_classification import TextClassification
 
 LABELS = ("in order", "swapped")  # in the order of the head's scores, as in `sentence_order_label`
 
 
-class SentenceOrder(SequenceClassification):
-    """The task for one tokenizer and one length of input.
-
-    Args:
-        tokenizer: cuts texts into pieces.
-        max_length: most tokens of a row, special tokens included.
-        truncation: cut pairs that are longer (the longer text of each); the rows count what was cut.
-    """
+class SentenceOrder(TextClassification):
+    """Whether two texts are in order or swapped."""
 
     name = "sentence-order"
     architecture = "AlbertForPreTraining"
     output = "order"
 
-    def __init__(self, tokenizer: TokenizerBase, *, max_length: int, truncation: bool = False) -> None:
-        super().__init__(tokenizer, max_length=max_length, labels=LABELS, truncation=truncation)
+    def use_config(self, config: AlbertConfig) -> None:
+        """Take the two labels, which no config names."""
+        super().use_config(config)
+        self.labels = LabelSet(CLASS, LABELS)
 
     def features(self, examples: Sequence[TextExample]) -> list[Row]:
         """Return one row for each example; `labels` is 0 for "in order" and 1 for "swapped"."""

@@ -1,102 +1,222 @@
-"""What every task is: labelled examples -> rows -> what the model says -> predictions.
+"""What every task is: examples -> rows -> scores of the model -> predictions -> records and metrics.
 
-    rows = task.features(examples)             # ids, segments, labels; which example each comes from
+    task = TextClassification().bind(tokenizer, config, TaskSettings(max_length=128))
+    rows = task.features(examples)             # ids, segments, labels; the number of their example
     outputs = task.run(engine, rows)           # one array for each row, whatever the batches
     predictions = task.predictions(examples, rows, outputs)
+    task.scores(examples, predictions)         # {"accuracy": 0.9}
 
-Pipelines and the evaluation of fine-tuning both end in `predictions`, so what is measured is what is used.
+Pipelines and evaluation both end in `predictions`, so what is measured is what is used. A task without a
+model knows its files and its metrics; `bind` gives it the tokenizer, the config and the settings of a model.
+
+A task of your own derives from `Task` and writes `example`, `features`, `labels_of`, `predictions`, `record`,
+`truth` and `scores`: docs/own-task.md.
 """
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
 from albertkit.config import AlbertConfig
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import FORMATS, MappingTable, Reader
 from albertkit.engines.engine import Engine, Row, first_token
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError
 from albertkit.heads import Output
+from albertkit.tasks.label_kinds import ProblemType, entropy
+from albertkit.tasks.labels import LabelSet
+from albertkit.tasks.measuring import Direction, Judged, Metric, OwnMetrics
+from albertkit.tasks.settings import SETTINGS_KEY, TASK_KEY, TaskSettings
 from albertkit.tokenization.base import TokenizerBase
-
-SETTINGS_KEY = "task_settings"
-"""Where the config of a fine-tuned model keeps the lengths that its rows were made with."""
 
 ExampleT = TypeVar("ExampleT")
 RowT = TypeVar("RowT", bound=Row)
 PredictionT = TypeVar("PredictionT")
 
 
-def saved_lengths(config: AlbertConfig) -> dict[str, int]:
-    """Return the lengths that a model was fine-tuned with, by argument; none of a model that does not say.
-
-    Raises:
-        ConfigError: the config has something else there.
-    """
-    found = config.extra.get(SETTINGS_KEY, {})
-    if not isinstance(found, dict) or not all(type(one) is int and one >= 0 for one in found.values()):
-        raise ConfigError(
-            f"{SETTINGS_KEY} in the config is {found!r:.80}; expected lengths such as {{'max_length': 128}}. "
-            "Correct config.json, or remove the entry"
-        )
-    return found
-
-
 class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
-    """A task for one tokenizer and one length of input.
-
-    Args:
-        tokenizer: cuts texts into pieces.
-        max_length: most tokens of a row, special tokens included.
-
-    Raises:
-        ConfigError: there is no room for a token beside the special ones.
-    """
+    """A task: how examples are read, learned, predicted and measured. One class in one file."""
 
     name: ClassVar[str]
     architecture: ClassVar[str]
     """The name of the model class."""
-    training_multiple: ClassVar[int] = 8
-    """A training batch is padded to a multiple of so many tokens: a CPU that computes in bfloat16 keeps
-    memory for every shape it has seen."""
+    metrics: ClassVar[Mapping[str, Direction]] = {}
+    """All metrics that a model can be chosen by; each kind of data has some of them."""
+    objective: ClassVar[str | Callable[..., Any]] = "head"
+    """What is minimized: "head" for the loss of the model itself, another name of
+    `finetuning/objectives.py`, or a function of the logits and `labels` that returns their mean loss, as a
+    `staticmethod`."""
+    answer: ClassVar[str] = "label"
+    """The column of a record that `truth` is compared with."""
     output: ClassVar[Output] = "logits"
-    """What the task reads of a model."""
-    lengths: ClassVar[tuple[str, ...]] = ("max_length",)
-    """The arguments that a model which was fine-tuned with them should be used with."""
+    """The output of the model that the task reads."""
+    saved_settings: ClassVar[tuple[str, ...]] = ("max_length",)
+    """The settings of numbers that a model which was fine-tuned with them should be used with."""
+    training_multiple: ClassVar[int] = 8
+    """A training batch is padded to a multiple of this many tokens: a CPU that computes in bfloat16 keeps
+    memory for every shape it has seen."""
+    unused: ClassVar[tuple[str, ...]] = ()
+    """How the names of parameters begin that the task has no use for: they are not trained, and may lack."""
+    for_predictions: ClassVar[tuple[str, ...]] = ()
+    """Lists of a row that only predictions need; training rows are kept without them."""
+    reads_windows: ClassVar[bool] = False
+    """Whether texts that are too long are read in windows, neither cut nor refused."""
+    may_lack_room: ClassVar[bool] = False
+    """Whether examples may be too long although texts are cut."""
+    skips_unlabelled: ClassVar[bool] = False
+    """Whether training leaves out rows without labels; else they are an error."""
+    table_formats: ClassVar[tuple[str, ...]] = FORMATS
+    """Endings of files that the task reads as tables."""
+    axes: ClassVar[tuple[str, str]] = ("true", "predicted")
+    """The axes of a picture of numbers."""
 
-    def __init__(self, tokenizer: TokenizerBase, *, max_length: int) -> None:
-        if max_length < 4:
-            raise ConfigError(f"max_length is {max_length}; expected at least 4: a pair has 3 special tokens")
-        self.tokenizer = tokenizer
-        self.max_length = max_length
+    tokenizer: TokenizerBase
+    config: AlbertConfig
+    settings: TaskSettings
+    max_length: int
+    """Maximum number of tokens of a row."""
+    labels: LabelSet | None = None
+    """The labels of the model, for a task that has names for them."""
+    own_metrics: tuple[Metric, ...] = ()
+
+    # --- a task and a model
+
+    def bind(
+        self, tokenizer: TokenizerBase, config: AlbertConfig, settings: TaskSettings | None = None
+    ) -> Self:
+        """Return the task for a model.
+
+        Args:
+            tokenizer: the model's.
+            config: the model's.
+            settings: how examples become rows.
+
+        Raises:
+            ConfigError: a setting leaves no room, or the config does not fit the task.
+        """
+        bound = copy.copy(self)
+        bound.tokenizer, bound.settings = tokenizer, settings or TaskSettings()
+        bound.use_config(config)
+        return bound
+
+    def use_config(self, config: AlbertConfig) -> None:
+        """Take what the task needs from the config of its model."""
+        limit, wanted = config.max_position_embeddings, self.settings.max_length
+        self.config, self.max_length = config, limit if wanted is None else min(wanted, limit)
+        if self.max_length < 4:
+            raise ConfigError(
+                f"max_length is {self.max_length}; expected at least 4: a pair has 3 special tokens"
+            )
+
+    def with_config(self, config: AlbertConfig) -> Self:
+        """Return the task for a model with another config."""
+        bound = copy.copy(self)
+        bound.use_config(config)
+        return bound
+
+    def with_metrics(self, metrics: OwnMetrics) -> Self:
+        """Return the task with further metrics; the first one chooses the best model."""
+        task = copy.copy(self)
+        given = [metrics] if isinstance(metrics, Metric) or callable(metrics) else list(metrics or ())
+        task.own_metrics = tuple(one if isinstance(one, Metric) else Metric(one) for one in given)
+        return task
+
+    @property
+    def directions(self) -> dict[str, Direction]:
+        """Which values are better, of all metrics that a model can be chosen by."""
+        own: dict[str, Direction] = {
+            one.title: "lower" if one.lower_is_better else "higher" for one in self.own_metrics
+        }
+        return {**self.metrics, **own}
+
+    def room_note(self) -> str | None:
+        """Return what to say if rows are shorter than was asked for."""
+        wanted = self.settings.max_length
+        if wanted is None or wanted <= self.max_length:
+            return None
+        limit = self.max_length
+        return f"max_length is {wanted}, and the model reads at most {limit} tokens: {limit} it is"
+
+    def saved(self, examples: Sequence[ExampleT]) -> dict[str, Any]:
+        """Return what the config of a model that learns these examples keeps; None removes an entry."""
+        lengths = {name: self.setting(name) for name in self.saved_settings}
+        return {TASK_KEY: self.name, SETTINGS_KEY: lengths}
+
+    def setting(self, name: str) -> Any:
+        """Return a setting as it is in effect."""
+        return getattr(self, name) if hasattr(self, name) else getattr(self.settings, name)
+
+    # --- data
+
+    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[ExampleT]:
+        """Return the reader of a source: here of any table, by `example`.
+
+        Args:
+            source: path of a file or folder, or a table.
+            options: columns and layout.
+            labelled: whether examples are to have labels.
+
+        Raises:
+            DataError: there is no such source, or no such column.
+        """
+        return MappingTable(source, self.example, options, labelled=labelled)
+
+    def example(self, row: Mapping[str, Any]) -> ExampleT:
+        """Return the example of a row of a table, with its labels if they are there.
+
+        Raises:
+            DataError: the row is not an example; it is left out and counted.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} has neither `example` nor `reader`: give it examples, not tables"
+        )
+
+    def find_labels(
+        self, examples: Sequence[ExampleT], names: tuple[str, ...] | None, problem_type: ProblemType | None
+    ) -> LabelSet | None:
+        """Return the labels that training examples are of; None for a task without names of labels.
+
+        Args:
+            examples: of the training split.
+            names: all names in order, where the source says them.
+            problem_type: the kind of labels, where it is not to be inferred.
+
+        Raises:
+            DataError: no labels.
+        """
+        return None
+
+    def with_label(self, example: ExampleT, labels: LabelSet) -> ExampleT:
+        """Return an example with its label as the set reads it; raise `UnknownLabel` if it is not in it."""
+        return example
+
+    def check(
+        self, training: Sequence[ExampleT], validation: Sequence[ExampleT], batch_size: int
+    ) -> str | None:
+        """Return what to say about learning from these examples.
+
+        Raises:
+            ConfigError, DataError: it is impossible.
+        """
+        return None
+
+    def check_fit(self, examples: Sequence[ExampleT]) -> None:
+        """Raise a DataError for examples of another kind than those that the model was fine-tuned on."""
+
+    # --- rows
 
     @abstractmethod
     def features(self, examples: Sequence[ExampleT]) -> list[RowT]:
         """Return the rows of all examples, those of one example next to each other.
 
         Raises:
-            DataError: a text that is too long and neither windowed nor to be cut; a label that is none.
+            DataError: a text that is too long and neither windowed nor to be cut; an unknown label.
         """
-
-    @abstractmethod
-    def predictions(
-        self, examples: Sequence[ExampleT], rows: Sequence[RowT], outputs: Sequence[np.ndarray]
-    ) -> list[PredictionT]:
-        """Return what is predicted for each example.
-
-        Args:
-            examples: those given to `features`.
-            rows: what it returned.
-            outputs: what `run` returned for them.
-        """
-
-    def read(self, row: RowT) -> Sequence[int]:
-        """Return at which tokens of a row the task reads the output: here at [CLS]."""
-        return first_token(row)
-
-    def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return what `run` keeps of a row's scores (R, K) at the tokens read: here those of [CLS], (K,)."""
-        return scores[0]
 
     @abstractmethod
     def labels_of(self, rows: Sequence[RowT]) -> dict[str, np.ndarray]:
@@ -109,6 +229,49 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     def units(self, rows: Sequence[RowT]) -> list[list[RowT]]:
         """Return the rows that a training batch must keep together: here each alone."""
         return [[row] for row in rows]
+
+    def items(self, rows: Sequence[RowT]) -> int:
+        """Return the number of labelled items whose mean is the loss of rows: here units."""
+        return len(self.units(rows))
+
+    def padded_length(self, rows: Sequence[RowT]) -> int:
+        """Return the width of a training batch in tokens: a rounded number, up to `max_length`."""
+        longest = max(len(row.input_ids) for row in rows)
+        rounded = -(-longest // self.training_multiple) * self.training_multiple
+        return max(longest, min(rounded, self.max_length))
+
+    def lean(self, row: RowT) -> RowT:
+        """Return a row as training keeps it in memory."""
+        return replace(row, **{name: [] for name in self.for_predictions}) if self.for_predictions else row
+
+    @property
+    def cuts(self) -> bool:
+        """Whether texts that are too long are cut, so that records have a column `cut`."""
+        return self.settings.truncation and not self.reads_windows
+
+    @property
+    def refuses(self) -> bool:
+        """Whether examples that are too long may be an error."""
+        return self.may_lack_room or not (self.settings.truncation or self.reads_windows)
+
+    @property
+    def cut_note(self) -> str:
+        """The examples of which something is cut: "3 of 90 ..."."""
+        return f"texts are longer than {self.max_length} tokens, and what is beyond is cut off"
+
+    def troubles(self, rows: Sequence[RowT]) -> Counter[str]:
+        """Count the examples that cannot be right, by what is wrong with their answers."""
+        return Counter()
+
+    # --- predictions
+
+    def read(self, row: RowT) -> Sequence[int]:
+        """Return the tokens of a row at which the task reads the output: here [CLS]."""
+        return first_token(row)
+
+    def keep(self, scores: np.ndarray) -> np.ndarray:
+        """Return what `run` keeps of a row's scores (R, K) at the tokens read: here those of [CLS], (K,)."""
+        return scores[0]
 
     def run(
         self,
@@ -134,26 +297,92 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             batch_size=batch_size,
         )
 
-    def padded_length(self, rows: Sequence[RowT]) -> int:
-        """Return how many tokens wide a training batch is: a rounded number, up to `max_length`."""
-        longest = max(len(row.input_ids) for row in rows)
-        rounded = -(-longest // self.training_multiple) * self.training_multiple
-        return max(longest, min(rounded, self.max_length))
+    @abstractmethod
+    def predictions(
+        self, examples: Sequence[ExampleT], rows: Sequence[RowT], outputs: Sequence[np.ndarray]
+    ) -> list[PredictionT]:
+        """Return the prediction for each example.
+
+        Args:
+            examples: those given to `features`.
+            rows: the rows that it returned.
+            outputs: the scores that `run` returned for them.
+        """
+
+    @abstractmethod
+    def record(self, example: ExampleT, prediction: PredictionT) -> dict[str, Any]:
+        """Return a prediction as plain values: the columns of a file of predictions."""
+
+    @abstractmethod
+    def truth(self, example: ExampleT) -> Any:
+        """Return the right answer of a labelled example, as plain values."""
+
+    # --- measuring
+
+    @abstractmethod
+    def scores(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
+        """Return the metrics; a correlation that is not a number, of constant predictions, is 0."""
+
+    def measure(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
+        """Return the metrics of the task and those of your own."""
+        scores = self.scores(examples, predictions)
+        if self.own_metrics:
+            true = [self.truth(example) for example in examples]
+            pairs = zip(examples, predictions, strict=True)
+            predicted = [self.record(*pair).get(self.answer) for pair in pairs]
+            scores |= {one.title: float(one.function(true, predicted)) for one in self.own_metrics}
+        return scores
+
+    def main_metric(self, examples: Sequence[ExampleT]) -> str:
+        """Return the name of the metric to choose a model by: here the first of the class."""
+        return next(iter(self.metrics))
+
+    def for_examples(self, examples: Sequence[ExampleT]) -> Self:
+        """Return the task as it is measured on these examples."""
+        return self
+
+    def compared(self, examples: Sequence[ExampleT], predictions: list[PredictionT]) -> list[PredictionT]:
+        """Return the predictions with what only all of them together can tell."""
+        return predictions
+
+    def tuned(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, Any]:
+        """Return what is chosen on validation data after training, as entries of the config."""
+        return {}
+
+    def baseline(self, examples: Sequence[ExampleT]) -> dict[str, float]:
+        """Return metrics of the best prediction that does not look at the input; none where it is unknown."""
+        return {}
+
+    def judge(self, example: ExampleT, prediction: PredictionT) -> list[Judged]:
+        """Return the decisions of one example: here one, of the record's answer."""
+        true, predicted = self.truth(example), self.record(example, prediction).get(self.answer)
+        return [Judged(_hashable(true), _hashable(predicted), true == predicted)]
+
+    def learnt_classes(self, rows: Iterable[RowT]) -> Counter[int] | None:
+        """Count the classes that training rows teach; None where the loss is not that of one class."""
+        return None
+
+    def prior_loss(self, rows: Sequence[RowT]) -> float | None:
+        """Return the loss of the best prediction that does not look at the input; None if there is none."""
+        counts = self.learnt_classes(rows)
+        return None if counts is None else entropy(counts)
+
+    def constant_answer(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> str | None:
+        """Return the answer of a model that gives the same to everything, though the labels differ."""
+        pairs = zip(examples, predictions, strict=True)
+        judged = [decision for pair in pairs for decision in self.judge(*pair)]
+        true, predicted = ([getattr(one, side) for one in judged] for side in ("true", "predicted"))
+        return repr(predicted[0]) if self.is_constant(true, predicted) else None
+
+    def is_constant(self, true: Sequence[Any], predicted: Sequence[Any]) -> bool:
+        """Return whether all predictions are the same although the labels are not."""
+        return len(set(predicted)) == 1 and len(set(true)) > 1
 
 
-def label_ids(labels: Sequence[str]) -> dict[str, int]:
-    """Return the number of each label.
-
-    Raises:
-        ConfigError: no labels, or one of them twice.
-    """
-    ids = {label: number for number, label in enumerate(labels)}
-    if not ids or len(ids) != len(labels):
-        raise ConfigError(f"the labels are {list(labels)!r:.200}; expected at least one, each once")
-    return ids
+def example_name(example: Any, number: int) -> str:
+    """Return the id of an example, or its number."""
+    return str(getattr(example, "id", "") or number)
 
 
-def unknown_label(label: object, known: Sequence[str], *, where: str) -> DataError:
-    """Return the error for a label that is none of the task's."""
-    listed = ", ".join(known[:20]) + (" ..." if len(known) > 20 else "")
-    return DataError(f"{where} has the label {label!r:.60}; expected one of {listed}")
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value

@@ -6,24 +6,30 @@ that is too long is read in windows, and each piece is scored where it has most 
 Shapes: T tokens, P pieces of a sentence, K labels.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from albertkit.config import IGNORED_LABEL
+from albertkit.config import IGNORED_LABEL, AlbertConfig
+from albertkit.datasets.examples import WordsExample
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import FORMATS, Reader
+from albertkit.datasets.token_classification import ConllFile, WordsTable
 from albertkit.engines.engine import Row, by_example
-from albertkit.errors import ConfigError, DataError
-from albertkit.metrics.spans import OUTSIDE
-from albertkit.tasks.examples import WordsExample
+from albertkit.errors import ConfigError, DataError, did_you_mean
+from albertkit.metrics.token_classification import OUTSIDE, of_scheme
+from albertkit.tasks.label_kinds import TAGS, ProblemType, unknown_label
+from albertkit.tasks.labels import LabelSet, infer_tags
+from albertkit.tasks.measuring import Judged, directions
+from albertkit.tasks.rows import overlap, owned
 from albertkit.tasks.scores import softmax
-from albertkit.tasks.task import Task, label_ids, unknown_label
-from albertkit.tasks.windows import overlap, owned
-from albertkit.tokenization.base import TokenizerBase
+from albertkit.tasks.task import Task
+from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
-
-LabelledPieces = Literal["first", "all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,39 +62,74 @@ class Tagged:
 
 
 class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
-    """The task for one tokenizer and one set of labels.
+    """The labels of the words of a sentence.
 
     Args:
-        tokenizer: cuts words into pieces.
-        max_length: most tokens of a row, special tokens included.
-        labels: names of the model's scores, in their order.
-        labelled_pieces: what learns a word's label: its first piece, or all of them; then the later ones are
-            "inside" (I-) where the word begins something (B-, S-, U-) and there is such a label.
         stride: pieces that a window repeats from the one before, at most half of it.
-
-    Raises:
-        ConfigError: labels twice, or an unknown choice of pieces.
     """
 
     name = "token-classification"
     architecture = "AlbertForTokenClassification"
+    answer = "labels"
+    metrics = directions("f1", "precision", "recall", "accuracy", "f1_macro", "matthews")
+    for_predictions = ("words", "offsets")
+    table_formats = tuple(name for name in FORMATS if name != ".tsv")  # which has the columns of CoNLL
+    reads_windows = True
+    labels: LabelSet  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(
+    def __init__(self, *, stride: int = 64) -> None:
+        self.stride = stride
+
+    def use_config(self, config: AlbertConfig) -> None:
+        """Take the labels of the model."""
+        super().use_config(config)
+        pieces = self.settings.labelled_pieces
+        if pieces not in ("first", "all"):
+            raise ConfigError(f"labelled_pieces is {pieces!r}; expected 'first' or 'all'")
+        self.labels = LabelSet.of(config, kind=TAGS)
+        self._ids = self.labels.ids
+
+    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[WordsExample]:
+        """Return the reader of a table or, by any other name, of a file of CoNLL columns."""
+        path = Path(source) if isinstance(source, str) else None
+        if path is None or path.is_dir() or file_format(path)[0] in self.table_formats:
+            return WordsTable(source, options, labelled=labelled)
+        return ConllFile(
+            path,
+            word_column=_number("words_column", options.words_column or "0"),
+            label_column=_number("label_column", options.label_column or "-1"),
+            labelled=labelled,
+        )
+
+    def find_labels(
         self,
-        tokenizer: TokenizerBase,
-        *,
-        max_length: int,
-        labels: Sequence[str],
-        labelled_pieces: LabelledPieces = "first",
-        stride: int = 64,
-    ) -> None:
-        super().__init__(tokenizer, max_length=max_length)
-        if labelled_pieces not in get_args(LabelledPieces):
-            raise ConfigError(f"labelled_pieces is {labelled_pieces!r}; expected 'first' or 'all'")
-        self.labels = list(labels)
-        self.labelled_pieces: LabelledPieces = labelled_pieces
-        self.stride = overlap(stride, room=max_length - 2)
-        self._ids = label_ids(labels)
+        examples: Sequence[WordsExample],
+        names: tuple[str, ...] | None,
+        problem_type: ProblemType | None,
+    ) -> LabelSet:
+        """Return the labels of the words."""
+        return infer_tags([example.labels or () for example in examples], names=names)
+
+    def with_label(self, example: WordsExample, labels: LabelSet) -> WordsExample:
+        """Return the example, whose labels must be in the set."""
+        labels.read(example.labels)
+        return example
+
+    def check(
+        self, training: Sequence[WordsExample], validation: Sequence[WordsExample], batch_size: int
+    ) -> str | None:
+        """Return a note if a few labels keep the others from being scored as spans."""
+        fitting, others = [OUTSIDE], []
+        for label in self.labels.names:
+            if label != OUTSIDE:
+                (fitting if of_scheme([label]) else others).append(label)
+        if not 0 < len(others) <= len(fitting) - 1:
+            return None
+        odd = ", ".join(f"{label!r}{did_you_mean(label, fitting)}" for label in others[:5])
+        return (
+            f"warning: the metrics count words instead of spans, because these labels fit no tagging "
+            f"scheme: {odd}. Expected O, or a prefix (B, I, E, S, L or U), a hyphen and a type"
+        )
 
     def features(self, examples: Sequence[WordsExample]) -> list[WordsRow]:
         """Return the windows of each sentence; `labels` has -100 for every token that learns nothing."""
@@ -99,7 +140,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             is_split_into_words=True,
             truncation=True,
             max_length=self.max_length,
-            stride=self.stride,
+            stride=overlap(self.stride, room=self.max_length - 2),
             return_overflowing_tokens=True,
             parse_special_tokens=False,
         )
@@ -148,7 +189,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             )
         for label in example.labels:
             if label not in self._ids:
-                raise unknown_label(label, self.labels, where=where)
+                raise unknown_label(label, self._ids, where=where)
         firsts = [position == 0 or words[position - 1] != word for position, word in enumerate(words)]
         return [
             self._ids[example.labels[word]] if is_first else self._later_label(example.labels[word])
@@ -157,7 +198,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def _later_label(self, label: str) -> int:
         """Return what the pieces after a word's first are to learn."""
-        if self.labelled_pieces == "first":
+        if self.settings.labelled_pieces == "first":
             return IGNORED_LABEL
         inside = f"I-{label[2:]}" if label[:2] in ("B-", "S-", "U-") else label
         return self._ids.get(inside, self._ids[label])
@@ -188,10 +229,10 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def _prediction(self, example: WordsExample, rows: list[WordsRow], logits: np.ndarray) -> Tagged:
         words = [word for row in rows for word in row.words]
-        labels = [OUTSIDE if OUTSIDE in self._ids else self.labels[0]] * len(example.words)
+        labels = [OUTSIDE if OUTSIDE in self._ids else self.labels.names[0]] * len(example.words)
         best = logits.argmax(axis=-1).tolist()
         for word, label in zip(reversed(words), reversed(best), strict=True):  # the first piece comes last
-            labels[word] = self.labels[label]
+            labels[word] = self.labels.names[label]
         return Tagged(
             labels=labels,
             pieces=[row.input_ids[position] for row in rows for position in row.positions],
@@ -199,3 +240,55 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             offsets=[place for row in rows for place in row.offsets],
             scores=softmax(logits),
         )
+
+    def record(self, example: WordsExample, prediction: Tagged) -> dict[str, Any]:
+        """Return {tokens, labels}."""
+        return {"tokens": list(example.words), "labels": prediction.labels}
+
+    def truth(self, example: WordsExample) -> list[str]:
+        """Return the labels."""
+        return list(example.labels or ())
+
+    def scores(self, examples: Sequence[WordsExample], predictions: Sequence[Tagged]) -> dict[str, float]:
+        """Return the scores of spans, or without a tagging scheme those of words."""
+        true = [example.labels or () for example in examples]
+        return TAGS.scores(true, [one.labels for one in predictions], self.labels.names)
+
+    def main_metric(self, examples: Sequence[WordsExample]) -> str:
+        """Return F1 of spans where labels are of a scheme, else accuracy."""
+        return TAGS.main_metric(self.labels.names)
+
+    def baseline(self, examples: Sequence[WordsExample]) -> dict[str, float]:
+        """Return the share of the most frequent label."""
+        return TAGS.baseline(example.labels or () for example in examples)
+
+    def judge(self, example: WordsExample, prediction: Tagged) -> list[Judged]:
+        """Return the decisions on the words, each as sure as that on its first piece."""
+        confidence: dict[int, float] = {}
+        for word, scores in zip(prediction.words, prediction.scores.tolist(), strict=True):
+            confidence.setdefault(word, max(scores))
+        return [
+            Judged(true, predicted, true == predicted, confidence.get(number))
+            for number, (true, predicted) in enumerate(
+                zip(example.labels or (), prediction.labels, strict=True)
+            )
+        ]
+
+    def items(self, rows: Sequence[WordsRow]) -> int:
+        """Count the pieces that have a label."""
+        return sum(label != IGNORED_LABEL for row in rows for label in row.labels)
+
+    def learnt_classes(self, rows: Iterable[WordsRow]) -> Counter[int]:
+        """Count the labels of pieces."""
+        counts = Counter(label for row in rows for label in row.labels)
+        del counts[IGNORED_LABEL]
+        return counts
+
+
+def _number(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise DataError(
+            f"{name} is {value!r}, but columns of CoNLL files are numbers, from 0, or from the end with -1"
+        ) from None

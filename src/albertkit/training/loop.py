@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import contents, full_disk_named
-from albertkit.metrics.direction import is_better
+from albertkit.metrics.comparing import is_better
 from albertkit.training.distributed import World
 from albertkit.training.health import CONSTANT
 from albertkit.training.objective import OUTPUT_SPREAD, Batch, BatchSource, Objective
@@ -70,6 +70,7 @@ def train(
     save_model: Callable[[Path], object],
     evaluate: Callable[[], dict[str, float]] | None = None,
     best_metric: str | None = None,
+    lower_is_better: bool = False,
     is_hopeless: Callable[[RunState], str | None] | None = None,
     fingerprint: dict[str, Any] | None = None,
     world: World | None = None,
@@ -86,8 +87,9 @@ def train(
         save_model: writes a complete model folder (weights, config, tokenizer).
         evaluate: returns metrics on held-out data; given to all processes and called in the main one, with
             the model in evaluation mode. A run whose metric "output_spread" falls to nothing is stopped.
-        best_metric: metric of the evaluation (`metrics.direction` has its direction) by which the final
-            model is chosen and kept in `best/` meanwhile; without it, that is the last one.
+        best_metric: metric of the evaluation by which the final model is chosen and kept in `best/`
+            meanwhile; without it, that is the last one.
+        lower_is_better: whether lower values of the metric are better.
         is_hopeless: asked in the main process after each evaluation but the last: why the run is to end
             there, or None. The reason stays in the state, so the same command does not go on either.
         fingerprint: what else must be the same for a resume (data, shape).
@@ -100,6 +102,7 @@ def train(
     """
     world = world or World(next(model.parameters()).device)
     run = _Run(model, settings, output, world, save_model, fingerprint or {}, flops_per_token, best_metric)
+    run.lower_is_better = lower_is_better
     with run.opened(), stop_signals() as run.stopping:
         run.resume_or_start()
         run.wrap()
@@ -148,6 +151,7 @@ class _Run:
     called: Callable[..., Any]  # `wrapped`, perhaps compiled
     stopping: list[int]  # signals received
     bad_loss = math.nan
+    lower_is_better = False  # of the metric that the best model is chosen by
 
     def __init__(
         self,
@@ -458,9 +462,9 @@ class _Run:
             return
         state, value = self.state, (self.last_evaluation or {})[self.best_metric]
         # Of equals the first is kept, unless that was before any training.
-        is_best = is_better(self.best_metric, value, math.nan if state.best is None else state.best) or (
-            value == state.best and not state.best_step
-        )
+        is_best = is_better(
+            value, math.nan if state.best is None else state.best, lower=self.lower_is_better
+        ) or (value == state.best and not state.best_step)
         if not is_best:
             state.stale_evaluations += 1
             return

@@ -2,61 +2,18 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from albertkit.datasets.examples import PairExample
 from albertkit.datasets.glue import GlueSplit
-from albertkit.datasets.reader import Reader, is_missing, text_of
-from albertkit.datasets.report import ANSWERED, ReadingReport
-from albertkit.datasets.table import Row, Table
-from albertkit.datasets.table_reader import TableReader
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import ANSWERED, Reader, ReadingReport, TableReader, is_missing, text_of
+from albertkit.datasets.table import Row
 from albertkit.errors import ConfigError, DataError
-from albertkit.tasks.examples import PairExample
 
 GLUE_TASKS = ("stsb", "mrpc", "qqp")
 """Tasks of GLUE whose labels are numbers that say how alike two texts are."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairColumns:
-    """The columns of a table of pairs; None for one of the usual names, where the table has it."""
-
-    text: str | None = None
-    pair: str | None = None
-    negative: str | None = None
-    score: str | None = None
-    id: str | None = None
-    """What examples are called; without it they are called after file and line."""
-
-    def found_in(self, table: Table, *, labelled: bool) -> "PairColumns":
-        """Return the columns that there are; of negatives and scores only with `labelled`.
-
-        Raises:
-            DataError: there is no column of texts, not one of those given, or both negatives and scores.
-        """
-        present = table.columns()
-        named = {
-            role: getattr(self, role) or next((name for name in names if name in present), None)
-            for role, names in USUAL.items()
-        }
-        if not labelled or named["pair"] is None:
-            named["negative"] = named["score"] = None
-        table.check_columns(
-            {
-                "--text-column": named["text"] or USUAL["text"][0],
-                "--pair-column": named["pair"],
-                "--negative-column": named["negative"],
-                "--label-column": named["score"],
-                "--id-column": self.id,
-            }
-        )
-        if named["negative"] and named["score"]:
-            raise DataError(
-                f"{table.name}: the column {named['negative']!r} has texts that do not belong to the first, "
-                f"and {named['score']!r} says how alike two are; remove or rename one of the two"
-            )
-        return PairColumns(**named, id=self.id)
 
 
 USUAL = {
@@ -67,20 +24,52 @@ USUAL = {
 }
 
 
-class PairTable(TableReader[PairExample, PairColumns]):
+class PairTable(TableReader[PairExample]):
     """The examples of a table of pairs, or of texts alone.
 
-    Without labels an empty text is an example too, so that predictions match the rows.
+    Columns that are not named are those of the usual names that the table has; negatives and scores only with
+    `labelled`. Without labels an empty text is an example too, so that predictions match the rows.
+
+    Raises:
+        DataError: there is no column of texts, not one of those given, or both negatives and scores.
     """
 
-    def checked_columns(self, columns: PairColumns | None) -> PairColumns:
-        """Return the columns that there are."""
-        return (columns or PairColumns()).found_in(self.table, labelled=self.labelled)
+    def check_columns(self) -> None:
+        """Choose the columns, and raise DataError if the table lacks one."""
+        options, present = self.options, self.table.columns()
+        default_text = options.text_column == DataOptions().text_column
+        given = {
+            "text": None if default_text else options.text_column,
+            "pair": options.pair_column,
+            "negative": options.negative_column,
+            "score": options.label_column,
+        }
+        self.columns = {
+            role: given[role] or next((name for name in names if name in present), None)
+            for role, names in USUAL.items()
+        }
+        columns = self.columns
+        if not self.labelled or columns["pair"] is None:
+            columns["negative"] = columns["score"] = None
+        self.table.check_columns(
+            {
+                "--text-column": columns["text"] or USUAL["text"][0],
+                "--pair-column": columns["pair"],
+                "--negative-column": columns["negative"],
+                "--label-column": columns["score"],
+                "--id-column": options.id_column,
+            }
+        )
+        if columns["negative"] and columns["score"]:
+            raise DataError(
+                f"{self.table.name}: the column {columns['negative']!r} has texts that do not belong to the "
+                f"first, and {columns['score']!r} says how alike two are; remove or rename one of the two"
+            )
 
     def example(self, row: Row, report: ReadingReport) -> PairExample | None:
         """Return the texts, with their score."""
         columns, values = self.columns, row.values
-        names = [name for name in (columns.text, columns.pair, columns.negative) if name is not None]
+        names = [name for role in ("text", "pair", "negative") if (name := columns[role]) is not None]
         texts = {name: text_of(values.get(name)) or "" for name in names}
         empty = next((name for name, text in texts.items() if not text), None)
         if empty is not None:
@@ -88,18 +77,20 @@ class PairTable(TableReader[PairExample, PairColumns]):
                 return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
             report.add("empty", row.origin, f"no text in {empty!r}, and {ANSWERED}")
         score = None
-        if columns.score is not None:
-            value = values.get(columns.score)
+        if columns["score"] is not None:
+            value = values.get(columns["score"])
             if is_missing(value):
                 return self.leave_out(report, "unlabelled", row.origin)
             score = number_of(value)
             if score is None:
-                detail = f"{value!r:.60} in {columns.score!r} is no number that says how alike two texts are"
+                detail = (
+                    f"{value!r:.60} in {columns['score']!r} is no number that says how alike two texts are"
+                )
                 return self.leave_out(report, "mislabelled", row.origin, detail)
         return PairExample(
             text=texts[names[0]],
-            pair=texts.get(columns.pair or ""),
-            negative=texts.get(columns.negative or ""),
+            pair=texts.get(columns["pair"] or ""),
+            negative=texts.get(columns["negative"] or ""),
             score=score,
             id=self.name_of(row),
         )

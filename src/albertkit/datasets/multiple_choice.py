@@ -8,16 +8,13 @@ RACE (Lai et al. 2017) has a JSON file for each text, in the folders `middle` an
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.reader import Reader, is_missing, nested, text_of
-from albertkit.datasets.report import ReadingReport
+from albertkit.datasets.examples import ChoiceExample
+from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing, nested, text_of
 from albertkit.datasets.table import Row
-from albertkit.datasets.table_reader import TableReader
 from albertkit.errors import ConfigError, DataError
-from albertkit.tasks.examples import ChoiceExample
 
 
 class RaceFolder(Reader[ChoiceExample]):
@@ -81,51 +78,41 @@ class RaceFolder(Reader[ChoiceExample]):
         return ChoiceExample(name, context, question.strip(), texts, label)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChoiceColumns:
-    """The columns of a table of choices; as they are, those of SWAG."""
+class ChoiceTable(TableReader[ChoiceExample]):
+    """The questions of a table; by default with the columns of SWAG.
 
-    context: str = "sent1"
-    question: str | None = "sent2"
-    """A question, or how each choice begins; None for tables without."""
-    choices: tuple[str, ...] = ("ending0", "ending1", "ending2", "ending3")
-    """A column for each choice, or one that holds a list of them."""
-    label: str = "label"
-    """The place of the right one, from 0, or its letter from A."""
-    id: str | None = None
-
-
-class ChoiceTable(TableReader[ChoiceExample, ChoiceColumns]):
-    """The questions of a table.
+    The label is the number of the right choice, from 0, or its letter from A.
 
     Raises:
         ConfigError: no column for choices.
         DataError: as `TableReader`.
     """
 
-    def checked_columns(self, columns: ChoiceColumns | None) -> ChoiceColumns:
-        """Return the columns; that of the label only where it is read."""
-        columns = columns or ChoiceColumns()
-        if not columns.choices:
+    def check_columns(self) -> None:
+        """Raise DataError if the table lacks a column."""
+        options = self.options
+        self._context = options.context_column or "sent1"
+        self._question = "sent2" if options.question_column is None else options.question_column or None
+        self._choices = tuple(name.strip() for name in options.choice_columns.split(",") if name.strip())
+        self._label = options.label_column or "label"
+        if not self._choices:
             raise ConfigError("choices names no column; expected one for each choice, or one with lists")
-        label = columns.label if self.labelled else None
         self.table.check_columns(
             {
-                "--context-column": columns.context,
-                "--question-column": columns.question,
-                "--choice-columns": columns.choices,
-                "--id-column": columns.id,
-                "--label-column": label,
+                "--context-column": self._context,
+                "--question-column": self._question,
+                "--choice-columns": self._choices,
+                "--id-column": options.id_column,
+                "--label-column": self._label if self.labelled else None,
             }
         )
-        return columns
 
     def example(self, row: Row, report: ReadingReport) -> ChoiceExample | None:
         """Return the question with its choices."""
-        columns, values = self.columns, row.values
-        context = text_of(values.get(columns.context))
-        question = text_of(values.get(columns.question)) if columns.question else None
-        cells = [values.get(column) for column in columns.choices]
+        values = row.values
+        context = text_of(values.get(self._context))
+        question = text_of(values.get(self._question)) if self._question else None
+        cells = [values.get(column) for column in self._choices]
         if len(cells) == 1 and isinstance(cells[0], str):
             try:
                 cells = [nested(cells[0])]
@@ -135,14 +122,14 @@ class ChoiceTable(TableReader[ChoiceExample, ChoiceColumns]):
             cells = list(cells[0])
         choices = [text_of(cell) for cell in cells]
         if context is None:
-            return self.leave_out(report, "empty", row.origin, f"no text in {columns.context!r}")
+            return self.leave_out(report, "empty", row.origin, f"no text in {self._context!r}")
         if len(choices) < 2 or None in choices:
             detail = f"{len(choices) - choices.count(None)} of {max(2, len(choices))} choices have a text"
             return self.leave_out(report, "empty", row.origin, detail)
         texts = tuple(choice for choice in choices if choice is not None)
         label = None
         if self.labelled:
-            written = values.get(columns.label)
+            written = values.get(self._label)
             if is_missing(written) or str(written).strip() in ("-1", "-1.0"):
                 return self.leave_out(report, "unlabelled", row.origin)
             label = place_of(written, texts)

@@ -1,11 +1,14 @@
-"""Texts and pairs as rows: never cut without being asked, and what was cut is counted."""
+"""Texts as rows of token ids: never cut without being asked, and what was cut is counted."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from albertkit.engines.engine import Row
 from albertkit.errors import DataError
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.options import read_strategy
 from albertkit.tokenization.special_tokens import Parsing
 
@@ -78,3 +81,75 @@ def _too_long(text: Text, row: Row, max_length: int) -> DataError:
         "Python; --truncate, or --truncation of finetune, evaluate and predict; "
         '"truncate": true in a request)'
     )
+
+
+def owned(windows: Sequence[range]) -> list[range]:
+    """Return for each window the tokens that it answers for: together all tokens, each once.
+
+    In the overlap of two windows a token is seen twice. The window in which it has more text around it
+    counts, as in the original's answers to SQuAD ("maximum context").
+
+    Args:
+        windows: ranges that begin one after the other and leave nothing out.
+    """
+    # Two neighbours meet in the middle of their overlap; where it has a middle token, the first has it.
+    middles = [(one.stop + two.start + 1) // 2 for one, two in pairwise(windows)]
+    starts = [windows[0].start, *middles]
+    stops = [*middles, windows[-1].stop]
+    return [range(start, stop) for start, stop in zip(starts, stops, strict=True)]
+
+
+def overlap(wanted: int, *, room: int) -> int:
+    """Return how many tokens a window repeats of the one before: as wanted, but at most half of its room."""
+    return min(wanted, room // 2)
+
+
+class UnknownTokens:
+    """Counts the examples of which more than half of the tokens are unknown.
+
+    Special tokens and marks of a word's beginning without a word are not counted as tokens of a text.
+
+    Args:
+        tokenizer: made the rows.
+    """
+
+    def __init__(self, tokenizer: TokenizerBase) -> None:
+        self._unknown = tokenizer.unk_token_id
+        special = {tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id}
+        self._ignored = (special | {tokenizer.convert_tokens_to_ids(WORD_START)}) - {self._unknown}
+        self.examples = 0
+        """All examples so far."""
+        self.affected = 0
+        """Examples of which more than half of the tokens are unknown."""
+        self._affected_tokens = 0
+        self._affected_unknown = 0
+
+    def add(self, rows: Iterable[Row], *, count: int) -> None:
+        """Count some examples; rows that share the number of an example belong together.
+
+        Args:
+            rows: the rows of these examples.
+            count: how many examples they are.
+        """
+        unknown, tokens = Counter[int](), Counter[int]()
+        for row in rows:
+            if found := row.input_ids.count(self._unknown):
+                unknown[row.example] += found
+                tokens[row.example] += sum(one not in self._ignored for one in row.input_ids)
+        self.examples += count
+        for example, found in unknown.items():
+            if found > 0.5 * tokens[example]:
+                self.affected += 1
+                self._affected_unknown += found
+                self._affected_tokens += tokens[example]
+
+    def note(self) -> str | None:
+        """Return the sentence to warn with; None if no example is affected."""
+        if not self.affected:
+            return None
+        share = self._affected_unknown / self._affected_tokens
+        return (
+            f"{self.affected:,} of {self.examples:,} texts consist mostly of unknown tokens ({share:.0%} of "
+            "their tokens): the vocabulary does not cover their script or symbols, so the model cannot tell "
+            "them apart"
+        )

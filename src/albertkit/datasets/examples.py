@@ -6,6 +6,9 @@ None means that the example has none, as in the test files of GLUE.
 
 from dataclasses import dataclass
 
+Label = str | float | tuple[str, ...]
+"""The name of a class; a number (regression); or the names of any number of classes (multi-label)."""
+
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
@@ -13,8 +16,7 @@ class TextExample:
 
     text: str
     text_pair: str | None = None
-    label: str | float | tuple[str, ...] | None = None
-    """The name of a class; a number (regression); or the names of any number of classes (multi-label)."""
+    label: Label | None = None
     id: str = ""
 
 

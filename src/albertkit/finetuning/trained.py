@@ -1,4 +1,4 @@
-"""The settings and columns that a model was fine-tuned with, found again in its folder."""
+"""A fine-tuned model with its task, and the settings and columns that it was fine-tuned with."""
 
 import shlex
 from collections.abc import Callable
@@ -7,16 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.config import AlbertConfig
-from albertkit.datasets.table import DelimitedTable
-from albertkit.errors import ConfigError, suggestion
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import as_source, open_table
+from albertkit.datasets.table import DelimitedTable, Table
+from albertkit.devices import CPU, Device
+from albertkit.engines.choosing import load_model
+from albertkit.engines.light_model import Model
+from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.files import read_json
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.labelled_task import LabelledTask
-from albertkit.finetuning.registry import labelled_task
 from albertkit.finetuning.report import REPORT_JSON
-from albertkit.finetuning.settings import TaskSettings
 from albertkit.recipe import build, scalar_fields
-from albertkit.tasks.task import saved_lengths
+from albertkit.tasks.registry import task_for, task_of
+from albertkit.tasks.settings import TaskSettings, saved_lengths
+from albertkit.tasks.task import Task
+from albertkit.text_files import file_format
+from albertkit.tokenization.auto import AutoTokenizer
 
 COLUMNS_KEY = "columns"
 _LAYOUT = ("header", "delimiter")
@@ -53,17 +58,46 @@ def split_settings(settings: type, given: dict[str, Any]) -> tuple[dict[str, Any
     return flags, columns
 
 
+def load_task(
+    task: str | Task | None, model: str | Path, settings: TaskSettings, *, device: Device = CPU
+) -> tuple[Task, Model]:
+    """Return a task with a model that was fine-tuned for it.
+
+    Args:
+        task: its name, or a task of your own; None for what the model's config says.
+        model: folder or name.
+        settings: how the model reads examples.
+        device: as `engines.devices.read_device` returns it.
+
+    Raises:
+        ConfigError: an unknown task, or a config that does not name it.
+        DataError: the model has no head for the task.
+        CheckpointError: its head is that of another task.
+    """
+    model = str(model)
+    chosen = task_for(AlbertConfig.from_pretrained(model), model) if task is None else task_of(task)
+    loaded, report = load_model(model, chosen.architecture, device=device)
+    missing = [name for name in report.missing if not name.startswith(chosen.unused)]
+    if missing:
+        raise DataError(
+            f"{model} lacks {', '.join(missing[:3])}: it was not fine-tuned for {chosen.name}; "
+            f"albertkit finetune {chosen.name} makes a model that was"
+        )
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    return chosen.bind(tokenizer, loaded.config, settings), loaded
+
+
 def named_options(
-    task: str,
+    task: Task,
     model: str | Path,
-    source: str,
+    data: Any,
     given: dict[str, Any],
     say: Callable[[str], None],
     *,
     labelled: bool,
 ) -> DataOptions:
     """Return `data_options`, and say which of them are taken from the training."""
-    options = data_options(model, labelled_task(task), source, given, labelled=labelled)
+    options = data_options(model, task, data, given, labelled=labelled)
     default = asdict(build(DataOptions, given, where="columns"))
     if used := {name: value for name, value in asdict(options).items() if value != default[name]}:
         flags = " ".join(
@@ -87,14 +121,14 @@ def saved_columns(options: DataOptions) -> dict[str, Any]:
 
 
 def data_options(
-    model: str | Path, task: LabelledTask, source: str, given: dict[str, Any], *, labelled: bool
+    model: str | Path, task: Task, data: Any, given: dict[str, Any], *, labelled: bool
 ) -> DataOptions:
-    """Return the options for a source: those given, and else those of the training that the source has.
+    """Return the options for data: those given, and else those of the training that the data has.
 
     Args:
         model: folder or name of the model.
-        task: how the source is read.
-        source: labelled file or folder, or one to predict for.
+        task: reads the data.
+        data: as in `evaluate`.
         given: the options of this call by name.
         labelled: whether labels are read.
 
@@ -114,12 +148,12 @@ def data_options(
     trained = {name: value for name, value in remembered.items() if name in known}
     if not trained or options.glue is not None:
         return options
-    table = task.table(source, options)
+    table = _table(task, data, options)
     if table is None:  # the columns of CoNLL files are numbers
         return replace(options, **{name: one for name, one in trained.items() if _is_number(one)})
     if isinstance(table, DelimitedTable):
         options = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
-        table = task.table(source, options)
+        table = _table(task, data, options)
     present = set(table.columns()) if table else set()
     return replace(
         options,
@@ -130,6 +164,17 @@ def data_options(
             or (name not in _LAYOUT and {one.strip() for one in str(value).split(",")} <= present)
         },
     )
+
+
+def _table(task: Task, data: Any, options: DataOptions) -> Table | None:
+    """Return the table that data is, or None for data without named columns."""
+    source = as_source(data, name="data")
+    if not isinstance(source, str):
+        return source if isinstance(source, Table) else None
+    path = Path(source)
+    if not ((path / "state.json").is_file() or file_format(path)[0] in task.table_formats):
+        return None
+    return open_table(source, header=options.header, delimiter=options.delimiter)
 
 
 def _is_number(value: Any) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from albertkit.errors import DataError
-from albertkit.metrics.checks import check_same_length
+from albertkit.metrics.comparing import check_same_length
 
 OUTSIDE = "O"
 SCHEME_LABEL = re.compile(r"([BIELSU])-(.+)")

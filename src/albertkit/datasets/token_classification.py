@@ -7,18 +7,14 @@ are column 2, the last (-1); in CoNLL-2003 they are column 2, and entities are c
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.labels import class_name
-from albertkit.datasets.reader import Reader, existing_file, is_missing, nested
-from albertkit.datasets.report import ReadingReport
-from albertkit.datasets.table import Row
-from albertkit.datasets.table_reader import TableReader
-from albertkit.datasets.texts import read_label
+from albertkit.datasets.examples import WordsExample
+from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing, nested
+from albertkit.datasets.table import Row, existing_file
+from albertkit.datasets.text_classification import class_name, read_label
 from albertkit.errors import DataError
-from albertkit.tasks.examples import WordsExample
 from albertkit.text_files import file_format, read_lines
 
 DOCUMENT_START = "-DOCSTART-"
@@ -95,30 +91,21 @@ class ConllFile(Reader[WordsExample]):
         return len(cells)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WordsColumns:
-    """The columns of a table of sentences: lists, or text that is cut at spaces."""
+class WordsTable(TableReader[WordsExample]):
+    """The sentences of a table: columns of lists, or of text that is cut at spaces."""
 
-    words: str = "tokens"
-    labels: str = "ner_tags"
-    id: str | None = None
-
-
-class WordsTable(TableReader[WordsExample, WordsColumns]):
-    """The sentences of a table."""
-
-    def checked_columns(self, columns: WordsColumns | None) -> WordsColumns:
-        """Return the columns; labels only where they are read."""
-        columns = columns or WordsColumns()
+    def check_columns(self) -> None:
+        """Raise DataError if the table lacks a column."""
+        options = self.options
+        self._words, self._labels = options.words_column or "tokens", options.label_column or "ner_tags"
         self.table.check_columns(
             {
-                "--words-column": columns.words,
-                "--id-column": columns.id,
-                "--label-column": columns.labels if self.labelled else None,
+                "--words-column": self._words,
+                "--id-column": options.id_column,
+                "--label-column": self._labels if self.labelled else None,
             }
         )
-        self._class_names = self.table.class_names(columns.labels)
-        return columns
+        self._class_names = self.table.class_names(self._labels)
 
     def label_names(self) -> tuple[str, ...] | None:
         """Return the names of the labels where the table says them."""
@@ -126,14 +113,13 @@ class WordsTable(TableReader[WordsExample, WordsColumns]):
 
     def example(self, row: Row, report: ReadingReport) -> WordsExample | None:
         """Return the sentence with its labels."""
-        columns = self.columns
         try:
-            words = _listed(row.values.get(columns.words))
-            given = _listed(row.values.get(columns.labels)) if self.labelled else []
+            words = _listed(row.values.get(self._words))
+            given = _listed(row.values.get(self._labels)) if self.labelled else []
         except DataError as error:
             return self.leave_out(report, "malformed", row.origin, str(error))
         if not words:
-            return self.leave_out(report, "empty", row.origin, f"no words in {columns.words!r}")
+            return self.leave_out(report, "empty", row.origin, f"no words in {self._words!r}")
         for number, word in enumerate(words, start=1):
             if not isinstance(word, str) and is_missing(word):
                 return self.leave_out(report, "malformed", row.origin, f"word {number} is {word}")

@@ -1,5 +1,6 @@
-"""What every metric asks of its two lists."""
+"""What all metrics share: the check of their two lists, and which of two values is better."""
 
+import math
 from collections.abc import Sized
 
 from albertkit.errors import DataError
@@ -13,3 +14,15 @@ def check_same_length(references: Sized, predictions: Sized) -> None:
         )
     if not len(references):
         raise DataError("no predictions; expected at least one, since the mean of none is no number")
+
+
+def is_better(value: float, other: float, *, lower: bool = False) -> bool:
+    """Return whether `value` is strictly better than `other`. NaN is worse than every number.
+
+    Args:
+        value, other: of one metric.
+        lower: whether lower values are better.
+    """
+    if math.isnan(value) or math.isnan(other):
+        return math.isnan(other) and not math.isnan(value)
+    return value < other if lower else value > other

@@ -1,21 +1,59 @@
-"""Accuracy against depth: a model that exits early, evaluated with every patience."""
+"""Early exit: what a config notes of it, letting a model exit early, and its accuracy against depth."""
 
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
-from albertkit.early_exit import exits_of, most_patience
-from albertkit.engines.light_model import LightModel, Model
-from albertkit.engines.torch_engine import TorchEngine
+from albertkit.config import AlbertConfig
+from albertkit.early_exit import KEY, Exits, exits_of, most_patience
+from albertkit.engines.light_model import LightModel, Model, class_names
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
 from albertkit.files import write_picture
 from albertkit.finetuning.evaluation import EvaluationSet
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.tasks.task import Task
 
+_CLASS = "AlbertForSequenceClassification"
 _ROUNDS = 2  # the faster one counts: the first also warms up
 
 matplotlib_figure = optional("matplotlib.figure", extra="train")
+
+
+def note_exits(task: Task, config: AlbertConfig, settings: FinetuningSettings) -> None:
+    """Put into a config whether the model that is to be trained has classifiers at all depths.
+
+    Raises:
+        ConfigError: a task or setting that does not go with it.
+    """
+    config.extra.pop(KEY, None)  # of the model to begin with
+    if not settings.early_exit:
+        return
+    if task.architecture != _CLASS:
+        raise ConfigError("early_exit is for text-classification; leave it out")
+    if settings.class_weights != "none":
+        raise ConfigError("early_exit and class_weights do not go together; leave one of them out")
+    if most_patience(config) < 1:
+        raise ConfigError(f"early_exit needs a model of at least 3 depths, and this one has {config.depth}")
+    Exits(settings.exit_classifiers, settings.exit_tolerance).note(config)
+
+
+def set_patience(model: Model, patience: int | None) -> None:
+    """Let a model exit early, for which it becomes a PyTorch model; None leaves it as it is.
+
+    Raises:
+        ConfigError: it cannot.
+        MissingExtraError: torch is not installed.
+    """
+    if patience is None:
+        return
+    if _CLASS not in class_names(model):
+        raise ConfigError(
+            f"patience is {patience}, but the model is no AlbertForSequenceClassification: leave it out, or "
+            "choose a model for text-classification"
+        )
+    cast(Any, model).set_patience(patience)
 
 
 @dataclass(frozen=True)
@@ -31,7 +69,7 @@ class CurvePoint:
     seconds: float
 
 
-def early_exit_curve(
+def measure_curve(
     examples: EvaluationSet, model: Model, *, main_metric: str | None = None
 ) -> tuple[str, list[CurvePoint]]:
     """Return the name of the metric, and an evaluation with each patience, at last with all depths.
@@ -39,9 +77,11 @@ def early_exit_curve(
     Raises:
         ConfigError: the model was not trained with early exit.
     """
+    from albertkit.engines.torch_engine import TorchEngine  # which counts the depths, and needs torch
+
     if isinstance(model, LightModel):
         model = model.to_module()
-    if not isinstance(model, AlbertForSequenceClassification) or exits_of(model.config) is None:
+    if _CLASS not in class_names(model) or exits_of(model.config) is None:
         raise ConfigError(
             "this model has no classifiers to exit at: albertkit finetune text-classification --early-exit "
             "makes a model that has"

@@ -6,16 +6,13 @@ An answer is text and the character of the context at which it starts. Files wit
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.reader import Reader, existing_file, is_missing, nested, text_of
-from albertkit.datasets.report import ReadingReport
-from albertkit.datasets.table import Row
-from albertkit.datasets.table_reader import TableReader
+from albertkit.datasets.examples import QuestionExample
+from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing, nested, text_of
+from albertkit.datasets.table import Row, existing_file
 from albertkit.errors import DataError
-from albertkit.tasks.examples import QuestionExample
 from albertkit.text_files import file_format, read_lines
 
 
@@ -136,48 +133,41 @@ class SquadFile(QuestionReader):
                 raise DataError(f"{self.path}, article {place}: not of SQuAD's layout ({error!r})") from error
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuestionColumns:
-    """The columns of a table of questions."""
+class QuestionTable(TableReader[QuestionExample], QuestionReader):
+    """The questions of a table.
 
-    question: str = "question"
-    context: str = "context"
-    answers: str = "answers"
-    """{"text": [...], "answer_start": [...]} as in `datasets`, where two empty lists say that there is no
-    answer; or the text of one answer, whose first place in the context is taken."""
-    id: str | None = None
+    An answer is {"text": [...], "answer_start": [...]} as in `datasets`, where two empty lists say that there
+    is none; or the text of one answer, whose first place in the context is taken.
+    """
 
-
-class QuestionTable(TableReader[QuestionExample, QuestionColumns], QuestionReader):
-    """The questions of a table."""
-
-    def checked_columns(self, columns: QuestionColumns | None) -> QuestionColumns:
-        """Return the columns; that of the answers only where they are read."""
-        columns = columns or QuestionColumns()
-        answers = columns.answers if self.labelled else None
+    def check_columns(self) -> None:
+        """Raise DataError if the table lacks a column."""
+        options = self.options
+        self._question = options.question_column or "question"
+        self._context = options.context_column or "context"
         self.table.check_columns(
             {
-                "--question-column": columns.question,
-                "--context-column": columns.context,
-                "--id-column": columns.id,
-                "--answers-column": answers,
+                "--question-column": self._question,
+                "--context-column": self._context,
+                "--id-column": options.id_column,
+                "--answers-column": options.answers_column if self.labelled else None,
             }
         )
-        return columns
 
     def example(self, row: Row, report: ReadingReport) -> QuestionExample | None:
         """Return the question with its answers."""
-        columns, values = self.columns, row.values
+        values = row.values
         try:
-            answers, is_impossible = _answers(values.get(columns.answers) if self.labelled else None)
+            given = values.get(self.options.answers_column) if self.labelled else None
+            answers, is_impossible = _answers(given)
         except DataError as error:
             return self.leave_out(report, "mislabelled", row.origin, str(error))
         return self.checked(
             report,
             row.origin,
             name=self.name_of(row),
-            question=values.get(columns.question),
-            context=values.get(columns.context),
+            question=values.get(self._question),
+            context=values.get(self._context),
             answers=answers,
             is_impossible=is_impossible,
         )

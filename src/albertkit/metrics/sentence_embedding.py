@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from albertkit.metrics.checks import check_same_length
+from albertkit.metrics.comparing import check_same_length
 
 BLOCK = 1024  # queries that are compared at once
 EQUAL = 1e-6  # cosines that differ by less are equal: so much is rounding

@@ -1,0 +1,211 @@
+"""Labelled texts: tables, and the files of the PASCAL challenges of recognizing textual entailment.
+
+GLUE's RTE is made of the challenges. RTE-1 writes value="FALSE"; labels are called as in GLUE.
+
+    <pair id="8" entailment="NO" task="IE"><t>text</t><h>hypothesis</h></pair>
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from albertkit.datasets.examples import Label, TextExample
+from albertkit.datasets.reader import ANSWERED, Reader, ReadingReport, TableReader, is_missing, text_of
+from albertkit.datasets.table import Row, existing_file
+from albertkit.errors import DataError
+
+
+class TextTable(TableReader[TextExample]):
+    """The examples of a table of texts, with labels as they are written; `LabelSet.read` interprets them.
+
+    Several columns of labels hold 0 or 1 each, and are the labels of a multi-label task. Without labels an
+    empty text is an example too, so that predictions match the rows.
+    """
+
+    def check_columns(self) -> None:
+        """Raise DataError if the table lacks a column."""
+        options = self.options
+        names = tuple(name.strip() for name in (options.label_column or "label").split(",") if name.strip())
+        self._label: str | tuple[str, ...] = names[0] if len(names) == 1 else names
+        self.table.check_columns(
+            {
+                "--text-column": options.text_column,
+                "--pair-column": options.pair_column,
+                "--id-column": options.id_column,
+                "--label-column": self._label if self.labelled else None,
+            }
+        )
+        self._class_names = (
+            self.table.class_names(self._label) if isinstance(self._label, str) else self._label
+        )
+
+    def label_names(self) -> tuple[str, ...] | None:
+        """Return the names of the classes where the table says them."""
+        return self._class_names
+
+    def example(self, row: Row, report: ReadingReport) -> TextExample | None:
+        """Return the text, or the pair, with its label."""
+        options, values = self.options, row.values
+        text = text_of(values.get(options.text_column))
+        pair = text_of(values.get(options.pair_column)) if options.pair_column else None
+        if text is None or (options.pair_column and pair is None):
+            empty = options.text_column if text is None else options.pair_column
+            if self.labelled:
+                return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
+            report.add("empty", row.origin, f"no text in {empty!r}, and {ANSWERED}")
+            text, pair = text or "", (pair or "") if options.pair_column else None
+        label = None
+        if self.labelled:
+            try:
+                label = (
+                    read_label(
+                        values.get(self._label), separator=options.label_separator, names=self._class_names
+                    )
+                    if isinstance(self._label, str)
+                    else read_indicators(values, self._label)
+                )
+            except DataError as error:
+                return self.leave_out(report, "mislabelled", row.origin, str(error))
+            if label is None:
+                return self.leave_out(report, "unlabelled", row.origin)
+        return TextExample(text, pair, label, self.name_of(row))
+
+
+def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | None) -> Label | None:
+    """Return the label in a cell, or None for a cell without any.
+
+    With a separator, or for a list, it is a tuple; empty it says that none of the labels is true.
+
+    Raises:
+        DataError: a number that is none of `names`, or a value that is no label.
+    """
+    if isinstance(value, (list, tuple)):
+        # A list may be empty: none of the labels. Only where there is no list is there no label.
+        return tuple(_one_label(one, names) for one in value)
+    if isinstance(value, str):
+        value = value.strip()
+        if separator:
+            return tuple(part for one in value.split(separator) if (part := one.strip()))
+    if is_missing(value):
+        return None
+    if names and value == -1:
+        return None  # so `datasets` writes that there is no label
+    return _one_label(value, names)
+
+
+def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label | None:
+    """Return the names of the columns that hold 1 (of those that hold 0 or 1), or None if a cell is empty.
+
+    Raises:
+        DataError: a cell holds another value.
+    """
+    found: list[str] = []
+    for column in columns:
+        if is_missing(values.get(column)):
+            return None
+        written = str(values[column]).strip().lower()
+        if written not in _INDICATORS:
+            raise DataError(f"{values[column]!r:.40} in {column!r}; expected 0 or 1")
+        if _INDICATORS[written]:
+            found.append(column)
+    return tuple(found)
+
+
+_INDICATORS = {
+    **dict.fromkeys(("1", "1.0", "true"), True),
+    **dict.fromkeys(("0", "0.0", "false"), False),
+}
+
+
+def _one_label(value: Any, names: tuple[str, ...] | None) -> Any:
+    if isinstance(value, (bool, str)):
+        return str(value)
+    if isinstance(value, Real) and not is_missing(value):
+        number = float(value)
+        if names and number.is_integer():  # a table with gaps writes 1 as 1.0
+            if 0 <= number < len(names):
+                return names[int(number)]
+            raise DataError(f"the class {value} is none of 0 to {len(names) - 1} ({', '.join(names)})")
+        return str(value) if isinstance(value, Integral) else number
+    raise DataError(f"{value!r:.60} is no label; expected text, a number or a list of them")
+
+
+class EntailmentFile(Reader[TextExample]):
+    """The pairs of one XML file: text and hypothesis.
+
+    Args:
+        path: the file.
+        labelled: whether to read labels, and leave out what has none.
+    """
+
+    def __init__(self, path: str | Path, *, labelled: bool = True) -> None:
+        self.path = existing_file(path)
+        super().__init__(str(path), labelled=labelled)
+
+    def label_names(self) -> tuple[str, ...]:
+        """Return the two labels in the order of GLUE."""
+        return ("entailment", "not_entailment")
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, TextExample]]:
+        """Yield the pairs."""
+        number = 0
+        try:
+            for _, element in ElementTree.iterparse(self.path):
+                if element.tag != "pair":
+                    continue
+                number += 1
+                report.rows += 1
+                name = element.get("id", str(number))
+                origin = f"{self.path}, pair {name}"
+                example = self._example(element, name, origin, report)
+                element.clear()
+                if example is not None:
+                    report.examples += 1
+                    yield origin, example
+        except ElementTree.ParseError as error:
+            raise DataError(f"{self.path}, after pair {number}: not XML ({error})") from error
+
+    def _example(
+        self, element: ElementTree.Element, name: str, origin: str, report: ReadingReport
+    ) -> TextExample | None:
+        text, hypothesis = text_of(element.findtext("t")), text_of(element.findtext("h"))
+        if text is None or hypothesis is None:
+            return self.leave_out(report, "empty", origin)
+        label = None
+        if self.labelled:
+            written = element.get("entailment") or element.get("value")
+            if written is None:
+                return self.leave_out(report, "unlabelled", origin)
+            label = _ENTAILMENT.get(written)
+            if label is None:
+                known = ", ".join(_ENTAILMENT)
+                return self.leave_out(report, "mislabelled", origin, f"{written!r}, expected {known}")
+        return TextExample(text, hypothesis, label, name)
+
+
+_ENTAILMENT = {
+    **dict.fromkeys(("YES", "TRUE"), "entailment"),
+    **dict.fromkeys(("NO", "FALSE"), "not_entailment"),
+}
+
+
+def class_name(label: str | float) -> str:
+    """Return the name of a class: a number is named like a whole one where it is one, 1.0 like 1."""
+    return whole_name(label) or str(label)
+
+
+def whole_name(label: str | float) -> str | None:
+    """Return the name of a whole number, "1" for 1.0 and "1.0"; None for any other label.
+
+    Text with leading zeros is a code, not a number: "007" and "7" are two classes.
+    """
+    if isinstance(label, str):
+        number = _WHOLE.fullmatch(label)
+        return str(int(number[1])) if number else None
+    return str(int(label)) if float(label).is_integer() else None  # an int has is_integer from Python 3.12
+
+
+_WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,17}))(?:\.0+)?")

@@ -1,0 +1,83 @@
+"""The pipeline of a task of your own."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from albertkit.datasets.reader import as_source
+from albertkit.datasets.table import Table
+from albertkit.engines.engine import Row
+from albertkit.engines.light_model import Model
+from albertkit.pipelines.interface import Pipeline
+from albertkit.tasks.settings import TaskSettings, saved_lengths
+from albertkit.tasks.task import Task
+from albertkit.tokenization.base import TokenizerBase
+
+
+class TaskPipeline(Pipeline):
+    """The records of a task of your own; `pipeline(MyTask(), model)` makes one."""
+
+    definition: ClassVar[Task]
+    reads_lists = True
+
+    @classmethod
+    def of(cls, task: Task) -> "type[TaskPipeline]":
+        """Return the pipeline class of a task."""
+        values = {
+            "definition": task,
+            "task": task.name,
+            "architecture": task.architecture,
+            "accepts": (task.architecture,),
+        }
+        return type(cls.__name__, (cls,), values)
+
+    def __init__(self, model: Model, tokenizer: TokenizerBase, **shared: Any) -> None:
+        super().__init__(model, tokenizer, **shared)
+        lengths: dict[str, Any] = {**saved_lengths(model.config)}
+        self.bound = self.definition.bind(tokenizer, model.config, TaskSettings(**lengths))
+
+    def __call__(
+        self,
+        inputs: str | Mapping[str, Any] | Iterable[Any] | Path,
+        *others: Any,
+        batch_size: int | None = None,
+        num_workers: int | None = None,
+    ) -> Any:
+        """Predict for examples.
+
+        Args:
+            inputs: a row as the task's `example` reads it: a dict, or a text for {"text": ...}; an example of
+                the task's class; a list or other iterable of these; a table; or a file.
+            batch_size: maximum number of rows in a batch.
+            num_workers: without effect, see `Pipeline`.
+
+        Returns:
+            The record of an input; a list or generator of records for several inputs.
+
+        Raises:
+            DataError: an input that the task does not read.
+        """
+        if not isinstance(inputs, str | Mapping | Path) and hasattr(inputs, "columns"):
+            table = as_source(inputs, name="inputs")
+            inputs = [row.values for row in table.rows()] if isinstance(table, Table) else inputs
+        return self._run(
+            inputs,
+            others,
+            features=self.bound.features,
+            answer=self._answer,
+            batch_size=batch_size,
+            num_workers=num_workers,
+        )
+
+    def _is_single(self, inputs: Any) -> bool:
+        return isinstance(inputs, str | Mapping) or not isinstance(inputs, Iterable | Path)
+
+    def _read(self, given: Any) -> Any:
+        if isinstance(given, str):
+            given = {"text": given}
+        return self.bound.example(given) if isinstance(given, Mapping) else given
+
+    def _answer(self, examples: list[Any], rows: list[Row], *, batch_size: int | None) -> list[Any]:
+        outputs = self.bound.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+        predictions = self.bound.predictions(examples, rows, outputs)
+        return [self.bound.record(*pair) for pair in zip(examples, predictions, strict=True)]

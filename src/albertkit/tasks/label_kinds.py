@@ -1,0 +1,286 @@
+"""The kinds of labels, each a value with its functions: `CLASS`, `SEVERAL`, `NUMBER` and `TAGS`.
+
+Shapes: K labels.
+"""
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+
+from albertkit.config import AlbertConfig
+from albertkit.datasets.text_classification import whole_name
+from albertkit.errors import DataError, did_you_mean
+from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
+from albertkit.metrics.token_classification import of_scheme, span_scores
+
+ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
+"""The name of a kind in a model's config."""
+Function = Literal["softmax", "sigmoid", "none"]
+"""What makes scores of logits."""
+
+NUMBER_FORM = "with a decimal point and no thousands separator"
+"""How a number with a comma must be written instead."""
+_CONSTANT = 0.01  # spread of predicted numbers, relative to that of the true ones, that tells nothing
+
+
+class UnknownLabel(DataError):  # noqa: N818 - one kind of DataError
+    """A label that is none of the set."""
+
+
+class LabelKind(ABC):
+    """What the labels of examples are. The values of this class are `CLASS`, `SEVERAL`, `NUMBER`, `TAGS`."""
+
+    problem_type: ProblemType | None
+    """The name in a model's config; None for a kind that the model's class implies."""
+    title: str
+    """The kind in words."""
+    function: Function
+    dtype: type = np.int64
+    """The type of training labels."""
+
+    @abstractmethod
+    def read(self, label: Any, names: Sequence[str]) -> Any:
+        """Return a label of an example as one of these names, a number, or names.
+
+        Raises:
+            UnknownLabel: it is none of the names, or no number.
+        """
+
+    @abstractmethod
+    def predict(self, logits: np.ndarray, names: Sequence[str]) -> Any:
+        """Return the label that logits (K,) predict."""
+
+    @abstractmethod
+    def encode(self, label: Any, ids: Mapping[str, int], where: str) -> Any:
+        """Return what the model is to learn of a label of an example.
+
+        Raises:
+            DataError: the label is unknown, or of another kind.
+        """
+
+    @abstractmethod
+    def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
+        """Return the metrics of predicted labels; a correlation that is not a number is 0."""
+
+    @abstractmethod
+    def main_metric(self, names: Sequence[str]) -> str:
+        """Return the name of the metric to choose a model by."""
+
+    def baseline(self, true: Iterable[Any]) -> dict[str, float]:
+        """Return the metrics of always predicting the most frequent label, where that is defined."""
+        counts = Counter(true)
+        return {"accuracy": max(counts.values()) / counts.total()}
+
+    @abstractmethod
+    def prior_loss(self, labels: Sequence[Any]) -> float:
+        """Return the loss of the best prediction that does not look at the input, for training labels."""
+
+    def is_constant(self, true: Sequence[Any], predicted: Sequence[Any]) -> bool:
+        """Return whether all predictions are the same although the labels are not."""
+        return len(set(predicted)) == 1 and len(set(true)) > 1
+
+
+class _ClassLabels(LabelKind):
+    """One class for each example."""
+
+    problem_type = "single_label_classification"
+    title = "single label classification"
+    function = "softmax"
+
+    def read(self, label: Any, names: Sequence[str]) -> Any:
+        if isinstance(label, tuple):
+            if len(label) != 1:
+                raise UnknownLabel(f"the labels are {label!r:.60}; expected exactly one")
+            (label,) = label
+        return _name(label, names)
+
+    def encode(self, label: Any, ids: Mapping[str, int], where: str) -> int:
+        given = label if isinstance(label, tuple) else (label,)
+        _check_known(given, ids, where)
+        if len(given) != 1:
+            raise DataError(
+                f"{where} has the labels {label!r:.60}; expected one, or "
+                "problem_type='multi_label_classification'"
+            )
+        return ids[given[0]]
+
+    def predict(self, logits: np.ndarray, names: Sequence[str]) -> str:
+        return names[int(logits.argmax())]
+
+    def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
+        return class_scores(true, predicted, labels=names)
+
+    def main_metric(self, names: Sequence[str]) -> str:
+        return "accuracy"
+
+    def prior_loss(self, labels: Sequence[Any]) -> float:
+        return entropy(Counter(labels))
+
+
+class _SeveralLabels(LabelKind):
+    """Any number of classes for each example."""
+
+    problem_type = "multi_label_classification"
+    title = "multi label classification"
+    function = "sigmoid"
+    dtype = np.float32
+
+    def read(self, label: Any, names: Sequence[str]) -> tuple[str, ...]:
+        given = {_name(one, names) for one in (label if isinstance(label, tuple) else (label,))}
+        return tuple(name for name in names if name in given)
+
+    def encode(self, label: Any, ids: Mapping[str, int], where: str) -> list[float]:
+        given = label if isinstance(label, tuple) else (label,)
+        _check_known(given, ids, where)
+        return [float(name in given) for name in ids]
+
+    def predict(self, logits: np.ndarray, names: Sequence[str]) -> tuple[str, ...]:
+        # A probability over one half.
+        return tuple(name for name, is_so in zip(names, (logits > 0).tolist(), strict=True) if is_so)
+
+    def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
+        return multi_label_scores(true, predicted, labels=names)
+
+    def main_metric(self, names: Sequence[str]) -> str:
+        return "f1_micro"
+
+    def baseline(self, true: Iterable[Any]) -> dict[str, float]:
+        return {}
+
+    def prior_loss(self, labels: Sequence[Any]) -> float:
+        share = np.clip(np.mean(labels, axis=0), 1e-9, 1 - 1e-9)  # (K,)
+        return float(-(share * np.log(share) + (1 - share) * np.log(1 - share)).mean())
+
+
+class _Numbers(LabelKind):
+    """One number for each example."""
+
+    problem_type = "regression"
+    title = "regression"
+    function = "none"
+    dtype = np.float32
+
+    def read(self, label: Any, names: Sequence[str]) -> float:
+        number = number_of(label)
+        if number is None:
+            hint = f"; write it {NUMBER_FORM}" if is_number_with_comma(label) else ""
+            raise UnknownLabel(f"the label {label!r:.60} is no number{hint}")
+        return number
+
+    def encode(self, label: Any, ids: Mapping[str, int], where: str) -> float:
+        if isinstance(label, (str, tuple)):
+            raise DataError(f"{where} has the label {label!r:.60}; expected a number, for a regression")
+        return float(label)
+
+    def predict(self, logits: np.ndarray, names: Sequence[str]) -> float:
+        return logits.tolist()[0]
+
+    def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
+        found = number_scores(true, predicted)
+        return {name: 0.0 if math.isnan(value) else value for name, value in found.items()}
+
+    def main_metric(self, names: Sequence[str]) -> str:
+        return "pearson"
+
+    def baseline(self, true: Iterable[Any]) -> dict[str, float]:
+        return {}
+
+    def prior_loss(self, labels: Sequence[Any]) -> float:
+        return float(np.var(labels))
+
+    def is_constant(self, true: Sequence[Any], predicted: Sequence[Any]) -> bool:
+        return bool(np.std(predicted) < _CONSTANT * np.std(true))
+
+
+class _Tags(_ClassLabels):
+    """One class for each word of a sentence; the names may be of a tagging scheme (B-PER)."""
+
+    problem_type = None
+
+    def read(self, label: Any, names: Sequence[str]) -> tuple[str, ...]:
+        for one in label or ():
+            if one not in names:
+                raise UnknownLabel(f"the label {one!r:.60} is unknown{did_you_mean(one, names)}")
+        return label
+
+    def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
+        """Return the scores of spans, or for names of no scheme those of words."""
+        if of_scheme(names):
+            return span_scores(true, predicted).summary()
+        flat_true, flat_predicted = (list(chain.from_iterable(side)) for side in (true, predicted))
+        return class_scores(flat_true, flat_predicted, labels=names)
+
+    def main_metric(self, names: Sequence[str]) -> str:
+        """Return F1 of spans where the names are of a scheme, else accuracy."""
+        return "f1" if of_scheme(names) else "accuracy"
+
+    def baseline(self, true: Iterable[Any]) -> dict[str, float]:
+        return super().baseline(chain.from_iterable(true))
+
+
+CLASS, SEVERAL, NUMBER, TAGS = _ClassLabels(), _SeveralLabels(), _Numbers(), _Tags()
+KINDS: dict[ProblemType, LabelKind] = {
+    "single_label_classification": CLASS,
+    "multi_label_classification": SEVERAL,
+    "regression": NUMBER,
+}
+
+
+def kind_of(config: AlbertConfig) -> LabelKind:
+    """Return the kind of a model's labels; one score without a problem type is that of one label."""
+    if config.problem_type is None:
+        return CLASS if config.num_labels > 1 else SEVERAL
+    return KINDS[config.problem_type]  # type: ignore[index]  # the config has checked it
+
+
+def entropy(counts: Counter[Any]) -> float:
+    """Return the cross-entropy of always predicting these frequencies."""
+    shares = np.array(list(counts.values())) / counts.total()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def is_number_with_comma(label: Any) -> bool:
+    """Return whether a label looks like a number with a decimal comma or a thousands separator."""
+    return isinstance(label, str) and _WITH_COMMA.fullmatch(label) is not None
+
+
+_WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)+(\.[0-9]+)?")
+
+
+def unknown_label(label: object, known: Iterable[str], *, where: str) -> DataError:
+    """Return the error for a label that is none of the task's."""
+    known = list(known)
+    listed = ", ".join(known[:20]) + (" ..." if len(known) > 20 else "")
+    return DataError(f"{where} has the label {label!r:.60}; expected one of {listed}")
+
+
+def _check_known(given: Iterable[Any], ids: Mapping[str, int], where: str) -> None:
+    for one in given:
+        if one not in ids:
+            raise unknown_label(one, ids, where=where)
+
+
+def _name(label: str | float, names: Sequence[str]) -> str:
+    if isinstance(label, str) and label in names:
+        return label
+    whole = whole_name(label)
+    if whole is not None and whole in names:
+        return whole
+    raise UnknownLabel(f"the label {label!r:.60} is unknown{did_you_mean(str(label), names)}")
+
+
+def number_of(label: Any) -> float | None:
+    """Return a label as a finite number."""
+    if isinstance(label, tuple):
+        return None
+    try:
+        number = float(label)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,201 @@
+"""Labels: what they are, their names, and the kinds of labels with their functions.
+
+A label as a reader yields it is text, a number, or several texts. The training examples tell its kind:
+
+| the labels are | the kind |
+|---|---|
+| lists, or text cut at a separator | `SEVERAL`: any number of classes |
+| mostly numbers, some with a fraction | `NUMBER`: a regression |
+| whole numbers | `CLASS`, in numeric order ("1.0" is "1": tables with gaps write whole numbers so) |
+| anything else | `CLASS`, in alphabetic order |
+| one for each word | `TAGS`: O first, then by type |
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, get_args
+
+from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import Label
+from albertkit.datasets.text_classification import whole_name
+from albertkit.errors import ConfigError, DataError
+from albertkit.metrics.token_classification import OUTSIDE, SCHEME_LABEL, of_scheme
+from albertkit.tasks.label_kinds import (
+    CLASS,
+    KINDS,
+    NUMBER,
+    NUMBER_FORM,
+    SEVERAL,
+    TAGS,
+    LabelKind,
+    ProblemType,
+    is_number_with_comma,
+    kind_of,
+    number_of,
+)
+
+_LABELS_SHOWN, _RARE_SHOWN = 20, 5
+_FEW_NUMBERS = 10  # so many whole numbers may well be classes
+
+
+@dataclass(frozen=True)
+class LabelSet:
+    """The labels of a model: their kind, and their names in the order of the model's scores."""
+
+    kind: LabelKind
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.names or len(set(self.names)) != len(self.names):
+            raise ConfigError(f"the labels are {list(self.names)!r:.200}; expected at least one, each once")
+
+    @classmethod
+    def of(cls, config: AlbertConfig, *, kind: LabelKind | None = None) -> "LabelSet":
+        """Return the labels of a model; without a kind, that of its problem type."""
+        names = (config.id2label[number] for number in range(config.num_labels))
+        return cls(kind_of(config) if kind is None else kind, tuple(names))
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The number of each name."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    def read(self, label: Any) -> Any:
+        """Return a label as examples have it; raise `UnknownLabel` for one that is none of the set."""
+        return self.kind.read(label, self.names)
+
+    def encode(self, label: Any, where: str) -> Any:
+        """Return what the model is to learn of a label."""
+        return self.kind.encode(label, self.ids, where)
+
+    def config_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `AlbertConfig` for these labels."""
+        found: dict[str, Any] = {"id2label": dict(enumerate(self.names))}
+        return found if self.kind.problem_type is None else found | {"problem_type": self.kind.problem_type}
+
+    def notes(self, labels: Iterable[Any]) -> list[str]:
+        """Return what to say about the labels of the training examples: their names, and likely slips."""
+        if self.kind is NUMBER:
+            numbers = list(labels)
+            return [f"labels are numbers (regression): {min(numbers):g} to {max(numbers):g}"]
+        flat = chain.from_iterable(one if isinstance(one, list | tuple) else (one,) for one in labels)
+        counts = Counter(map(str, flat))
+        notes = []
+        shown = ", ".join(f"{name} {counts[name]:,}" for name in self.names[:_LABELS_SHOWN])
+        more = ", ..." if len(self.names) > _LABELS_SHOWN else ""
+        notes.append(f"{len(self.names)} labels ({self.kind.title}): {shown}{more}")
+        if rare := [name for name in self.names if counts[name] == 1]:
+            shown = ", ".join(map(repr, rare[:_RARE_SHOWN])) + (", ..." if len(rare) > _RARE_SHOWN else "")
+            notes.append(f"{shown}: seen once in training; is that a slip?")
+        if self.kind is SEVERAL:
+            return notes
+        if len(self.names) > _FEW_NUMBERS and all(name.removeprefix("-").isdecimal() for name in self.names):
+            notes.append(
+                f"the labels are {len(self.names)} whole numbers, read as classes; if they are amounts, "
+                "such as ratings: --problem-type regression"
+            )
+        commas = list(filter(is_number_with_comma, self.names))
+        if len(commas) > len(self.names) / 2:
+            notes.append(
+                f"labels such as {commas[0]!r} look like numbers, but are read as classes; if they are "
+                f"amounts, write them {NUMBER_FORM}"
+            )
+        notes += [
+            f"some labels hold a {mark!r}: if it stands between several, --label-separator {mark!r}"
+            for mark in ";|"
+            if any(mark in name for name in self.names)
+        ]
+        return notes
+
+
+def infer_labels(
+    labels: Iterable[Label],
+    *,
+    names: tuple[str, ...] | None = None,
+    problem_type: ProblemType | None = None,
+) -> LabelSet:
+    """Return the set that the labels of the training examples are of.
+
+    Args:
+        labels: one for each example.
+        names: all names in order, where the source says them.
+        problem_type: their kind, where it is not to be inferred.
+
+    Raises:
+        ConfigError: an unknown problem type.
+        DataError: no labels, one class only, or a label that is different in every row.
+    """
+    if problem_type is not None and problem_type not in KINDS:
+        raise ConfigError(
+            f"problem_type is {problem_type!r}; expected one of {', '.join(get_args(ProblemType))}"
+        )
+    found = list(labels)
+    if not found:
+        raise DataError("there are no labels; expected one for each training example")
+    if problem_type is not None:
+        kind = KINDS[problem_type]
+    elif any(isinstance(label, tuple) for label in found):
+        kind = SEVERAL
+    else:
+        kind = CLASS if names else _infer_kind(found)
+    if kind is NUMBER:
+        return LabelSet(NUMBER, ("LABEL_0",))  # as configs call the one number of a regression
+    if names is None:
+        single = [one for label in found for one in (label if isinstance(label, tuple) else (label,))]
+        names = _names(single)
+        if len(names) == len(found) >= 20:
+            raise DataError(
+                f"each of the {len(found)} rows has another label ({names[0]!r}, {names[1]!r}, ...): choose "
+                "the column of the labels (--label-column), or --problem-type regression if they are amounts"
+            )
+    if not names:
+        raise DataError("no example has any label; expected some that have one")
+    if kind is CLASS and len(names) < 2:
+        raise DataError(f"every row has the label {''.join(names)!r}; expected at least two to tell apart")
+    return LabelSet(kind, names)
+
+
+def infer_tags(sentences: Iterable[Sequence[str]], *, names: tuple[str, ...] | None = None) -> LabelSet:
+    """Return the set that the labels of words are of: O first, then by type.
+
+    Of a scheme, every type has every prefix that is used: CoNLL-2000 has an I-LST in its test part only.
+
+    Args:
+        sentences: the labels of each sentence.
+        names: all names in order, where the source says them.
+
+    Raises:
+        DataError: no labels.
+    """
+    if names is None:
+        found = set(chain.from_iterable(sentences))
+        names = _scheme(found) or _names(list(found))
+    if not names:
+        raise DataError("there are no labels; expected one for each word of the training examples")
+    return LabelSet(TAGS, names)
+
+
+def _scheme(labels: set[str]) -> tuple[str, ...] | None:
+    """Return all labels of the scheme that these are of, or None if they are of none."""
+    if not of_scheme(labels):
+        return None
+    matches = [match for label in labels if (match := SCHEME_LABEL.fullmatch(label))]
+    prefixes, types = (sorted({match[group] for match in matches}) for group in (1, 2))
+    return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in prefixes))
+
+
+def _infer_kind(labels: list[Label]) -> LabelKind:
+    numbers = [number for label in labels if (number := number_of(label)) is not None]
+    with_fraction = any(not number.is_integer() for number in numbers)
+    # A few gaps written as words do not make classes of a column of numbers.
+    return NUMBER if with_fraction and len(numbers) > len(labels) / 2 else CLASS
+
+
+def _names(labels: Sequence[str | float]) -> tuple[str, ...]:
+    """Return the classes in order; whole numbers as such only if all labels are."""
+    whole = {whole_name(label) for label in labels}
+    if None not in whole:
+        return tuple(sorted((name for name in whole if name is not None), key=int))
+    return tuple(sorted({str(label) for label in labels}))

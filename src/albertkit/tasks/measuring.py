@@ -1,0 +1,54 @@
+"""Values of the measurement of a task: decisions, and metrics of your own."""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Direction = Literal["higher", "lower"]
+"""Which values of a metric are better."""
+
+
+def directions(*higher: str, lower: Iterable[str] = ()) -> dict[str, Direction]:
+    """Return the directions of metrics.
+
+    Args:
+        higher: names of metrics of which higher values are better.
+        lower: names of metrics of which lower values are better.
+    """
+    return {**dict.fromkeys(higher, "higher"), **dict.fromkeys(lower, "lower")}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One decision of the model beside the truth: of an example, or of a word of it."""
+
+    true: Hashable
+    predicted: Hashable
+    right: bool
+    confidence: float | None = None
+    """The probability of the prediction, where it is one."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of your own.
+
+    Args:
+        function: called with the true and the predicted answers of all examples, as in `predictions.jsonl`;
+            returns a number.
+        name: what reports call it; None for the name of the function.
+        lower_is_better: whether lower values are better.
+    """
+
+    function: Callable[[list[Any], list[Any]], float]
+    name: str | None = None
+    lower_is_better: bool = False
+
+    @property
+    def title(self) -> str:
+        """The name in reports."""
+        return self.name or getattr(self.function, "__name__", "metric")
+
+
+OwnMetrics = Metric | Callable[..., float] | Iterable[Metric | Callable[..., float]] | None
+"""One metric, or several: functions of the true and the predicted answers, or `Metric`."""

@@ -1,0 +1,66 @@
+"""The tasks that can be fine-tuned, by their names."""
+
+from typing import Any
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError, did_you_mean
+from albertkit.tasks.feature_extraction import POOLING_KEY
+from albertkit.tasks.multiple_choice import MultipleChoice
+from albertkit.tasks.question_answering import QuestionAnswering
+from albertkit.tasks.sentence_embedding import SentenceEmbedding
+from albertkit.tasks.settings import TASK_KEY
+from albertkit.tasks.task import Task
+from albertkit.tasks.text_classification import TextClassification
+from albertkit.tasks.token_classification import TokenClassification
+
+TASKS: dict[str, type[Task]] = {
+    task.name: task
+    for task in (
+        TextClassification,
+        TokenClassification,
+        QuestionAnswering,
+        MultipleChoice,
+        SentenceEmbedding,
+    )
+}
+
+
+def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
+    """Return the task of a name; a task itself, or its class, may be given too.
+
+    Raises:
+        ConfigError: there is no task of that name.
+    """
+    if isinstance(task, Task):
+        return task
+    if isinstance(task, type) and issubclass(task, Task):
+        return task()
+    if task not in TASKS:
+        raise ConfigError(
+            f"the task is {task!r}{did_you_mean(str(task), TASKS)}; expected one of {', '.join(TASKS)}, or a "
+            "`Task` of your own"
+        )
+    return TASKS[task]()
+
+
+def task_for(config: AlbertConfig, model: str) -> Task:
+    """Return the task that a model was fine-tuned for.
+
+    Args:
+        config: the model's.
+        model: its name, for messages.
+
+    Raises:
+        ConfigError: the config does not say, or names a task of your own.
+    """
+    name = config.extra.get(TASK_KEY)
+    if name is None:
+        classes = config.architectures or []
+        names = [one.name for one in TASKS.values() if one.architecture in classes]
+        if SentenceEmbedding.name in names and POOLING_KEY not in config.extra:
+            names.remove(SentenceEmbedding.name)
+        name = next(iter(names), None)
+    if name in TASKS:
+        return TASKS[name]()
+    what = "does not say what it was fine-tuned for" if name is None else f"was fine-tuned for {name!r}"
+    raise ConfigError(f"{model} {what}; give the task: {', '.join(TASKS)}, or a `Task` of your own")

@@ -1,0 +1,212 @@
+"""Text classification: a text or a pair -> a class, several classes, or a number.
+
+Shapes: B batch, K labels.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import Label, TextExample
+from albertkit.datasets.glue import GlueSplit
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import Reader
+from albertkit.datasets.text_classification import EntailmentFile, TextTable
+from albertkit.engines.engine import Row
+from albertkit.errors import ConfigError, DataError
+from albertkit.tasks.label_kinds import CLASS, Function, ProblemType
+from albertkit.tasks.labels import LabelSet, infer_labels
+from albertkit.tasks.measuring import Judged, directions
+from albertkit.tasks.rows import text_rows
+from albertkit.tasks.scores import sigmoid, softmax
+from albertkit.tasks.task import Task
+
+PAIRS_KEY = "text_pairs"
+"""What a config calls whether its model was fine-tuned on pairs of texts (true) or on single ones (false)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """The prediction for one text."""
+
+    label: Label
+    """The most probable label; of several labels all with a probability over one half; of a regression the
+    number. Of the type that the example's own label has."""
+    scores: list[float]
+    """(K,): probabilities, or for a regression the numbers."""
+
+
+class TextClassification(Task[TextExample, Row, Classified]):
+    """The label of a text or a pair: a class, several, or a number, as the config of the model says.
+
+    Args:
+        truncation: cut texts that are longer, see `text_rows`; None for what the settings say.
+    """
+
+    name = "text-classification"
+    architecture = "AlbertForSequenceClassification"
+    metrics = directions(
+        *("accuracy", "f1", "f1_macro", "f1_micro", "matthews", "pearson", "spearman"),
+        lower=("mean_squared_error",),
+    )
+    labels: LabelSet  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(self, *, truncation: bool | str | None = None) -> None:
+        self.truncation = truncation
+
+    def use_config(self, config: AlbertConfig) -> None:
+        """Take the labels of the model."""
+        super().use_config(config)
+        self.labels = LabelSet.of(config)
+
+    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[TextExample]:
+        """Return the reader of a split of GLUE, of a file of RTE, or of a table."""
+        if isinstance(source, str):
+            path = Path(source)
+            if options.glue is not None:
+                return GlueSplit(path.parent, options.glue, path.name, labelled=labelled)
+            if path.suffix == ".xml":
+                return EntailmentFile(path, labelled=labelled)
+        return TextTable(source, options, labelled=labelled)
+
+    def find_labels(
+        self,
+        examples: Sequence[TextExample],
+        names: tuple[str, ...] | None,
+        problem_type: ProblemType | None,
+    ) -> LabelSet:
+        """Return the labels of the examples, of the kind that they look like."""
+        given = [example.label for example in examples if example.label is not None]
+        return infer_labels(given, names=names, problem_type=problem_type)
+
+    def with_label(self, example: TextExample, labels: LabelSet) -> TextExample:
+        """Return an example with its label as the set reads it."""
+        return example if example.label is None else replace(example, label=labels.read(example.label))
+
+    def saved(self, examples: Sequence[TextExample]) -> dict[str, Any]:
+        """Return also whether the model learns pairs."""
+        return super().saved(examples) | {PAIRS_KEY: examples[0].text_pair is not None}
+
+    def check_fit(self, examples: Sequence[TextExample]) -> None:
+        """Raise a DataError for single texts where the model learned pairs, and the other way round."""
+        match self.config.extra.get(PAIRS_KEY), examples[0].text_pair is not None:
+            case True, False:
+                raise DataError(
+                    "the model was fine-tuned on pairs, and these are single texts: name the column of the "
+                    "second texts (--pair-column)"
+                )
+            case False, True:
+                raise DataError(
+                    "the model was fine-tuned on single texts, and these are pairs: leave out the column of "
+                    "the second texts (--pair-column)"
+                )
+
+    def features(self, examples: Sequence[TextExample]) -> list[Row]:
+        """Return one row for each example.
+
+        Its `labels`: the label's number; for several labels 0.0 or 1.0 for each of K; for a regression a
+        float.
+        """
+        rows = text_rows(
+            self.tokenizer,
+            [one.text if one.text_pair is None else (one.text, one.text_pair) for one in examples],
+            max_length=self.max_length,
+            truncation=self.settings.truncation if self.truncation is None else self.truncation,
+        )
+        return [
+            row if example.label is None else replace(row, labels=self._encode(example, row.example))
+            for example, row in zip(examples, rows, strict=True)
+        ]
+
+    def _encode(self, example: TextExample, number: int) -> Any:
+        return self.labels.encode(example.label, f"example {number} ({example.text!r:.40})")
+
+    def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
+        """Return `labels`: (B,) or, for several labels, (B, K)."""
+        return {"labels": np.array([row.labels for row in rows], self.labels.kind.dtype)}
+
+    def predictions(
+        self,
+        examples: Sequence[TextExample],
+        rows: Sequence[Row],
+        outputs: Sequence[np.ndarray],
+        *,
+        function_to_apply: Function | None = None,
+    ) -> list[Classified]:
+        """Return label and scores of each example.
+
+        Args:
+            examples, rows, outputs: as in `Task.predictions`.
+            function_to_apply: what makes scores of the logits; None for the function of the kind of labels.
+        """
+        assert len(examples) == len(rows)
+        kind, names = self.labels.kind, self.labels.names
+        function = function_to_apply or kind.function
+        return [Classified(kind.predict(one, names), apply(function, one).tolist()) for one in outputs]
+
+    def record(self, example: TextExample, prediction: Classified) -> dict[str, Any]:
+        """Return {label, score, scores}: `scores` by label, `score` for one class only."""
+        label = prediction.label
+        if isinstance(label, float):
+            return {"label": label}
+        scores = dict(zip(self.labels.names, prediction.scores, strict=True))
+        if isinstance(label, tuple):
+            return {"label": list(label), "scores": scores}
+        return {"label": label, "score": max(prediction.scores), "scores": scores}
+
+    def truth(self, example: TextExample) -> Any:
+        """Return the label."""
+        return list(example.label) if isinstance(example.label, tuple) else example.label
+
+    def scores(self, examples: Sequence[TextExample], predictions: Sequence[Classified]) -> dict[str, float]:
+        """Return the metrics of the kind of labels."""
+        true, predicted = ([one.label for one in side] for side in (examples, predictions))
+        return self.labels.kind.scores(true, predicted, self.labels.names)
+
+    def main_metric(self, examples: Sequence[TextExample]) -> str:
+        """Return accuracy, micro F1 of several labels, or Pearson's correlation of numbers."""
+        return self.labels.kind.main_metric(self.labels.names)
+
+    def baseline(self, examples: Sequence[TextExample]) -> dict[str, float]:
+        """Return the share of the most frequent class."""
+        return self.labels.kind.baseline(example.label for example in examples)
+
+    def judge(self, example: TextExample, prediction: Classified) -> list[Judged]:
+        """Return the one decision."""
+        confidence = max(prediction.scores) if isinstance(prediction.label, str) else None
+        return [Judged(example.label, prediction.label, example.label == prediction.label, confidence)]
+
+    def is_constant(self, true: Sequence[Any], predicted: Sequence[Any]) -> bool:
+        """Return whether all predictions are the same; of numbers, whether they hardly differ."""
+        return self.labels.kind.is_constant(true, predicted)
+
+    def learnt_classes(self, rows: Iterable[Row]) -> Counter[int] | None:
+        """Count the classes of rows with one class each."""
+        return Counter(row.labels for row in rows) if self.labels.kind is CLASS else None
+
+    def prior_loss(self, rows: Sequence[Row]) -> float:
+        """Return entropy, its mean over several labels, or variance."""
+        return self.labels.kind.prior_loss([row.labels for row in rows])
+
+
+def apply(function: Function, logits: np.ndarray) -> np.ndarray:
+    """Return the scores (K,) that a function makes of logits (K,).
+
+    Raises:
+        ConfigError: no such function.
+    """
+    match function:
+        case "softmax":
+            return softmax(logits)
+        case "sigmoid":
+            return sigmoid(logits)
+        case "none":
+            return logits
+    raise ConfigError(
+        f"function_to_apply is {function!r}; expected None or one of {', '.join(get_args(Function))}"
+    )
