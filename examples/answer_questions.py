@@ -13,8 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from albertkit import pipeline
-from albertkit.finetuning.finetune import finetune
-from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.finetuning.train import finetune
 
 NAMES = tomllib.loads((Path(__file__).parent / "data" / "names.toml").read_text(encoding="utf-8"))["answers"]
 VERBS = [("bought", "buy"), ("sold", "sell"), ("lost", "lose"), ("found", "find")]
@@ -42,22 +41,23 @@ def write(file: Path, count: int, *, known: slice, seed: int) -> None:
 
 
 def main() -> None:
-    settings = FinetuningSettings(epochs=3, batch_size=16, learning_rate=3e-4, evaluate_every=100)
     with TemporaryDirectory() as name:
         train, validation, run = (Path(name) / one for one in ("train.jsonl", "validation.jsonl", "run"))
         write(train, 72, known=slice(0, 10), seed=0)
         write(validation, 20, known=slice(10, 13), seed=1)
         result = finetune(
             "question-answering",
-            settings,
             model="bundled",
-            train_data=train,
-            validation_data=validation,
+            train=train,
+            validation=validation,
             output=run,
+            epochs=3,
+            batch_size=16,
+            learning_rate=3e-4,
+            evaluate_every=100,
         )
         answer = pipeline(model=run)
-    assert result.report is not None
-    metrics = result.report["metrics"]
+    metrics = result.metrics
     print(f"on other texts: exact {metrics['exact']:.1%}, F1 {metrics['f1']:.1%}\n")
     for question in QUESTIONS:
         found = answer(question=question, context=TEXT)

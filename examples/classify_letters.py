@@ -9,9 +9,7 @@ On the command line: albertkit finetune text-classification --train examples/dat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from albertkit import pipeline
-from albertkit.finetuning.finetune import finetune
-from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.finetuning.train import finetune
 
 DATA = Path(__file__).parent / "data"
 NEW = [
@@ -22,19 +20,19 @@ NEW = [
 
 
 def main() -> None:
-    settings = FinetuningSettings(epochs=6, batch_size=16, evaluate_every=36)
     with TemporaryDirectory() as folder:
-        result = finetune(
+        run = finetune(
             "text-classification",
-            settings,
             model="bundled",
-            train_data=DATA / "letters_train.csv",
-            validation_data=DATA / "letters_validation.csv",
-            output=Path(folder),  # model, report.md and pictures; give a folder of your own to keep them
+            train=DATA / "letters_train.csv",
+            validation=DATA / "letters_validation.csv",
+            output=folder,  # model, report.md and pictures; give a folder of your own to keep them
+            epochs=6,
+            batch_size=16,
+            evaluate_every=36,
         )
-        classify = pipeline(model=folder)
-    assert result.report is not None
-    accuracy, baseline = (result.report[name]["accuracy"] for name in ("metrics", "baseline"))
+        classify = run.pipeline()
+    accuracy, baseline = run.metrics["accuracy"], run.baseline["accuracy"]
     print(f"accuracy on 36 other letters: {accuracy:.1%} (always the same answer: {baseline:.1%})\n")
     for text, answer in zip(NEW, classify(NEW), strict=True):
         print(f"{answer['label']:<10} {answer['score']:4.0%}  {text}")

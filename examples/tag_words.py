@@ -12,8 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from albertkit import pipeline
-from albertkit.finetuning.finetune import finetune
-from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.finetuning.train import finetune
 
 NAMES = tomllib.loads((Path(__file__).parent / "data" / "names.toml").read_text(encoding="utf-8"))["tags"]
 NEWS = [
@@ -54,14 +53,16 @@ def main() -> None:
         write(validation, 40, known=slice(14, 20), seed=1)
         result = finetune(
             "token-classification",
-            FinetuningSettings(epochs=3, batch_size=8, learning_rate=3e-4, evaluate_every=48),
             model="bundled",
-            train_data=train,
-            validation_data=validation,
+            train=train,
+            validation=validation,
             output=run,
+            epochs=3,
+            batch_size=8,
+            learning_rate=3e-4,
+            evaluate_every=48,
         )
         find = pipeline(model=run, aggregation_strategy="first")
-    assert result.report is not None
     print(f"F1 of names that it has not seen: {result.report['metrics']['f1']:.1%}\n")
     for text, entities in zip(NEW, find(NEW), strict=True):
         print(text)

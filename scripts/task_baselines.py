@@ -16,11 +16,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 
-from albertkit.datasets.questions import SquadFile
-from albertkit.datasets.words import ConllFile
+from albertkit.datasets.examples import WordsExample
+from albertkit.datasets.question_answering import SquadFile
+from albertkit.datasets.token_classification import ConllFile
 from albertkit.metrics.question_answering import score_questions
-from albertkit.metrics.spans import span_scores
-from albertkit.tasks.examples import WordsExample
+from albertkit.metrics.token_classification import span_scores
 
 
 def sst2(train: Path, test: Path) -> dict[str, str]:

@@ -25,15 +25,15 @@ from typing import Any
 from task_baselines import BASELINES
 
 from albertkit.config import AlbertConfig
-from albertkit.datasets.entailment import EntailmentFile
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.text_classification import EntailmentFile
 from albertkit.files import atomic_path
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.report import REPORT_JSON
-from albertkit.finetuning.seeds import SEEDS_JSON
-from albertkit.finetuning.settings import FinetuningSettings, TaskSettings
+from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.finetuning.train import SEEDS_JSON, finetune
 from albertkit.hub import resolve
 from albertkit.pretraining.shards import file_sha256
+from albertkit.tasks.settings import TaskSettings
 
 KEPT = Path(__file__).with_suffix(".jsonl")
 PAGE = Path(__file__).parents[1] / "docs" / "bundled-model.md"
@@ -214,13 +214,13 @@ def measure(
     """Fine-tune with every seed; mean and deviation of each metric, and the mean minutes of training."""
     finetune(
         row.task,
-        FinetuningSettings(from_scratch=start == "random", evaluate_every=AT_THE_END, **settings),
+        recipe=FinetuningSettings(from_scratch=start == "random", evaluate_every=AT_THE_END, **settings),
         model=model,
-        train_data=files[0],
-        validation_data=files[1],
+        train=files[0],
+        validation=files[1],
         output=output,
-        options=row.options,
         seeds=row.seeds,
+        **asdict(row.options),
     )
     summary = json.loads((output / SEEDS_JSON).read_text())
     reports = [json.loads((output / f"seed-{seed}" / REPORT_JSON).read_text()) for seed in range(row.seeds)]

@@ -11,23 +11,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from albertkit.finetuning.data_options import DataOptions
-from albertkit.finetuning.features import CHUNK
-from albertkit.finetuning.finetune import finetune
-from albertkit.finetuning.labelled_texts import LabelledTexts
 from command_line import Result, Run, assert_one_line_error
 from pyarrow import parquet
 
 from albertkit.config import AlbertConfig
-from albertkit.finetuning import features
+from albertkit.datasets.options import DataOptions
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.finetuning.train import finetune
 from albertkit.logs import ProgressBar
 from albertkit.metrics.classification import accuracy
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
+from albertkit.tasks import loading as features
+from albertkit.tasks.loading import CHUNK
+from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 ROWS = [("the river was painted", "new"), ("the house was lost", "old")]
@@ -55,12 +55,15 @@ def classifier(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("classifier")
     finetune(
         "text-classification",
-        FinetuningSettings(steps=1, precision="fp32"),
         model=folder / "model",
-        train_data=folder / "train.csv",
-        validation_data=folder / "dev.csv",
+        train=folder / "train.csv",
+        validation=folder / "dev.csv",
         output=str(output),
-        options=DataOptions(text_column="sentence", label_column="kind"),
+        device="cpu",
+        steps=1,
+        precision="fp32",
+        text_column="sentence",
+        label_column="kind",
     )
     return output
 
@@ -172,11 +175,11 @@ def test_text_of_unknown_tokens_is_announced(
     note = "4 of 6 texts consist mostly of unknown tokens (100% of their tokens)"
     said: list[str] = []
     prepare(
-        "text-classification",
+        TextClassification(),
         FinetuningSettings(steps=1),
         model=folder / "model",
-        train_data=table,
-        validation_data=table,
+        train=table,
+        validation=table,
         options=DataOptions(text_column="sentence", label_column="kind"),
         say=said.append,
     )
@@ -212,7 +215,7 @@ def test_a_model_that_is_kept_from_before_training_is_named(
     folder: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([0.9, 0.5, 0.5])
-    monkeypatch.setattr(LabelledTexts, "scores", lambda *_: {"accuracy": next(scores, 0.9)})
+    monkeypatch.setattr(TextClassification, "scores", lambda *_: {"accuracy": next(scores, 0.9)})
     result = run(
         "finetune", "text-classification", "--model", folder / "model", "--train", folder / "train.csv",
         "--validation", folder / "dev.csv", "--output", tmp_path / "run", "--steps", "2", "--evaluate-every",

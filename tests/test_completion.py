@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from albertkit.finetuning.registry import LABELLED_TASKS
 
 from albertkit.cli import completing, main
 from albertkit.engines.choosing import ENGINES
 from albertkit.finetuning.suites import SUITES
 from albertkit.pipelines import _CLASSES
+from albertkit.tasks.registry import TASKS
 
 pytestmark = pytest.mark.light
 
@@ -45,7 +45,7 @@ def bash_offers(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         ("albertkit embed --model nowhere/", []),
         ("albertkit convert b", ["bundled"]),
         ("albertkit convert bundled target --to ", ["hf", "tf1", "julia"]),
-        ("albertkit finetune ", list(LABELLED_TASKS)),
+        ("albertkit finetune ", list(TASKS)),
         ("albertkit evaluate to", ["token-classification"]),
         ("albertkit evaluate --suite ", list(completing.SUITES)),
         ("albertkit tag --engine onnx", ["onnx", "onnx-int8"]),
@@ -80,7 +80,7 @@ def test_offers(
 def test_names_are_those_of_the_modules() -> None:
     """They are written twice, since those import torch."""
     assert sorted(completing.PIPELINE_TASKS) == sorted(one.task for one in _CLASSES)
-    assert list(completing.FINETUNING_TASKS) == list(LABELLED_TASKS)
+    assert list(completing.FINETUNING_TASKS) == list(TASKS)
     assert sorted(completing.ENGINES) == sorted(ENGINES)
     assert sorted(completing.SUITES) == sorted(SUITES)
 

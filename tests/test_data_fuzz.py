@@ -94,8 +94,8 @@ TABLES = {
 
 
 def read_labelled(task: str, path: Path, options: DataOptions | None = None) -> None:
-    labelled = task_of(task)
-    load_splits({"data": labelled.reader(str(path), options or DataOptions())})
+    own = task_of(task)
+    load_splits(own, {"data": own.reader(str(path), options or DataOptions())})
 
 
 def rewritten(path: Path, contents: Iterator[bytes]) -> Iterator[bytes]:

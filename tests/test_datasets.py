@@ -2,15 +2,16 @@
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from albertkit.finetuning.labelled_texts import LabelledTexts
 
 from albertkit import text_files
 from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
@@ -24,8 +25,14 @@ from albertkit.datasets.text_classification import EntailmentFile, TextTable, re
 from albertkit.datasets.token_classification import ConllFile, WordsTable
 from albertkit.errors import ConfigError, DataError, MissingExtraError
 from albertkit.extras import optional
+from albertkit.tasks import loading
+from albertkit.tasks.label_kinds import CLASS
 from albertkit.tasks.labels import LabelSet
-from albertkit.tasks.loading import load_splits
+from albertkit.tasks.multiple_choice import MultipleChoice
+from albertkit.tasks.question_answering import QuestionAnswering
+from albertkit.tasks.task import Task
+from albertkit.tasks.text_classification import TextClassification
+from albertkit.tasks.token_classification import TokenClassification
 
 Write = Callable[[str, str], Path]
 
@@ -39,6 +46,29 @@ def write(tmp_path: Path) -> Write:
         return file
 
     return write_text
+
+
+TASK_OF: dict[type, type[Task]] = {
+    **dict.fromkeys((TextTable, GlueSplit, EntailmentFile), TextClassification),
+    **dict.fromkeys((ConllFile, WordsTable), TokenClassification),
+    **dict.fromkeys((SquadFile, QuestionTable), QuestionAnswering),
+    **dict.fromkeys((ChoiceTable, RaceFolder), MultipleChoice),
+}
+
+
+def load_splits(readers: dict[str, Any], **options: Any) -> loading.Splits:
+    """Load splits for the task of their readers."""
+    (task,) = {TASK_OF[type(reader)] for reader in readers.values()}
+    return loading.load_splits(task(), readers, **options)
+
+
+def label_counts(splits: loading.Splits, name: str) -> Counter[str]:
+    """How often each label is there: of texts, of words, or the numbers of right choices."""
+    counts: Counter[str] = Counter()
+    for example in splits.examples[name]:
+        labels = example.labels if hasattr(example, "labels") else example.label
+        counts.update(map(str, labels if isinstance(labels, tuple) else (labels,)))
+    return counts
 
 
 def report_of(reader) -> ReadingReport:
@@ -90,8 +120,8 @@ def test_quotes_in_tsv_are_text(write: Write) -> None:
 
 def test_a_table_without_header_counts_its_columns(write: Write) -> None:
     file = write("a.csv", "0;good;better\n1;bad;worse\n")
-    columns = DataOptions(text_column="1", pair_column="2", label_column="0")
-    examples = list(TextTable(file, columns, header=False, delimiter=";"))
+    columns = DataOptions(text_column="1", pair_column="2", label_column="0", header=False, delimiter=";")
+    examples = list(TextTable(file, columns))
     assert examples[1] == TextExample("bad", "worse", "1", f"{file}, line 2")
 
 
@@ -119,17 +149,6 @@ def test_without_labels_no_row_is_lost(write: Write) -> None:
     broken = TextTable(write("b.jsonl", '{"text": "one"}\n{"text"\n'), labelled=False)
     with pytest.raises(DataError, match=r"b.jsonl, line 2: malformed \(not JSON"):
         list(broken)
-
-
-def test_pairs_that_belong_together_need_no_label() -> None:
-    rows = [{"a": "one", "b": "eins"}, {"a": "two", "b": ""}]
-    splits = load_splits(
-        {"train": TextTable(rows, DataOptions(text_column="a", pair_column="b", label_column=None))}
-    )
-    (example,) = splits.examples["train"]
-    assert (example.text, example.text_pair, example.label) == ("one", "eins", None)
-    assert splits.labels is None
-    assert splits.reports["train"].problems["empty"].count == 1
 
 
 @pytest.mark.parametrize(
@@ -164,10 +183,12 @@ def test_a_wrong_file_or_column_is_named(write: Write, name: str, content: str, 
 def test_delimiters(write: Write) -> None:
     file = write("a.csv", "text\tlabel\nx, y\ta\n")
     for delimiter in ("\t", "\\t"):  # a shell passes a tab as two characters
-        assert [(one.text, one.label) for one in TextTable(file, delimiter=delimiter)] == [("x, y", "a")]
+        assert [(one.text, one.label) for one in TextTable(file, DataOptions(delimiter=delimiter))] == [
+            ("x, y", "a")
+        ]
     for delimiter in (";;", "", '"', "\n"):
         with pytest.raises(ConfigError, match="expected one character"):
-            TextTable(file, delimiter=delimiter)
+            TextTable(file, DataOptions(delimiter=delimiter))
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
@@ -179,20 +200,20 @@ def test_columns_of_zeros_and_ones_are_labels(write: Write, kind: str) -> None:
         "jsonl": [json.dumps(dict(zip(names, row, strict=True))) for row in values],
     }
     file = write(f"a.{kind}", "\n".join(lines[kind]) + "\n")
-    splits = load_splits({"train": TextTable(file, DataOptions(label_column=("toxic", "rude", "spam")))})
+    splits = load_splits({"train": TextTable(file, DataOptions(label_column="toxic,rude,spam"))})
     assert splits.labels is not None
-    assert (splits.labels.problem_type, splits.labels.names) == (SEVERAL, ("toxic", "rude", "spam"))
+    assert (splits.labels.kind.problem_type, splits.labels.names) == (SEVERAL, ("toxic", "rude", "spam"))
     assert [one.label for one in splits.examples["train"]] == [("toxic", "spam"), (), ("rude",)]
     problems = splits.reports["train"].problems
     assert problems["mislabelled"].first[0].endswith("in 'spam'; expected 0 or 1")
     assert problems["unlabelled"].count == 1
     with pytest.raises(DataError, match=r"no column 'scam'; .* --label-column"):
-        TextTable(file, DataOptions(label_column=("toxic", "scam")))
+        TextTable(file, DataOptions(label_column="toxic,scam"))
 
 
 def test_one_column_of_ones_each_can_be_classes() -> None:
     rows = [{"text": "a", "x": 1, "y": 0}, {"text": "b", "x": 0, "y": 1}, {"text": "c", "x": 1, "y": 1}]
-    table = TextTable(rows, DataOptions(label_column=("x", "y")))
+    table = TextTable(rows, DataOptions(label_column="x,y"))
     splits = load_splits({"train": table}, problem_type=CLASSES)
     assert [one.label for one in splits.examples["train"]] == ["x", "y"]
     assert "expected exactly one" in splits.reports["train"].problems["mislabelled"].first[0]
@@ -213,7 +234,7 @@ def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None
     with pytest.raises(DataError, match="several splits: train, test"):
         TextTable({"train": [], "test": []})
     with pytest.raises(ConfigError, match="header and delimiter are of CSV"):
-        TextTable([{"text": "a", "label": 1}], header=False)
+        TextTable([{"text": "a", "label": 1}], DataOptions(header=False))
     with pytest.raises(DataError, match="record from line 2: not CSV"):
         list(TextTable(write("a.csv", 'text,label\n"never closed,1\n')))
     (tmp_path / "latin.csv").write_bytes(b"text,label\nf\xfcr,1\n")
@@ -253,7 +274,7 @@ def test_the_names_of_classes_come_from_the_library_datasets(tmp_path: Path) -> 
         assert report_of(texts).problems["unlabelled"].count == 1
         loaded = load_splits({"train": texts})
         assert loaded.labels is not None
-        assert loaded.labels.id2label() == {0: "zero stars", 1: "all stars"}
+        assert loaded.labels.config_arguments()["id2label"] == {0: "zero stars", 1: "all stars"}
         words = WordsTable(source)
         assert next(iter(words)).labels == ("B-PER", "O")
         assert words.label_names() == ("O", "B-PER", "I-PER")
@@ -278,7 +299,11 @@ def loaded_labels(labels: list, **options):
     separator = options.pop("separator", None)
     splits = load_splits({"train": TextTable(rows, DataOptions(label_separator=separator))}, **options)
     assert splits.labels is not None
-    return splits.labels.problem_type, splits.labels.names, [one.label for one in splits.examples["train"]]
+    return (
+        splits.labels.kind.problem_type,
+        splits.labels.names,
+        [one.label for one in splits.examples["train"]],
+    )
 
 
 CLASSES, NUMBERS, SEVERAL = "single_label_classification", "regression", "multi_label_classification"
@@ -369,7 +394,7 @@ def test_labels_written_otherwise_are_the_same_class(write: Write) -> None:
     test = TextTable(write("test.csv", "text,label\na,1.0\nb,0.0\n"))
     splits = load_splits({"train": train, "validation": test})
     assert [one.label for one in splits.examples["validation"]] == ["1", "0"]
-    assert splits.label_counts("validation") == {"1": 1, "0": 1}
+    assert label_counts(splits, "validation") == {"1": 1, "0": 1}
 
 
 def test_numbers_that_are_none_are_mislabelled(write: Write) -> None:
@@ -401,11 +426,11 @@ def test_nothing_in_a_cell_is_never_a_text() -> None:
             [{"text": "a", "text_pair": "b", "score": value}, {"text": "a", "text_pair": value, "score": 1}]
         )
         assert set(report_of(pairs).problems) == {"empty", "unlabelled"}
-        indicators = TextTable([{"text": "a", "x": value, "y": 0}], DataOptions(label_column=("x", "y")))
+        indicators = TextTable([{"text": "a", "x": value, "y": 0}], DataOptions(label_column="x,y"))
         assert set(report_of(indicators).problems) == {"unlabelled"}
         choices = ChoiceTable(
             [{"sent1": "a", "sent2": "b", "ends": ["c", "d"], "label": value}],
-            DataOptions(choice_columns=("ends",)),
+            DataOptions(choice_columns="ends"),
         )
         assert set(report_of(choices).problems) == {"unlabelled"}
         questions = QuestionTable([{"question": "a", "context": "b", "answers": value}])
@@ -428,7 +453,7 @@ def test_classes_of_columns_with_gaps() -> None:
     """A column of whole numbers in which one is missing is a column of floats."""
     rows = [{"tokens": ["a", "b"], "ner_tags": [1.0, 0.0]}]
     assert next(iter(WordsTable(rows))).labels == ("1", "0")
-    assert LabelSet(CLASSES, ("0", "1")).read(1) == "1"
+    assert LabelSet(CLASS, ("0", "1")).read(1) == "1"
     assert read_label(1.0, separator=None, names=("no", "yes")) == "yes"
     assert read_label(-1.0, separator=None, names=("no", "yes")) is None
     with pytest.raises(DataError, match=r"the class 2\.0 is none of 0 to 1"):
@@ -478,7 +503,7 @@ def test_the_tasks_of_glue(tmp_path: Path, write: Write, task: str, first: TextE
     assert example.id == first.id or not first.id
     assert len(splits.examples["train"]) == count
     assert splits.labels is not None
-    assert splits.labels.problem_type == TASKS[task].problem_type
+    assert splits.labels.kind.problem_type == (CLASSES if TASKS[task].names else NUMBERS)
     assert splits.labels.names == (TASKS[task].names or ("LABEL_0",))
 
 
@@ -508,7 +533,7 @@ def test_faults_and_splits_of_glue(tmp_path: Path, write: Write) -> None:
 def test_predicting_for_glue_loses_no_row(tmp_path: Path, write: Write) -> None:
     content = GLUE_FILES["QQP/train.tsv"]
     write("QQP/dev.tsv", content)
-    read, reader = LabelledTexts().reader, DataOptions(glue="qqp")
+    read, reader = TextClassification().reader, DataOptions(glue="qqp")
     source = str(tmp_path / "QQP" / "validation")
     assert len(list(read(source, reader))) == 2
     with pytest.raises(DataError, match=r"dev\.tsv, line 3: malformed \(4 cells, expected 6\)"):
@@ -571,7 +596,7 @@ def test_labels_of_words_are_checked_between_splits(write: Write) -> None:
     splits = load_splits({"train": train})
     assert splits.labels is not None
     assert splits.labels.names == ("O", "B-A", "I-A", "B-B", "I-B")
-    assert splits.label_counts("train")["O"] == 1
+    assert label_counts(splits, "train")["O"] == 1
     test = ConllFile(write("test.txt", "a O\n\nb E-A\n"))
     with pytest.raises(DataError, match=r"test.txt, line 3: the label 'E-A' is unknown"):
         load_splits({"train": train, "validation": test})
@@ -706,11 +731,11 @@ def test_tables_of_choices(write: Write) -> None:
     )
     assert report_of(reader).problems["mislabelled"].first[0].endswith("line 3: '4' of 4 choices")
     columns = DataOptions(
-        context_column="ctx", question_column=None, choice_columns=("endings",), label_column="answer"
+        context_column="ctx", question_column="", choice_columns="endings", label_column="answer"
     )
     listed = [{"ctx": "A man", "endings": ["sits.", "eats."], "answer": letter} for letter in ("B", "", "C")]
     assert [(one.choices, one.label) for one in ChoiceTable(listed, columns)] == [(("sits.", "eats."), 1)]
-    named = ChoiceTable([{**listed[0], "id": "first"}, listed[0]], replace(columns, id="id"))
+    named = ChoiceTable([{**listed[0], "id": "first"}, listed[0]], replace(columns, id_column="id"))
     assert [one.id for one in named] == ["first", named.table.name + ", row 2"]
     # A column with gaps holds 1.0, and files of test splits -1.
     places = [1.0, "1.0", np.float32(0), 1.5, 2.0, -1, -1.0, "-1", float("nan")]
@@ -722,16 +747,16 @@ def test_tables_of_choices(write: Write) -> None:
     }
     splits = load_splits({"train": ChoiceTable(listed, columns)})
     assert splits.labels is None
-    assert splits.label_counts("train") == {"1": 1}
+    assert label_counts(splits, "train") == {"1": 1}
 
 
 # --- the real files
 
 
 def test_sst2(shared: Path) -> None:
-    columns = DataOptions(text_column="0", label_column="1")
+    columns = DataOptions(text_column="0", label_column="1", header=False)
     readers = {
-        name: TextTable(shared / "data" / "sst2" / f"{name}.tsv", columns, header=False)
+        name: TextTable(shared / "data" / "sst2" / f"{name}.tsv", columns)
         for name in ("train", "dev", "test")
     }
     splits = load_splits(readers)
@@ -742,7 +767,7 @@ def test_sst2(shared: Path) -> None:
     }
     assert splits.labels is not None
     assert splits.labels.names == ("0", "1")
-    assert splits.label_counts("train") == {"1": 3610, "0": 3310}
+    assert label_counts(splits, "train") == {"1": 3610, "0": 3310}
     assert not any(report.problems for report in splits.reports.values())
 
 
@@ -822,7 +847,7 @@ def test_lists_of_words_in_cells(write: Write) -> None:
 def test_lists_of_choices_in_cells(write: Write) -> None:
     cells = ['x,1,"[""p"", ""q""]"', "y,0,\"['p', 'q']\"", 'z,0,"p, q"', ",0,[]", 'v,0,"[""p""]"']
     file = write("a.csv", "\n".join(["sent1,label,c", *cells]) + "\n")
-    reader = ChoiceTable(file, DataOptions(question_column=None, choice_columns=("c",)))
+    reader = ChoiceTable(file, DataOptions(question_column="", choice_columns="c"))
     report = ReadingReport("")
     assert [one.choices for _, one in reader.read(report)] == [("p", "q")] * 2
     assert report.problems["malformed"].first == [

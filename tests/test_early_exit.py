@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from albertkit.finetuning.labelled_choices import LabelledChoices
-from albertkit.finetuning.labelled_texts import LabelledTexts
 from command_line import Run, assert_one_line_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,8 +25,10 @@ from albertkit.errors import ConfigError
 from albertkit.finetuning.early_exit import note_exits, set_patience
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.modeling.early_exit import exit_depths, weighted_mean
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.modeling.task_heads import AlbertForMultipleChoice, AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
+from albertkit.tasks.multiple_choice import MultipleChoice
+from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 CPU = torch.device("cpu")
@@ -303,11 +303,11 @@ class TestTheVerbs:
         result = run("finetune", "text-classification", *files, "--early-exit", "--class-weights", "balanced")
         assert result.status == 1
         assert "early_exit and class_weights do not go together" in result.errors
-        model = LabelledChoices().model_class(tiny())
+        model = AlbertForMultipleChoice(tiny())
         with pytest.raises(ConfigError, match="the model is no AlbertForSequenceClassification"):
             set_patience(model, 1)
         with pytest.raises(ConfigError, match="early_exit is for text-classification"):
-            note_exits(LabelledChoices(), tiny(), FinetuningSettings(early_exit=True))
+            note_exits(MultipleChoice(), tiny(), FinetuningSettings(early_exit=True))
         refused = run("evaluate", "--suite", "glue", "--data", data, "--patience", "2")
         assert_one_line_error(refused, "for one task, text-classification")
 
@@ -315,5 +315,5 @@ class TestTheVerbs:
 def test_a_model_trained_again_without_exits_has_none():
     config = tiny()
     Exits().note(config)
-    note_exits(LabelledTexts(), config, FinetuningSettings())
+    note_exits(TextClassification(), config, FinetuningSettings())
     assert exits_of(config) is None

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from albertkit.finetuning.labelled_pairs import LabelledPairs
 from bound_tasks import bound
 from command_line import Run
 from safetensors.torch import load_file
@@ -224,21 +223,21 @@ def test_equal_texts_are_one_candidate() -> None:
     a, p, b, n = x
     given = [PairExample("a", "p", "n"), PairExample("b", "p"), PairExample("p", "a")]
     predictions = [Embedded([a, p, n], 0.0), Embedded([b, p], 0.0), Embedded([p, a], 0.0)]
-    found = LabelledPairs().compared(given, predictions)
+    found = SentenceEmbedding().compared(given, predictions)
     # Candidates are p, n, a; of b the nearest is p; a is none for a.
     assert [(one.rank, one.nearest) for one in found] == [(1, "p"), (1, "p"), (1, "a")]
     moved = [Embedded([a, n, p], 0.0), Embedded([b, n], 0.0), Embedded([p, a], 0.0)]
-    assert [one.rank for one in LabelledPairs().compared(given, moved)] == [2, 2, 2]
+    assert [one.rank for one in SentenceEmbedding().compared(given, moved)] == [2, 2, 2]
 
 
 def test_collapse_is_one_vector_for_all_texts() -> None:
     """Not cosines that are high for every pair: so they are where all pairs belong together."""
-    labelled, given = LabelledPairs(), examples(20, 0)
+    labelled, given = SentenceEmbedding(), examples(20, 0)
     vectors = unit_vectors(20, 16)
     fine = [Embedded([one, one], 1.0) for one in vectors]
-    assert labelled.constant_answer(given, fine, AlbertConfig()) is None
+    assert labelled.constant_answer(given, fine) is None
     same = [Embedded([vectors[0] + 1e-4 * one] * 2, 1.0) for one in vectors]
-    assert labelled.constant_answer(given, same, AlbertConfig()) == "one vector"
+    assert labelled.constant_answer(given, same) == "one vector"
 
 
 # --- Files ---------------------------------------------------------------------------------------
@@ -282,7 +281,7 @@ def test_sts_b(tmp_path: Path) -> None:
     line = 'news\tMSRpar\t2012\t1\ta\tb\tA "plane\tAn air plane'
     (folder / "train.tsv").write_text(f"{head}\tscore\n0\t{line}\t4.750\n1\t{line}\t0.000\n")
     (folder / "test.tsv").write_text(f"{head}\n0\t{line}\n")
-    found, _ = read(LabelledPairs().reader(str(tmp_path / "train"), DataOptions(glue="stsb")))
+    found, _ = read(SentenceEmbedding().reader(str(tmp_path / "train"), DataOptions(glue="stsb")))
     assert [(one.text, one.pair, one.score, one.id) for one in found] == [
         ('A "plane', "An air plane", 4.75, "0"),
         ('A "plane', "An air plane", 0.0, "1"),
@@ -323,12 +322,12 @@ def tune(
 ) -> FinetuningRun:
     return finetune(
         "sentence-embedding",
-        settings,
+        recipe=settings,
         model=model,
-        train_data=data / f"train{kind}.jsonl",
-        validation_data=data / f"validation{kind.replace('-alone', '')}.jsonl",
+        train=data / f"train{kind}.jsonl",
+        validation=data / f"validation{kind.replace('-alone', '')}.jsonl",
         output=output,
-        options=DataOptions(),
+        device="cpu",
     )
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 COMMANDS = ("albertkit", "pip", "python", "torchrun")
 IMPORTED = (
     "albertkit.cli.main",
-    "albertkit.finetuning.finetune",
+    "albertkit.finetuning.train",
     "albertkit.finetuning.suites",
     "albertkit.pipelines",
     "albertkit.pretraining.prepare",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from albertkit.datasets.arrow_table import ArrowTable
 from albertkit.datasets.options import DataOptions
@@ -288,7 +288,7 @@ def open_table(source: Any, *, header: bool = True, delimiter: str | None = None
     if isinstance(source, Table):
         return source
     if path is None:
-        return ObjectTable(source)
+        return ObjectTable(cast(Iterable[Mapping[str, Any]], source))
     if path.is_dir():
         return ArrowTable.folder(path)
     if kind == ".jsonl":

@@ -79,28 +79,27 @@ def measure_curve(
     """
     from albertkit.engines.torch_engine import TorchEngine  # which counts the depths, and needs torch
 
-    if isinstance(model, LightModel):
-        model = model.to_module()
+    module: Any = model.to_module() if isinstance(model, LightModel) else model
     if _CLASS not in class_names(model) or exits_of(model.config) is None:
         raise ConfigError(
             "this model has no classifiers to exit at: albertkit finetune text-classification --early-exit "
             "makes a model that has"
         )
-    depth, before, name = model.config.depth, model.patience, ""
+    depth, before, name = module.config.depth, module.patience, ""
     points: dict[int | None, CurvePoint] = {}
     for _ in range(_ROUNDS):
-        for patience in (*range(1, most_patience(model.config) + 1), None):
-            model.set_patience(patience)
-            engine = TorchEngine(model)
+        for patience in (*range(1, most_patience(module.config) + 1), None):
+            module.set_patience(patience)
+            engine = TorchEngine(module)
             begin = time.perf_counter()
-            found = examples.evaluate(model, model.config, main_metric=main_metric, engine=engine)
+            found = examples.evaluate(module, module.config, main_metric=main_metric, engine=engine)
             seconds, name = time.perf_counter() - begin, found.main_metric
             if patience in points:
                 seconds = min(seconds, points[patience].seconds)
             counts = engine.exit_depths or {depth: len(found.examples)}
             mean = sum(number * count for number, count in counts.items()) / len(found.examples)
             points[patience] = CurvePoint(patience, found.metrics[name], mean, seconds)
-    model.set_patience(before)
+    module.set_patience(before)
     return name, list(points.values())
 
 

@@ -58,6 +58,11 @@ class FinetuningRun:
         return self.report["metrics"] if self.report else self.loop.metrics
 
     @property
+    def baseline(self) -> dict[str, float]:
+        """The metrics of the best prediction that does not look at the input."""
+        return self.report["baseline"] if self.report else {}
+
+    @property
     def step(self) -> int:
         """Optimizer steps done."""
         return self.loop.state.step

@@ -67,7 +67,7 @@ def load_task(
         task: its name, or a task of your own; None for what the model's config says.
         model: folder or name.
         settings: how the model reads examples.
-        device: as `engines.devices.read_device` returns it.
+        device: as `albertkit.devices.read_device` returns it.
 
     Raises:
         ConfigError: an unknown task, or a config that does not name it.

@@ -15,7 +15,6 @@ import numpy as np
 from albertkit.errors import DataError
 from albertkit.inspection.attention import InsideEngine, inspect_attention
 from albertkit.inspection.page import page_figures
-from albertkit.pipelines.fill_mask import FillMaskPipeline
 from albertkit.pipelines.interface import Pipeline
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic

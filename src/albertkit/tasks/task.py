@@ -80,8 +80,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     settings: TaskSettings
     max_length: int
     """Maximum number of tokens of a row."""
-    labels: LabelSet | None = None
-    """The labels of the model, for a task that has names for them."""
+    labels: Any = None
+    """The `LabelSet` of the model, for a task that has names for labels."""
     own_metrics: tuple[Metric, ...] = ()
 
     # --- a task and a model

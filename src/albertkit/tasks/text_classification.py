@@ -54,7 +54,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
         *("accuracy", "f1", "f1_macro", "f1_micro", "matthews", "pearson", "spearman"),
         lower=("mean_squared_error",),
     )
-    labels: LabelSet  # pyright: ignore[reportIncompatibleVariableOverride]
+    labels: LabelSet
 
     def __init__(self, *, truncation: bool | str | None = None) -> None:
         self.truncation = truncation

@@ -75,7 +75,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
     for_predictions = ("words", "offsets")
     table_formats = tuple(name for name in FORMATS if name != ".tsv")  # which has the columns of CoNLL
     reads_windows = True
-    labels: LabelSet  # pyright: ignore[reportIncompatibleVariableOverride]
+    labels: LabelSet
 
     def __init__(self, *, stride: int = 64) -> None:
         self.stride = stride
