@@ -177,7 +177,7 @@ class TestTextClassification:
     def test_bad_settings(self, tokenizer):
         with pytest.raises(ConfigError, match="the labels are"):
             bound(TextClassification(), tokenizer, max_length=10, labels=["a", "a"])
-        with pytest.raises(ConfigError, match="problem_type is 'multi'"):
+        with pytest.raises(ConfigError, match="problem_type must be one of"):
             bound(TextClassification(), tokenizer, max_length=10, labels=["a"], problem_type="multi")
         with pytest.raises(ConfigError, match="max_length is 3"):
             bound(TextClassification(), tokenizer, max_length=3, labels=["a"])

@@ -16,6 +16,7 @@ from albertkit.errors import DataError
 from albertkit.inspection.attention import InsideEngine, inspect_attention
 from albertkit.inspection.page import page_figures
 from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines.masked_lm import FillMaskPipeline
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
 from albertkit.serving.queued_engine import QueuedEngine
