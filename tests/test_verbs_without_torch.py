@@ -222,7 +222,7 @@ def test_what_needs_torch_says_so(
 @pytest.mark.parametrize("task", LABELLED)
 def test_a_model_has_one_hash(task: str, models: dict[str, Path]) -> None:
     """So a machine with torch continues what one without has begun."""
-    _, _, light = load_task(task, models[LABELLED[task]], TaskSettings())
+    _, light = load_task(task, models[LABELLED[task]], TaskSettings())
     module = getattr(auto, LABELLED[task]).from_pretrained(models[LABELLED[task]])
     assert _model_sha256(light, light.config) == _model_sha256(module, module.config)
     with torch.no_grad():
