@@ -8,6 +8,7 @@ from typing import Any
 
 _MOST_BYTES = 10
 _FIXED_SIZES = {1: 8, 5: 4}
+_SMALL = [bytes([value]) for value in range(0x80)]
 
 
 class MalformedError(ValueError):
@@ -69,6 +70,8 @@ def read_fields(data: bytes | memoryview) -> Iterator[tuple[int, Any, int]]:
 
 def varint(value: int) -> bytes:
     """Return the bytes that `read_varint` reads."""
+    if value < 0x80:  # most numbers
+        return _SMALL[value]
     groups = bytearray()
     while value >= 0x80:
         groups.append(value & 0x7F | 0x80)

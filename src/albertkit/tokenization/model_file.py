@@ -157,9 +157,12 @@ def model_content(table: PieceTable) -> bytes:
 
 def _pieces_content(table: PieceTable) -> bytes:
     """Return the part of a model file that holds the pieces and where the special ones are."""
+    fields_of_kinds = {kind: number(3, kind) for kind in table.kinds}
     content = b"".join(
-        message(1, message(1, piece.encode()) + fixed32(2, struct.pack("<f", score)) + number(3, kind))
-        for piece, score, kind in zip(table.pieces, table.scores, table.kinds, strict=True)
+        message(1, message(1, piece.encode()) + fixed32(2, score) + fields_of_kinds[kind])
+        for piece, score, kind in zip(
+            table.pieces, map(struct.Struct("<f").pack, table.scores), table.kinds, strict=True
+        )
     )
     trainer = number(3, table.algorithm)
     for field, name in ((40, "<unk>"), (41, "<s>"), (42, "</s>"), (43, "<pad>")):

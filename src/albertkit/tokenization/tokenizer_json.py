@@ -9,14 +9,13 @@ import base64
 import math
 import sys
 import unicodedata
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import TokenizerError
+from albertkit.errors import TokenizerError, warn_caller
 from albertkit.files import json_text
 from albertkit.tokenization.folder import named_damage, read_json
 from albertkit.tokenization.model_file import (
@@ -193,12 +192,10 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
         if score == 0 and kinds[piece_id] == NORMAL:
             kinds[piece_id] = USER_DEFINED
     if not maps and "WhitespaceSplit" in {step["type"] for step in _flatten(content.get("pre_tokenizer"))}:
-        warnings.warn(
+        warn_caller(
             f"{path}: transformers wrote it without SentencePiece's table of characters, so texts with "
             "compatibility or control characters may get other ids than the original's; load the "
-            "spiece.model instead",
-            UserWarning,
-            stacklevel=3,
+            "spiece.model instead"
         )
     table = PieceTable(
         pieces=tuple(piece for piece, _ in vocabulary),

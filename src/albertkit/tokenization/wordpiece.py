@@ -191,7 +191,9 @@ class AlbertWordPieceTokenizer(TokenizerBase):
 
 
 def is_wordpiece_json(path: Path) -> bool:
-    """Whether a tokenizer.json holds a WordPiece vocabulary."""
+    """Return whether a tokenizer.json holds a WordPiece vocabulary."""
+    if f'"{_MODEL}"'.encode() not in path.read_bytes():  # quicker than parsing a large file
+        return False
     model = folder.read_json(path).get("model")
     return isinstance(model, dict) and model.get("type") == _MODEL
 
