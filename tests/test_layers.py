@@ -48,6 +48,7 @@ LEVELS = {
     "keras": 2,
     "reference": 2,
     "modeling": 2,
+    "vocabularies": 2,
     "conversion": 3,
     "engines": 3,
     "tasks": 3,

@@ -219,7 +219,7 @@ class ConfigBase:
                 option that is not supported.
         """
         hub, overrides = split_hub_options(take_loading_options(options))
-        if Path(pretrained_model_name_or_path).is_file():
+        if _is_json(Path(pretrained_model_name_or_path)):
             return cls.from_json_file(pretrained_model_name_or_path, **overrides)
         names = (CONFIG_FILE, GOOGLE_CONFIG_FILE)
         folder = resolve(pretrained_model_name_or_path, patterns=names, **hub)
@@ -291,3 +291,11 @@ class ConfigBase:
         refuse_push_to_hub(push_to_hub, save_directory)
         with made_folder(Path(save_directory)) as folder:
             self.to_json_file(folder / CONFIG_FILE)
+
+
+def _is_json(path: Path) -> bool:
+    """Tell whether a path leads to a JSON file, by its name or its first byte, and not to weights."""
+    if not path.is_file() or path.suffix == ".json":
+        return path.is_file()
+    with path.open("rb") as file:
+        return file.read(1) == b"{"

@@ -26,13 +26,13 @@ from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
 from albertkit.config import AlbertConfig
 from albertkit.config_base import CONFIG_FILE
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError, TokenizerError
-from albertkit.files import atomic_path, check_new_folder, complete_files
+from albertkit.files import check_new_folder, complete_files
 from albertkit.heads import head_of
 from albertkit.published import contradictions
-from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
-from albertkit.tokenization.model_file import model_from_lines, vocab_lines
+from albertkit.tokenization.model_file import vocab_lines
 from albertkit.tokenization.wordpiece import parse_word_list
+from albertkit.vocabularies import add_model_file, write_vocabulary
 
 TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
 """Largest difference of outputs that `verify` accepts, by the less precise of the two types."""
@@ -214,21 +214,6 @@ def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | Non
     return [target / file.name for file in written]
 
 
-def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
-    """Write the tokenizer's files of a checkpoint into a folder; return their names."""
-    names = list(checkpoint.vocabulary)
-    for name, content in checkpoint.vocabulary.items():
-        with atomic_path(folder / name) as new:
-            new.write_bytes(content)
-    if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
-        # A vocabulary alone, as Google's folders have it, says nothing of lower case: theirs are so.
-        tokenizer = AutoTokenizer.from_pretrained(folder / names[0])
-        names += [
-            name for path in tokenizer.save_pretrained(folder) if (name := Path(path).name) not in names
-        ]
-    return names
-
-
 def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes: list[str]) -> None:
     """Give a checkpoint the vocabulary in the form that its new format has.
 
@@ -255,8 +240,8 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
         notes.append(f"{WORD_LIST_FILE} was left out: Julia's files list SentencePiece's pieces only")
     elif to != "julia" and not files:
         try:
-            files[MODEL_FILE] = model_from_lines(checkpoint.pieces)
-            notes.append("spiece.model was made of the listed pieces; their scores have six digits")
+            add_model_file(checkpoint)
+            notes += checkpoint.notes
         except TokenizerError as error:
             notes.append(f"the vocabulary was left out: {str(error).rstrip('.')}")
     if 0 < count < vocab_size and (files if to != "julia" else checkpoint.pieces):

@@ -11,7 +11,7 @@ from albertkit.checkpoints import archive, folder, google, julia
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.config import ARGUMENTS, AlbertConfig
 from albertkit.errors import ConfigError
-from albertkit.hub import HubOptions
+from albertkit.hub import HubOptions, split_hub_options
 from albertkit.published import warn_of_contradictions
 
 
@@ -22,9 +22,18 @@ def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **hub: Unpac
         ModelNotFoundError: nothing by that name.
         CheckpointError: a folder holds several checkpoints, and nothing says which is meant.
     """
+    path = foreign_path(name_or_path, **hub)
+    return path if path else folder.locate(name_or_path, also=also, **hub)
+
+
+def foreign_path(name_or_path: str | Path, **hub: Unpack[HubOptions]) -> Path | None:
+    """Return the path of a checkpoint of another writer by its name; None if the name is of anything else.
+
+    Raises:
+        CheckpointError: a folder holds several checkpoints, and nothing says which is meant.
+    """
     path = _as_path(name_or_path)
-    is_foreign = path and not hub.get("subfolder") and _is_foreign(path)
-    return path if path and is_foreign else folder.locate(name_or_path, also=also, **hub)
+    return path if path and not hub.get("subfolder") and _is_foreign(path) else None
 
 
 def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
@@ -40,6 +49,28 @@ def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
     if path.suffix in julia.ENDINGS:
         return julia.read(path)
     return google.read(path) if _is_foreign(path) else folder.read(path, needs_config=needs_config)
+
+
+def load_config(name_or_path: str | Path, **options: Any) -> AlbertConfig:
+    """Return the config of a model by its name, in any format.
+
+    Args:
+        name_or_path: what `AlbertConfig.from_pretrained` takes, or a checkpoint of another writer.
+        options: as `AlbertConfig.from_pretrained` says.
+
+    Raises:
+        ModelNotFoundError: nothing by that name.
+        CheckpointError: a checkpoint of another writer is damaged.
+        ConfigError: the config describes no possible model.
+    """
+    hub, overrides = split_hub_options(options)
+    path = foreign_path(name_or_path, **hub)
+    if path is None:
+        return AlbertConfig.from_pretrained(name_or_path, **options)
+    config = AlbertConfig.from_dict(read(path).config)
+    warn_of_contradictions(name_or_path, vars(config), settled=overrides.keys())
+    config.name_or_path = str(name_or_path)
+    return config.replace(**overrides)
 
 
 def load(
@@ -61,7 +92,7 @@ def load(
     if isinstance(config, AlbertConfig):
         config = config.replace(**overrides)
     elif config is not None:
-        config = AlbertConfig.from_pretrained(config, **hub, **overrides)
+        config = load_config(config, **hub, **overrides)
     if state_dict is not None:
         # The tensors become the parameters, and training them must not change the caller's.
         state_dict = {name: tensor.copy() for name, tensor in state_dict.items()}
@@ -70,7 +101,7 @@ def load(
     if name_or_folder is None:
         raise ConfigError("without a model name or folder, give both config and state_dict")
     if state_dict is not None:
-        return AlbertConfig.from_pretrained(name_or_folder, **hub, **overrides), state_dict
+        return load_config(name_or_folder, **hub, **overrides), state_dict
     path = locate(name_or_folder, **hub)
     if safetensors_only and not any(path.glob("model*.safetensors*")):
         raise ConfigError(f"use_safetensors=True, but {path} has no safetensors; leave it out to read others")

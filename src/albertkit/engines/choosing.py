@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import check_head
 from albertkit.config import AlbertConfig
@@ -137,7 +138,7 @@ def load_model(
         MissingExtraError: a PyTorch model is needed, and torch is not installed.
     """
     if not isinstance(config, AlbertConfig):
-        config = AlbertConfig.from_pretrained(name if config is None else config, **hub)
+        config = load_config(name if config is None else config, **hub)
     check_head(config, architecture, name=str(name))
     if str(device) == CPU and not model_kwargs:
         light = LightModel.from_pretrained(name, architecture, config=config, dtype=dtype, **hub)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from albertkit.checkpoints.formats import load_config
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import DataError
@@ -23,8 +24,8 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.loading import Splits, features_of_all, load_splits, open_reader
 from albertkit.tasks.rows import UnknownTokens
 from albertkit.tasks.task import Task
-from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.vocabularies import load_tokenizer
 
 HELD_OUT = 10
 """Without validation data, one of so many training examples is held out."""
@@ -80,9 +81,9 @@ def prepare(
             say(line)
     examples = splits.examples
     named = {} if splits.labels is None else splits.labels.config_arguments()
-    config = AlbertConfig.from_pretrained(str(model)).replace(**named, **settings.dropouts)
+    config = load_config(str(model)).replace(**named, **settings.dropouts)
     note_exits(task, config, settings)
-    tokenizer = AutoTokenizer.from_pretrained(str(model))
+    tokenizer = load_tokenizer(str(model))
     task = task.bind(tokenizer, config, settings.task)
     for name, value in task.saved(examples["training"]).items():
         if value is None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from albertkit.config import AlbertConfig
+from albertkit.checkpoints.formats import load_config
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import as_source, open_table
 from albertkit.datasets.table import DelimitedTable, Table
@@ -21,7 +21,7 @@ from albertkit.tasks.registry import task_for, task_of
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
-from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.vocabularies import load_tokenizer
 
 COLUMNS_KEY = "columns"
 _LAYOUT = ("header", "delimiter")
@@ -38,7 +38,7 @@ def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
     trained = _report(Path(model)).get("settings", {})
     task = trained.get("task", {}) if isinstance(trained, dict) else None
     if not trained:  # a checkpoint, a copy of the model alone, a name on the hub
-        task = saved_lengths(AlbertConfig.from_pretrained(str(model)))
+        task = saved_lengths(load_config(str(model)))
     if not isinstance(task, dict):
         raise ConfigError(f"{Path(model) / REPORT_JSON}: expected a table of settings, found {trained!r:.60}")
     return build(TaskSettings, {**task, **given}, where="settings")
@@ -75,7 +75,7 @@ def load_task(
         CheckpointError: its head is that of another task.
     """
     model = str(model)
-    chosen = task_for(AlbertConfig.from_pretrained(model), model) if task is None else task_of(task)
+    chosen = task_for(load_config(model), model) if task is None else task_of(task)
     loaded, report = load_model(model, chosen.architecture, device=device)
     missing = [name for name in report.missing if not name.startswith(chosen.unused)]
     if missing:
@@ -83,7 +83,7 @@ def load_task(
             f"{model} lacks {', '.join(missing[:3])}: it was not fine-tuned for {chosen.name}; "
             f"albertkit finetune {chosen.name} makes a model that was"
         )
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer = load_tokenizer(model)
     return chosen.bind(tokenizer, loaded.config, settings), loaded
 
 

@@ -13,7 +13,7 @@ from albertkit.errors import ModelNotFoundError
 from albertkit.footprint import Footprint, measure
 from albertkit.heads import HEADS
 from albertkit.published import warn_of_contradictions
-from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.vocabularies import load_tokenizer
 
 _SHAPE = (
     "hidden_size",
@@ -54,10 +54,8 @@ def _of_checkpoint(name: str) -> dict[str, Any]:
     config = AlbertConfig.from_dict(checkpoint.config)
     warn_of_contradictions(name, vars(config))
     report = _of_config(config, checkpoint.tensors)
-    if not path.is_dir():
-        return {**report, "tokenizer": None}  # a Julia file, or one checkpoint of several
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = load_tokenizer(name)
     except ModelNotFoundError:
         return {**report, "tokenizer": None}  # weights alone are a model folder too
     settings = {

@@ -7,7 +7,6 @@ The graph is written from config and tensors, not traced: shared weights stay sh
 length runs.
 """
 
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
@@ -23,7 +22,7 @@ from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import architecture_of, fit
 from albertkit.config import AlbertConfig
-from albertkit.conversion import TOLERANCES, cast, file_sha256, write_vocabulary
+from albertkit.conversion import TOLERANCES, cast, file_sha256
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
 from albertkit.files import check_new_folder
@@ -43,8 +42,8 @@ from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
 from albertkit.onnx.int8_loss import Loss, is_labelled, measure_agreement, measure_on_labels, read_texts
 from albertkit.published import contradictions
 from albertkit.recipe import build
-from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.vocabularies import add_model_file, open_tokenizer
 
 OPSET = 20
 """The first with Gelu; what ONNX Runtime 1.17 and later read."""
@@ -174,6 +173,7 @@ def export_onnx(
     path = formats.locate(source, also=VOCABULARY_FILES)
     file, beside = _places(target, path)
     checkpoint = formats.read(path)
+    add_model_file(checkpoint)
     config = AlbertConfig.from_dict(checkpoint.config)
     architecture, weights, loaded = _choose(config, checkpoint.tensors, architecture)
     notes = [*checkpoint.notes, *(f"unexpected, left out: {name}" for name in loaded.unexpected)]
@@ -184,7 +184,7 @@ def export_onnx(
         weights = _round(weights, DTYPES[dtype], notes)
     stored = next(iter(weights.values())).dtype.name
     config = config.replace(architectures=[architecture], dtype=stored)
-    tokenizer = _open_tokenizer(checkpoint, config, notes)
+    tokenizer = _open_tokenizer(checkpoint, notes)
     if int8:
         config.extra[QUANTIZATION] = INT8
     metadata = metadata_of(config, checkpoint, tokenizer, compute=compute)
@@ -350,11 +350,8 @@ def _round(weights: Arrays, dtype: np.dtype, notes: list[str]) -> dict[str, np.n
     return rounded
 
 
-def _open_tokenizer(checkpoint: Checkpoint, config: AlbertConfig, notes: list[str]) -> TokenizerBase | None:
+def _open_tokenizer(checkpoint: Checkpoint, notes: list[str]) -> TokenizerBase | None:
     if vocabulary_file(checkpoint) is None:
         notes.append("the source has no vocabulary: random ids were compared in place of texts")
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        config.save_pretrained(folder)  # the tokenizer's size is compared with it
-        write_vocabulary(Path(folder), checkpoint)
-        return AutoTokenizer.from_pretrained(folder)
+    return open_tokenizer(checkpoint)

@@ -13,13 +13,13 @@ from albertkit.checkpoints.arrays import Arrays
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.config import AlbertConfig
 from albertkit.config_base import CONFIG_FILE
-from albertkit.conversion import write_vocabulary
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path, complete_files, json_text, made_folder
 from albertkit.onnx.graph import onnx
 from albertkit.onnx.padded import build
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
+from albertkit.vocabularies import write_vocabulary
 
 _MOST_BYTES = 2_000_000_000  # of one protobuf message, in which the graph must find room too
 

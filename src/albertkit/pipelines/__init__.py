@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from albertkit.checkpoints.formats import load_config
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import one_of
 from albertkit.devices import Device, best_device, read_device
@@ -32,8 +33,8 @@ from albertkit.pipelines.sentence_order import SentenceOrderPipeline
 from albertkit.pipelines.text_classification import TextClassificationPipeline
 from albertkit.pipelines.token_classification import TokenClassificationPipeline
 from albertkit.tasks.task import Task
-from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.vocabularies import load_tokenizer
 
 __all__ = [
     "FeatureExtractionPipeline",
@@ -117,9 +118,10 @@ def pipeline(
             "text-classification" ("sentiment-analysis"), "token-classification" ("ner"),
             "question-answering", "multiple-choice"; a task of your own; None for what the model's class, or
             the `architectures` of its config, is made for.
-        model: a folder, a hub name, or a model; None for the bundled model, which was not fine-tuned.
-        tokenizer: a folder, a hub name, or a tokenizer; None for the one beside the model. Must be given with
-            a model that is loaded already.
+        model: a folder, a checkpoint of another writer (`docs/checkpoints.md`), a hub name, or a model; None
+            for the bundled model, which was not fine-tuned.
+        tokenizer: a folder, a hub name, or a tokenizer; None for the one beside the model, or in its file.
+            Must be given with a model that is loaded already.
         config: in place of the checkpoint's own.
         device: "cpu", "cuda:1", "mps" ...; -1 for the CPU, 0, 1 ... for a GPU by number (with a warning the
             CPU, where there is none at all). None for the best single device (CUDA, then MPS, then CPU); a
@@ -186,7 +188,7 @@ def pipeline(
             )
         defaults["device"] = place
     if isinstance(tokenizer, str | Path):
-        tokenizer = AutoTokenizer.from_pretrained(tokenizer, use_fast=use_fast, **hub_options)
+        tokenizer = load_tokenizer(tokenizer, use_fast=use_fast, **hub_options)
     return chosen(model, tokenizer, **defaults)
 
 
@@ -222,7 +224,7 @@ def _infer_task(
         names = names or [type(model).__name__]
     else:
         if not isinstance(config, AlbertConfig):
-            config = AlbertConfig.from_pretrained(model if config is None else config, **hub_options)
+            config = load_config(model if config is None else config, **hub_options)
         names = config.architectures or []
     tasks = [_TASKS_BY_CLASS[name] for name in names if name in _TASKS_BY_CLASS]
     if not tasks:

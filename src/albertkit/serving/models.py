@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from albertkit import reference
-from albertkit.config import AlbertConfig
+from albertkit.checkpoints.formats import load_config
 from albertkit.engines.choosing import is_int8, make_engine
 from albertkit.engines.engine import BATCH_TOKENS, Engine, Row
 from albertkit.engines.light_model import LightModel, Model
@@ -99,7 +99,7 @@ def load_model(
     Raises:
         AlbertKitError: as for `pipeline`; a CheckpointError also where the scores differ.
     """
-    architectures = AlbertConfig.from_pretrained(source).architectures or []
+    architectures = load_config(source).architectures or []
     pretrained = task is None and architectures[:1] == ["AlbertForPreTraining"]
     first = pipeline("sentence-order" if pretrained else task, source, device=device)
     if isinstance(first.model, LightModel):

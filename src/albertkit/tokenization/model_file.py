@@ -100,7 +100,7 @@ def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.Sentenc
     except RuntimeError as error:
         raise TokenizerError(
             f"{source}: {_guess(model)}; expected a complete SentencePiece model (spiece.model, "
-            f"30k-clean.model, .spm). Copy or download it again, or name the right file"
+            f"30k-clean.model, .spm). Copy or download it again, or name the right file or the model's folder"
         ) from error
     return processor
 

@@ -1,0 +1,82 @@
+"""The tokenizer that travels with a model: opened by the model's name, and written into a folder."""
+
+import tempfile
+from pathlib import Path
+from typing import Any, Unpack
+
+from albertkit.checkpoints import formats
+from albertkit.checkpoints.checkpoint import Checkpoint
+from albertkit.config_base import CONFIG_FILE
+from albertkit.errors import ModelNotFoundError
+from albertkit.files import atomic_path, json_text
+from albertkit.hub import HubOptions
+from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.folder import MODEL_FILE, WORD_LIST_FILE
+from albertkit.tokenization.model_file import model_from_lines
+
+
+def load_tokenizer(
+    name: str | Path, *, use_fast: bool | None = None, **hub: Unpack[HubOptions]
+) -> TokenizerBase:
+    """Return the tokenizer of a model by the model's name.
+
+    Args:
+        name: what `AutoTokenizer.from_pretrained` takes, or a checkpoint of another writer.
+        use_fast: as `AutoTokenizer.from_pretrained` says.
+        hub: as `hub.HubOptions` says.
+
+    Raises:
+        ModelNotFoundError: there is nothing by that name, or it has no tokenizer.
+        CheckpointError: the checkpoint is damaged.
+        TokenizerError: the tokenizer is damaged, or is not one of ALBERT's.
+    """
+    path = formats.foreign_path(name, **hub)
+    if path is None:
+        return AutoTokenizer.from_pretrained(name, use_fast=use_fast, **hub)
+    checkpoint = formats.read(path)
+    add_model_file(checkpoint)
+    if not checkpoint.vocabulary:
+        raise ModelNotFoundError(f"{path} has no vocabulary: give the tokenizer by its folder or hub name")
+    tokenizer = open_tokenizer(checkpoint, use_fast=use_fast)
+    tokenizer.name_or_path = str(name)
+    return tokenizer
+
+
+def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
+    """Return the tokenizer of a checkpoint that has tokenizer files.
+
+    Raises:
+        TokenizerError: it is damaged, or has more pieces than the model has embeddings.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        config = json_text(checkpoint.config)  # the size of the tokenizer is compared with it
+        Path(folder, CONFIG_FILE).write_text(config, encoding="utf-8")
+        write_vocabulary(Path(folder), checkpoint)
+        return AutoTokenizer.from_pretrained(folder, **options)
+
+
+def add_model_file(checkpoint: Checkpoint) -> None:
+    """Give a checkpoint without tokenizer files the SentencePiece model of its listed pieces, if it has any.
+
+    Raises:
+        TokenizerError: the pieces do not make a model.
+    """
+    if checkpoint.pieces and not checkpoint.vocabulary:
+        checkpoint.vocabulary[MODEL_FILE] = model_from_lines(checkpoint.pieces)
+        checkpoint.notes.append("spiece.model was made of the listed pieces; their scores have six digits")
+
+
+def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
+    """Write the tokenizer's files of a checkpoint into a folder; return their names."""
+    names = list(checkpoint.vocabulary)
+    for name, content in checkpoint.vocabulary.items():
+        with atomic_path(folder / name) as new:
+            new.write_bytes(content)
+    if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
+        # A vocabulary alone, as Google's folders have it, says nothing of lower case: theirs are so.
+        tokenizer = AutoTokenizer.from_pretrained(folder / names[0])
+        names += [
+            name for path in tokenizer.save_pretrained(folder) if (name := Path(path).name) not in names
+        ]
+    return names

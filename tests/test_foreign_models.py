@@ -1,0 +1,96 @@
+"""Models in the files of other writers, opened by name: pipelines, verbs, and what the other classes say."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+from command_line import Run
+
+from albertkit import AutoConfig, AutoTokenizer, pipeline
+from albertkit.checkpoints.checkpoint import Checkpoint
+from albertkit.checkpoints.folder import WEIGHTS_FILE
+from albertkit.checkpoints.formats import load_config, read
+from albertkit.checkpoints.julia import write
+from albertkit.conversion import convert
+from albertkit.errors import ModelNotFoundError, TokenizerError
+
+pytestmark = pytest.mark.light
+
+MASKED = "The captain opened the [MASK]."
+TO = {"julia": "model.tfbson", "tf1": "tf1/model.ckpt-best"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    convert("bundled", root / "model.tfbson")
+    convert("bundled", root / "hf")
+    return root
+
+
+@pytest.fixture(scope="module", params=TO)
+def model(request: pytest.FixtureRequest, folder: Path) -> Path:
+    if request.param == "tf1":
+        pytest.importorskip("crc32c")
+        convert("bundled", folder / "tf1", to="tf1")
+    return folder / TO[request.param]
+
+
+def test_a_pipeline_answers_as_for_the_folder(model: Path) -> None:
+    expected = pipeline("fill-mask")(MASKED)
+    fill = pipeline("fill-mask", model)
+    assert fill(MASKED) == expected
+    assert pipeline(None, model)(MASKED) == expected  # the task is that of its config
+    assert pipeline("fill-mask", model, tokenizer="bundled")(MASKED) == expected
+    assert fill.tokenizer.name_or_path == fill.model.name_or_path == str(model)
+
+
+def test_its_tokenizer_needs_no_file(model: Path, tmp_path: Path) -> None:
+    tokenizer = pipeline("fill-mask", model).tokenizer
+    expected = tokenizer(MASKED)
+    tokenizer.save_pretrained(tmp_path)
+    for other in (pickle.loads(pickle.dumps(tokenizer)), AutoTokenizer.from_pretrained(tmp_path)):
+        assert other(MASKED) == expected
+
+
+def test_verbs(model: Path, folder: Path, run: Run) -> None:
+    asked = ["fill-mask", MASKED, "--json", "--model"]
+    assert run(*asked, model).json == run(*asked, "bundled").json
+    inspected = run("inspect", model, "--json")
+    assert inspected.status == 0, inspected.errors
+    assert inspected.json[0]["tokenizer"]["pieces"] == 8192
+
+
+def test_an_exported_file_for_julia_has_its_tokenizer_beside_it(
+    folder: Path, tmp_path: Path, run: Run
+) -> None:
+    result = run("export", "onnx", folder / "model.tfbson", tmp_path / "exported")
+    assert result.status == 0, result.errors
+    assert pipeline("fill-mask", tmp_path / "exported")(MASKED)[0]["token_str"]
+
+
+def test_a_file_without_a_vocabulary_asks_for_the_tokenizer(folder: Path, tmp_path: Path) -> None:
+    source = read(folder / "model.tfbson")
+    model = tmp_path / "bare.tfbson"
+    write(model, Checkpoint("julia", source.config, source.tensors, []))
+    with pytest.raises(ModelNotFoundError, match=r"bare\.tfbson has no vocabulary: give the tokenizer"):
+        pipeline("fill-mask", model)
+    assert pipeline("fill-mask", model, tokenizer="bundled")(MASKED) == pipeline("fill-mask")(MASKED)
+
+
+def test_a_weight_file_of_a_folder_is_no_model(folder: Path) -> None:
+    message = "is a file: expected the folder of a model, which holds it"
+    file = folder / "hf" / WEIGHTS_FILE
+    for load in (AutoConfig.from_pretrained, load_config, lambda path: pipeline("fill-mask", path)):
+        with pytest.raises(ModelNotFoundError, match=message):
+            load(file)
+    with pytest.raises(ModelNotFoundError, match=message):
+        AutoConfig.from_pretrained(folder / "model.tfbson")  # which only models and pipelines open
+    with pytest.raises(TokenizerError, match="or the model's folder"):
+        AutoTokenizer.from_pretrained(file)
+
+
+def test_a_config_file_may_have_any_name(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "config.copy"
+    other.write_bytes((folder / "hf" / "config.json").read_bytes())
+    assert AutoConfig.from_pretrained(other) == AutoConfig.from_pretrained(folder / "hf")
