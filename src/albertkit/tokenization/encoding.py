@@ -169,12 +169,12 @@ class Encoding:
 
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> TokenSpan | None:
         """Return the tokens of a word, None where the row has none of them."""
-        found = [
+        places = [
             index
-            for index, place in enumerate(zip(self.sequence_ids, self.word_ids, strict=True))
-            if place == (sequence_index, word_index)
+            for index, token in enumerate(zip(self.sequence_ids, self.word_ids, strict=True))
+            if token == (sequence_index, word_index)
         ]
-        return TokenSpan(found[0], found[-1] + 1) if found else None
+        return TokenSpan(places[0], places[-1] + 1) if places else None
 
     def word_to_chars(self, word_index: int, sequence_index: int = 0) -> CharSpan | None:
         """Return the characters of a word, from its first token's start to its last token's end."""
@@ -302,8 +302,9 @@ class BatchEncoding(UserDict[str, Any]):
     ) -> "BatchEncoding":
         """Turn every list into a tensor: "pt" (PyTorch), "np" (NumPy), "tf" (TensorFlow); None leaves lists.
 
-        Raises TokenizerError where rows differ in length, MissingExtraError where the library is not
-        installed.
+        Raises:
+            TokenizerError: The rows differ in length.
+            MissingExtraError: The library is not installed.
         """
         if tensor_type is None:
             return self

@@ -64,20 +64,21 @@ def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: U
 def find_model_file(path: Path) -> Path | None:
     """Return the SentencePiece model in a folder (or the file itself), None where there is none.
 
-    Raises TokenizerError where a folder holds several and none has a usual name.
+    Raises:
+        TokenizerError: A folder holds several, and none has a usual name.
     """
     if path.is_file():
         return None if path.suffix in (".json", ".txt") else path
     for name in (MODEL_FILE, "30k-clean.model"):
         if (path / name).is_file():
             return path / name
-    found = sorted([*path.glob("*.model"), *path.glob("*.spm")])
-    if len(found) > 1:
-        names = ", ".join(file.name for file in found)
+    models = sorted([*path.glob("*.model"), *path.glob("*.spm")])
+    if len(models) > 1:
+        names = ", ".join(file.name for file in models)
         raise TokenizerError(
             f"{path} holds several SentencePiece models ({names}); pass the path of the one meant"
         )
-    return found[0] if found else None
+    return models[0] if models else None
 
 
 def find(path: Path, name: str) -> Path | None:
@@ -97,10 +98,13 @@ def find_files(path: Path, vocabulary_file: str) -> dict[str, Path | None]:
     Raises:
         ModelNotFoundError: There is none.
     """
-    found = {"vocab_file": find(path, vocabulary_file), "tokenizer_file": find(path, TOKENIZER_FILE)}
-    if not any(found.values()):
+    vocabulary_files = {
+        "vocab_file": find(path, vocabulary_file),
+        "tokenizer_file": find(path, TOKENIZER_FILE),
+    }
+    if not any(vocabulary_files.values()):
         raise missing(path, f"{vocabulary_file}, or {TOKENIZER_FILE} in its place")
-    return found
+    return vocabulary_files
 
 
 def missing(path: Path, expected: str) -> ModelNotFoundError:
@@ -123,7 +127,8 @@ def read_settings(
         normalization: the rules that the class has.
         default_roles: its token of each role.
 
-    Raises TokenizerError for a file that is no JSON object, or a token that is none.
+    Raises:
+        TokenizerError: A file is not a JSON object, or a token is not a string.
     """
     folder = path if path.is_dir() else path.parent
     with named_damage(folder / CONFIG_FILE):

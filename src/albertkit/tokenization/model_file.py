@@ -75,7 +75,9 @@ def ends_in_digit_and_comma(piece: str) -> bool:
 def read_model_file(path: str | Path) -> bytes:
     """Return the bytes of a SentencePiece model file.
 
-    Raises ModelNotFoundError where there is no such file, TokenizerError where it holds nothing.
+    Raises:
+        ModelNotFoundError: There is no such file.
+        TokenizerError: The file is empty.
     """
     path = Path(path)
     if not path.is_file():
@@ -92,7 +94,8 @@ def read_model_file(path: str | Path) -> bytes:
 def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.SentencePieceProcessor:
     """Return SentencePiece's processor for the bytes of a model file; `source` is named in errors.
 
-    Raises TokenizerError where the bytes are truncated or of another format.
+    Raises:
+        TokenizerError: The bytes are truncated or of another format.
     """
     processor = sentencepiece.SentencePieceProcessor()
     try:
@@ -108,7 +111,8 @@ def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.Sentenc
 def read_piece_table(model: bytes) -> PieceTable:
     """Return pieces, scores, kinds and normalizer table from the bytes of a model file.
 
-    Raises TokenizerError where the file is damaged: SentencePiece passes over fields of a wrong kind.
+    Raises:
+        TokenizerError: The file is damaged: SentencePiece passes over fields of a wrong kind.
     """
     try:
         return _read_piece_table(model)

@@ -40,7 +40,7 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 @dataclass(frozen=True, kw_only=True)
 class Normalization:
-    """What happens to a text before it is cut into pieces; saved in `tokenizer_config.json`."""
+    """What happens to a text before it is split into pieces; saved in `tokenizer_config.json`."""
 
     do_lower_case: bool = True
     remove_space: bool = True
@@ -84,7 +84,10 @@ class Normalization:
     @cached_property
     def _table(self) -> bytes:
         """What is written for each byte: spaces are one kind, and letters are lower-cased."""
-        written = (" " if self.remove_space and one.isspace() else one for one in map(chr, range(128)))
+        written = (
+            " " if self.remove_space and character.isspace() else character
+            for character in map(chr, range(128))
+        )
         table = "".join(written)
         return (table.lower() if self.do_lower_case else table).encode() + bytes(range(128, 256))
 

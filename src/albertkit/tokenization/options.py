@@ -147,7 +147,8 @@ class Fit:
 def read_fit(options: Options, *, model_max_length: int) -> Fit:
     """Resolve the arguments as `transformers` does.
 
-    Raises TokenizerError for unknown values, and for a length that is no multiple of `pad_to_multiple_of`.
+    Raises:
+        TokenizerError: A value is unknown, or a length is not a multiple of `pad_to_multiple_of`.
     """
     for name, least in (("stride", 0), ("pad_to_multiple_of", 1)):
         value = getattr(options, name)
@@ -182,7 +183,8 @@ def read_strategy(truncation: bool | str | None) -> Strategy:
 def read_side(name: str, value: Any) -> Side:
     """Return a side as it was given.
 
-    Raises TokenizerError for anything but "left" and "right".
+    Raises:
+        TokenizerError: The value is neither "left" nor "right".
     """
     if value not in get_args(Side):
         raise TokenizerError(f"{name}={value!r}: expected one of {', '.join(get_args(Side))}")
@@ -199,7 +201,8 @@ def read_flag(name: str, value: Any) -> bool:
 def read_max_length(value: Any) -> int:
     """Return `model_max_length`, which may be a huge number for no limit, or None for the usual 512.
 
-    Raises TokenizerError for anything else.
+    Raises:
+        TokenizerError: The value is anything else.
     """
     if value is None:
         return 512
@@ -262,7 +265,8 @@ def read_examples(
 ) -> tuple[list[tuple[Text, Text | None]], bool]:
     """Return the examples of a call as (text, second text or None), and whether they came as a batch.
 
-    Raises TokenizerError for anything that is no text, naming what it is.
+    Raises:
+        TokenizerError: A value is not a text; the message names its type.
     """
     single = _is_words(text) if is_split_into_words else isinstance(text, str)
     if single:
@@ -270,7 +274,7 @@ def read_examples(
     else:
         texts = _as_list("text", text)
         if text_pair is None:
-            examples = [_read_pair(one, is_split_into_words) for one in texts]
+            examples = [_read_pair(entry, is_split_into_words) for entry in texts]
         else:
             pairs = _as_list("text_pair", text_pair)
             if len(texts) != len(pairs):
@@ -278,30 +282,28 @@ def read_examples(
                     f"received {len(texts)} texts and {len(pairs)} second texts; expected as many"
                 )
             examples = list(zip(texts, pairs, strict=True))
-    for example in examples:
-        for one in example:
-            if isinstance(one, str) if not is_split_into_words else _is_words(one):
-                continue
-            if one is None and one is not example[0]:
-                continue
-            raise TokenizerError(
-                f"received {one!r:.80} ({type(one).__name__}) for a text; expected "
-                + (
-                    "a list of words"
-                    if is_split_into_words
-                    else "a string, a list of strings, or a list of pairs"
+    is_text = _is_words if is_split_into_words else _is_string
+    expected = "a list of words" if is_split_into_words else "a string, a list of strings, or a list of pairs"
+    for first, second in examples:
+        for value in (first, *([] if second is None else [second])):
+            if not is_text(value):
+                raise TokenizerError(
+                    f"received {value!r:.80} ({type(value).__name__}) for a text; expected {expected}"
                 )
-            )
     return cast("list[tuple[Text, Text | None]]", examples), not single
 
 
 def _read_pair(example: Any, is_split_into_words: bool) -> tuple[Any, Any]:
     """Return one entry of a batch as an example: a text, or a pair given as (text, second text)."""
     if isinstance(example, (tuple, list)) and len(example) == 2:
-        is_text = _is_words if is_split_into_words else lambda one: isinstance(one, str)
+        is_text = _is_words if is_split_into_words else _is_string
         if is_text(example[0]) and is_text(example[1]):
             return example[0], example[1]
     return example, None
+
+
+def _is_string(text: Any) -> bool:
+    return isinstance(text, str)
 
 
 def _is_words(text: Any) -> bool:

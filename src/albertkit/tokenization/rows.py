@@ -78,7 +78,8 @@ def pad_rows(
 ) -> BatchEncoding:
     """Pad rows encoded before; `values` says what each column is padded with, others are left alone.
 
-    Raises TokenizerError where there are no `input_ids`.
+    Raises:
+        TokenizerError: There are no `input_ids`.
     """
     if not hasattr(encoded, "keys"):
         names = list(encoded[0]) if len(encoded) else []
@@ -206,19 +207,20 @@ def windows(
     of a pair are cut, every window of the one meets every window of the other (in the order that
     `transformers` has them: those with the first window of the first sequence come last).
 
-    Raises TokenizerError where the strategy cannot make the pair fit, or the stride leaves no progress.
+    Raises:
+        TokenizerError: The strategy cannot make the pair fit, or the stride leaves no progress.
     """
-    whole = Window(range(first), None if second is None else range(second))
+    everything = Window(range(first), None if second is None else range(second))
     if strategy == "do_not_truncate" or room is None or first + (second or 0) <= room:
-        return [whole]
+        return [everything]
     if strategy == "longest_first":
         if second is None:
-            return [Window(one) for one in _slide(first, room, stride, side)]
+            return [Window(part) for part in _slide(first, room, stride, side)]
         room_first, room_second = _share(first, second, room)
         row, *others = _slide(first, room_first, stride, side)
         seconds = list(_slide(second, room_second, stride, side))
-        later = [Window(one, two) for one in others for two in seconds]
-        return [Window(row, seconds[0]), *later, *(Window(row, two) for two in seconds[1:])]
+        later = [Window(part, second_part) for part in others for second_part in seconds]
+        return [Window(row, seconds[0]), *later, *(Window(row, second_part) for second_part in seconds[1:])]
     if strategy == "only_first":
         cut, kept = first, second or 0
     else:
@@ -234,8 +236,8 @@ def windows(
         )
     ranges = _slide(cut, room - kept, stride, side)
     if strategy == "only_first":
-        return [Window(one, whole.second) for one in ranges]
-    return [Window(whole.first, two) for two in ranges]
+        return [Window(part, everything.second) for part in ranges]
+    return [Window(everything.first, part) for part in ranges]
 
 
 def _share(first: int, second: int, room: int) -> tuple[int, int]:

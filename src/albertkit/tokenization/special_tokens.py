@@ -1,6 +1,6 @@
 """The tokens that stand for themselves: special tokens and tokens added after training.
 
-They are found in a text before it is normalized, and cut out: first special tokens, which are found as
+They are found in a text before it is normalized, and split off: first special tokens, which are found as
 written, then added words, which are found in any case where the tokenizer lower-cases. Spaces beside them
 never matter, for the text between them is normalized on its own, as the original does: `with [MASK].` is
 `▁with`, `[MASK]`, `▁`, `.`
@@ -49,7 +49,8 @@ class Marks(NamedTuple):
 def token_text(token: object) -> str:
     """Return the text of a token: a string, an entry of a JSON file, or the Rust library's AddedToken.
 
-    Raises TokenizerError for anything else, and for a token that is to be found as a single word only.
+    Raises:
+        TokenizerError: The token is anything else, or is to be found as a single word only.
     """
     given = token
     if isinstance(token, Mapping):
@@ -77,7 +78,8 @@ def token_text(token: object) -> str:
 def token_texts(tokens: object) -> list[str]:
     """Return the texts of several tokens: a list, or a mapping from their names.
 
-    Raises TokenizerError as `token_text` does, and for what holds no tokens, such as a single string.
+    Raises:
+        TokenizerError: As for `token_text`, and if the value holds no tokens, such as a single string.
     """
     if isinstance(tokens, Mapping):
         tokens = tokens.values()
@@ -96,7 +98,9 @@ def fold(text: str) -> str:
 
 
 def _fold_character(character: str) -> str:
-    return next((one for one in (character.casefold(), character.lower()) if len(one) == 1), character)
+    return next(
+        (folded for folded in (character.casefold(), character.lower()) if len(folded) == 1), character
+    )
 
 
 class SpecialTokens:
@@ -107,7 +111,7 @@ class SpecialTokens:
         self.roles: dict[str, str | None] = {}
         self.additional: list[str] = []
         self.added: dict[str, int] = {}  # tokens behind the vocabulary
-        self.ids: dict[str, int] = {}  # every token that is cut out of a text
+        self.ids: dict[str, int] = {}  # every token at which a text is split
         self._fold = fold if ignore_case else str
         self._first_characters: set[str] = set()
         # Worked out when asked for, and forgotten when a token changes.
@@ -180,7 +184,7 @@ class SpecialTokens:
         return Marks(*ids)
 
     def occur_in(self, text: str, *, parse_special_tokens: Parsing) -> bool:
-        """Whether any token to be cut out is in the text; special tokens count where they are parsed."""
+        """Return whether a text has a token at which it is split; special tokens count if they are parsed."""
         if not self.words:  # the usual case: a few tokens, and searching them one by one is fastest
             if not parse_special_tokens:
                 return False
@@ -193,7 +197,7 @@ class SpecialTokens:
         special, words = self._pattern(parse_special_tokens), self._pattern(None)
         return bool((special and special.search(text)) or (words and words.search(self._fold(text))))
 
-    def cut(self, text: str, *, parse_special_tokens: Parsing) -> list[Part]:
+    def split(self, text: str, *, parse_special_tokens: Parsing) -> list[Part]:
         """Return the parts of a text in order; plain parts may be empty or blank."""
         parts = self._split(Part(text, 0, None), self._pattern(parse_special_tokens), text, {})
         if not self.words:

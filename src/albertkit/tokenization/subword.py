@@ -60,7 +60,7 @@ class SubwordModel(ABC):
 
 
 class TextEncoder:
-    """Encodes texts: special tokens are cut out, and the subword model splits what stands between them."""
+    """Encodes texts: splits a text at special tokens, and encodes the text between them with a model."""
 
     def __init__(self, model: SubwordModel, special_tokens: SpecialTokens) -> None:
         self._model = model
@@ -115,7 +115,7 @@ class TextEncoder:
         places = Places([], [])
         word = -1
         for number, string in enumerate([text] if isinstance(text, str) else text):
-            for part in self._special.cut(string, parse_special_tokens=parse):
+            for part in self._special.split(string, parse_special_tokens=parse):
                 spans = [(part.text, 0, len(part.text))]
                 if part.token_id is None:
                     spans = self._model.spans(part.text)
@@ -127,7 +127,7 @@ class TextEncoder:
 
     def _parts(self, text: Text, parse: Parsing) -> Iterator[Part]:
         for string in [text] if isinstance(text, str) else text:
-            yield from self._special.cut(string, parse_special_tokens=parse)
+            yield from self._special.split(string, parse_special_tokens=parse)
 
 
 def not_unicode(texts: list[str]) -> TokenizerError:

@@ -2,7 +2,7 @@
 
 The digit-comma rule cannot be said in the file: it looks at the pieces that the model chose. The file gives
 the pieces that the rule splits a score with which none is chosen: other readers get other ids where the
-digits are then cut otherwise, on 1 of 36,269 paragraphs of books with digits.
+digits are then split otherwise, on 1 of 36,269 paragraphs of books with digits.
 """
 
 import base64
@@ -114,7 +114,7 @@ def _scores(table: PieceTable) -> list[float]:
 
 
 def _sentencepiece_steps(table: PieceTable) -> list[dict[str, Any]]:
-    """Return what SentencePiece does to a text before it cuts: its table, and single spaces between words."""
+    """Return the steps of SentencePiece's normalizer: its table, and single spaces between words."""
     characters = base64.b64encode(table.character_map).decode()
     steps = [{"type": "Precompiled", "precompiled_charsmap": characters}] if characters else []
     return [*steps, _replace({"Regex": " {2,}"}, " "), _replace({"Regex": "^ | $"}, "")]
@@ -159,7 +159,8 @@ def _characters(belongs: Callable[[str], bool]) -> str:
 def read_unigram_json(path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
     """Return the vocabulary of a `tokenizer.json`, its rules of normalization, and the tokens added to it.
 
-    Raises TokenizerError where the file is damaged, or holds no Unigram vocabulary.
+    Raises:
+        TokenizerError: The file is damaged, or holds no Unigram vocabulary.
     """
     with named_damage(path):
         return _read_content(read_json(path), path)
@@ -187,7 +188,7 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
     kinds = [CONTROL if piece in special else NORMAL for piece, _ in vocabulary]
     kinds[unknown_id] = UNKNOWN
     # Learned scores are logarithms of probabilities below 1. `transformers` keeps SentencePiece's 0 for
-    # user-defined symbols, and lists these as added tokens, at which texts are not to be cut.
+    # user-defined symbols, and lists these as added tokens, at which texts are not to be split.
     for piece_id, (_, score) in enumerate(vocabulary):
         if score == 0 and kinds[piece_id] == NORMAL:
             kinds[piece_id] = USER_DEFINED

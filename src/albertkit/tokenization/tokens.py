@@ -151,7 +151,7 @@ class TokenVocabulary:
         for token in texts:
             self._special.add(token, vocabulary_id=self._model.token_to_id(token))
         # A token with a role needs no second mention.
-        self._special.set_additional([one for one in texts if one not in self._special.roles.values()])
+        self._special.set_additional([token for token in texts if token not in self._special.roles.values()])
 
     @property
     def extra_special_tokens_ids(self) -> list[int]:
@@ -260,17 +260,18 @@ class TokenVocabulary:
             return None
         if not isinstance(tokens, str):
             return [self.convert_tokens_to_ids(token) for token in tokens]
-        found = self._special.ids.get(tokens)
-        if found is None:
-            found = self._model.token_to_id(tokens)
-        if found is None and (word := self._special.word_in_any_case(tokens)) is not None:
-            found = self._special.ids[word]
-        return self.unk_token_id if found is None else found
+        token_id = self._special.ids.get(tokens)
+        if token_id is None:
+            token_id = self._model.token_to_id(tokens)
+        if token_id is None and (word := self._special.word_in_any_case(tokens)) is not None:
+            token_id = self._special.ids[word]
+        return self.unk_token_id if token_id is None else token_id
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
         """Return the token of an id, or of each of a list.
 
-        Raises TokenizerError for an id outside the vocabulary.
+        Raises:
+            TokenizerError: An id is outside the vocabulary.
         """
         ids = _plain(ids)
         if isinstance(ids, int):
@@ -390,4 +391,4 @@ def _plain(ids: Any) -> Any:
             f"received {ids!r:.60} ({type(ids).__name__}); expected ids, which are whole numbers"
         )
     ids = list(ids)
-    return [one.tolist() for one in ids] if ids and hasattr(ids[0], "tolist") else ids
+    return [row.tolist() for row in ids] if ids and hasattr(ids[0], "tolist") else ids

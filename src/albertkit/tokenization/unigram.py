@@ -69,14 +69,14 @@ class DigitCommaRule:
         ]
 
     def ids(self, rows: list[list[int]], *, pieces_of: Callable[[int], list[str]]) -> list[list[int]]:
-        """Apply the rule to the ids of many texts; `pieces_of(row)` cuts a text whose ids do not decide."""
+        """Apply the rule to the ids of many texts; `pieces_of(row)` splits a text whose ids do not decide."""
         for index, row in enumerate(rows):
             if self._affected.isdisjoint(row):
                 continue
             if self._undecided_id in row:
                 rows[index] = self._to_ids(self.pieces(pieces_of(index)))
             else:
-                rows[index] = [part for one in row for part in self._ids.get(one, (one,))]
+                rows[index] = [part for piece_id in row for part in self._ids.get(piece_id, (piece_id,))]
         return rows
 
     def _split(self, piece: str) -> list[str]:
@@ -143,7 +143,7 @@ class UnigramModel(SubwordModel):
         try:
             if num_threads == 1 or len(texts) < 2 * _TEXTS_OF_A_PART:
                 return self._ids(texts, num_threads)
-            # While SentencePiece cuts one part without Python's lock, other threads normalize the next.
+            # While SentencePiece splits one part without Python's lock, other threads normalize the next.
             parts = [
                 texts[start : start + _TEXTS_OF_A_PART] for start in range(0, len(texts), _TEXTS_OF_A_PART)
             ]
@@ -165,7 +165,7 @@ class UnigramModel(SubwordModel):
         return self.align(text).spans(self.pieces(text))
 
     def align(self, text: str) -> Alignment:
-        """Return what SentencePiece cuts, each character with its place in the text as given."""
+        """Return what SentencePiece splits, each character with its place in the text as given."""
         normalized = align(text, self.normalization)
         return normalized.then(*self.processor.normalize(normalized.text, with_offsets=True))
 

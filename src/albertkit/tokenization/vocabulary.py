@@ -135,7 +135,7 @@ def unreachable_warning(model: UnigramModel) -> str | None:
     )
     return (
         f"{total:,} of {model.size:,} pieces of the vocabulary can never occur, because the tokenizer "
-        f"changes texts before it cuts them ({'; '.join(parts)}). Correct tokenizer_config.json, or train "
+        f"changes texts before it splits them ({'; '.join(parts)}). Correct tokenizer_config.json, or train "
         "the vocabulary with the settings it is used with"
     )
 

@@ -1,6 +1,6 @@
 """The tokenizer of checkpoints with a `vocab.txt`: BERT's, as the Chinese ALBERT models have it.
 
-A text is cleaned, lower-cased and stripped of accents where the settings say so, and cut at spaces,
+A text is cleaned, lower-cased and stripped of accents where the settings say so, and split at spaces,
 punctuation marks and Chinese characters; of each word the longest piece that the vocabulary knows is taken,
 again and again (Devlin et al. 2018, arXiv:1810.04805; Wu et al. 2016, arXiv:1609.08144, section 4.1). The
 Rust library `tokenizers` does all that.
@@ -66,12 +66,12 @@ class WordPieceModel(SubwordModel):
 
     def pieces(self, text: str) -> list[str]:
         """Return the pieces of one text; `[UNK]` stands for an unknown word."""
-        return self._cut(text).tokens
+        return self._encode(text).tokens
 
     def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:
         """Return the ids of many texts' pieces, in this thread alone where `num_threads` is 1."""
         if num_threads == 1:
-            return [self._cut(text).ids for text in texts]
+            return [self._encode(text).ids for text in texts]
         try:
             encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError) as error:
@@ -80,7 +80,7 @@ class WordPieceModel(SubwordModel):
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
         """Return (piece, start, end) for each piece of a text: its characters in the text as given."""
-        encoding = self._cut(text)
+        encoding = self._encode(text)
         return [
             (piece, start, end) for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True)
         ]
@@ -112,7 +112,7 @@ class WordPieceModel(SubwordModel):
         """Return the content of the tokenizer.json."""
         return with_special_tokens(json.loads(self._tokenizer.to_str()), special_tokens)
 
-    def _cut(self, text: str) -> "tokenizers.Encoding":
+    def _encode(self, text: str) -> "tokenizers.Encoding":
         try:
             return self._tokenizer.encode(text, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError) as error:
@@ -201,7 +201,9 @@ def is_wordpiece_json(path: Path) -> bool:
 def read_word_list(path: Path) -> tuple[str, ...]:
     """Return the pieces of a vocab.txt.
 
-    Raises ModelNotFoundError where there is no such file, TokenizerError as `parse_word_list` does.
+    Raises:
+        ModelNotFoundError: There is no such file.
+        TokenizerError: As for `parse_word_list`.
     """
     if not path.is_file():
         raise ModelNotFoundError(f"{path}: no file; expected a word list such as {folder.WORD_LIST_FILE}")
@@ -211,7 +213,8 @@ def read_word_list(path: Path) -> tuple[str, ...]:
 def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
     """Return the pieces of a word list: its lines, numbered from 0.
 
-    Raises TokenizerError where it is empty or no text.
+    Raises:
+        TokenizerError: The list is empty or is not text.
     """
     try:
         text = content.decode()
@@ -228,7 +231,8 @@ def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
 def read_tokenizer_file(path: Path) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
     """Return the vocabulary of a tokenizer.json, its rules of normalization, and the tokens added to it.
 
-    Raises TokenizerError where the file is damaged, or is not that of a BERT-style tokenizer.
+    Raises:
+        TokenizerError: The file is damaged, or is not that of a BERT-style tokenizer.
     """
     with folder.named_damage(path):
         return _read_content(folder.read_json(path), path)
