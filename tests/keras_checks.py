@@ -492,7 +492,7 @@ def test_every_format_loads(tmp_path: Path) -> None:
 
 def test_loading_ends_in_a_checked_report(tmp_path: Path) -> None:
     make("AlbertModel", **SHALLOW).save_pretrained(tmp_path)
-    with pytest.warns(UserWarning, match=r"newly initialised, not in the file: classifier\.weight"):
+    with pytest.warns(UserWarning, match=r"newly initialized, not in the file: classifier\.weight"):
         model, info = albertkit.keras.TFAlbertForSequenceClassification.from_pretrained(
             tmp_path, num_labels=5, output_loading_info=True
         )

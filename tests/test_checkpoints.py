@@ -629,7 +629,7 @@ def test_report_in_words_and_as_json() -> None:
     )[1]
     assert str(report).splitlines() == [
         f"{len(report.loaded)} tensors loaded",
-        "  newly initialised, not in the file: qa_outputs.weight, qa_outputs.bias (train before use)",
+        "  newly initialized, not in the file: qa_outputs.weight, qa_outputs.bias (train before use)",
         "  in the file, but not in this model: stray",
         "  left out (the masked word head, which this model does not have): predictions.bias, "
         "predictions.LayerNorm.weight, predictions.LayerNorm.bias, predictions.dense.weight, "

@@ -145,7 +145,7 @@ def test_new_head_on_an_encoder(tmp_path: Path):
         model = AlbertForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
     assert caught[0].filename == __file__
     torch.manual_seed(0)
-    with pytest.warns(UserWarning, match="newly initialised"):
+    with pytest.warns(UserWarning, match="newly initialized"):
         again, info = AlbertForSequenceClassification.from_pretrained(
             tmp_path, num_labels=5, output_loading_info=True
         )

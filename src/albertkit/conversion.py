@@ -274,12 +274,12 @@ def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.nda
 
 
 def _dtype(tensors: Mapping[str, np.ndarray]) -> str:
-    """The name of the type of the weights."""
+    """Return the name of the type of the weights."""
     return next(iter(tensors.values())).dtype.name
 
 
 def file_sha256(path: Path) -> str:
-    """The checksum of a file, in hexadecimal."""
+    """Return the checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

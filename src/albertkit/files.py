@@ -238,7 +238,7 @@ def write_picture(figure: Any, target: Path, *, dpi: int) -> None:
 
 
 def contents(folder: Path, *, limit: int = 12) -> str:
-    """What `folder` holds, in words for an error message: names, sub-folders with a trailing slash."""
+    """Say what a folder holds, for an error message: names, sub-folders with a trailing slash."""
     names = sorted(
         (child.name + ("/" if child.is_dir() else "") for child in folder.iterdir()), key=by_number
     )
@@ -249,7 +249,7 @@ def contents(folder: Path, *, limit: int = 12) -> str:
 
 
 def model_folders(folder: Path) -> list[str]:
-    """Names of the sub-folders of `folder` that look like models themselves (they have a config.json)."""
+    """Return the names of the sub-folders that look like models (they have a config.json)."""
     names = (child.name for child in folder.iterdir() if (child / "config.json").is_file())
     return sorted(names, key=by_number)
 

@@ -87,7 +87,7 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
 
 
 def _local(name: str | Path) -> Path | None:
-    """The local folder `name`, or None where a string may yet be the name of a hub repository."""
+    """Return the local folder `name`, or None where a string may yet be the name of a hub repository."""
     try:
         path = Path(name).expanduser()
         if name and path.is_dir():
@@ -106,7 +106,7 @@ def _local(name: str | Path) -> Path | None:
 
 
 def _repository(name: str | Path) -> str:
-    """The hub repository meant by `name`, which is no folder."""
+    """Return the hub repository meant by `name`, which is no folder."""
     name = str(name)
     if "/" in name:
         return name
@@ -156,7 +156,7 @@ def _download(repository: str, patterns: tuple[str, ...], hub: Mapping[str, Any]
 
 
 def _explain(error: Exception, revision: str | None, local_files_only: bool) -> str:
-    """What a failed download means and what to do about it."""
+    """Say what a failed download means and what to do about it."""
     from huggingface_hub import constants
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -213,7 +213,7 @@ _UNSUPPORTED = frozenset((
 
 
 def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left of these keyword arguments of `from_pretrained` without `transformers`' loading options.
+    """Return the keyword arguments of `from_pretrained` that are no loading options of `transformers`.
 
     Here `low_cpu_mem_usage` makes no difference (memory is always used sparingly), nor does
     `trust_remote_code` (no code of a checkpoint is ever run); `weights_only` can only be True, and

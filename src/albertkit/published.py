@@ -117,9 +117,9 @@ class PublishedCheckpoint:
         }
 
     def contradictions(self, found: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """What was found and what it should be, by name, where the two differ.
+        """Return the value and the expected value, by name, for each that differs.
 
-        Names are those of a config, of a tokenizer's normalisation, and of `hash_of`.
+        Names are those of a config, of a tokenizer's normalization, and of `hash_of`.
         """
         expected = {**self.config, **NORMALIZATION}
         expected |= {hash_of(file): digest for file, digest in FILE_SHA256.items()}
@@ -143,12 +143,12 @@ REPOSITORIES = {name: checkpoint.repository for name, checkpoint in CHECKPOINTS.
 
 
 def hash_of(file: str) -> str:
-    """The name under which `contradictions` compares the SHA-256 of a file."""
+    """Return the name under which `contradictions` compares the SHA-256 of a file."""
     return f"the SHA-256 of {file}"
 
 
 def find(name: str | Path) -> PublishedCheckpoint | None:
-    """The checkpoint of that name: short, as on the hub, or as Google's archive; None for any other model."""
+    """Return the checkpoint of a name (short, of the hub, or of Google's archive); None for other models."""
     for checkpoint in CHECKPOINTS.values():
         if str(name) in (checkpoint.name, checkpoint.repository) or Path(name).name == checkpoint.archive:
             return checkpoint

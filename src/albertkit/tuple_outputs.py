@@ -17,23 +17,23 @@ class TupleOutput(tuple):
     _fields: tuple[str, ...] = ()
 
     def keys(self) -> list[str]:
-        """Names of the entries, in order."""
+        """Return the names of the entries, in order."""
         return list(self._fields)
 
     def values(self) -> list[Any]:
-        """The entries, in order."""
+        """Return the entries, in order."""
         return list(self)
 
     def items(self) -> list[tuple[str, Any]]:
-        """Pairs of name and entry, in order."""
+        """Return pairs of name and entry, in order."""
         return list(zip(self._fields, self, strict=True))
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The entry of that name, or the default where there is none."""
+        """Return the entry of that name, or the default where there is none."""
         return getattr(self, name) if name in self._fields else default
 
     def to_tuple(self) -> tuple[Any, ...]:
-        """The entries as a plain tuple."""
+        """Return the entries as a plain tuple."""
         return tuple(self)
 
     def __contains__(self, name: object) -> bool:

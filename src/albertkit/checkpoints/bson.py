@@ -17,7 +17,7 @@ _INT32, _INT64 = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
 
 
 def decode(source: Cursor, *, depth: int = 0) -> dict[str, Any]:
-    """The document that begins here.
+    """Return the document that begins here.
 
     Raises:
         CheckpointError: it is truncated, damaged, nested too deeply, or has a type that BSON.jl does not
@@ -91,7 +91,7 @@ def _text(source: Cursor, length: int, what: str) -> str:
 
 
 def encode(document: Mapping[str, Any]) -> list[bytes | memoryview]:
-    """The pieces of a document's bytes, to be written one after the other; binaries are not copied.
+    """Return the pieces of a document's bytes, to be written one after the other; binaries are not copied.
 
     Raises:
         CheckpointError: a document of over two gigabytes, which the format cannot express.

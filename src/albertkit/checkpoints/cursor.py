@@ -33,23 +33,23 @@ class Cursor:
         return len(self.data) - self.position
 
     def error(self, what: str) -> CheckpointError:
-        """The error to raise for a fault at this place."""
+        """Return the error to raise for a fault at this place."""
         return damaged(self.path, self.origin + self.position, what)
 
     def take(self, size: int, what: str) -> memoryview:
-        """The next `size` bytes, without a copy; `what` is named where they are missing."""
+        """Return the next `size` bytes, without a copy; `what` is named where they are missing."""
         if not 0 <= size <= self.remaining:
             raise self.error(f"{what} should have {size:,} bytes, and {self.remaining:,} are left")
         self.position += size
         return self.data[self.position - size : self.position]
 
     def part(self, size: int, what: str) -> "Cursor":
-        """The next `size` bytes as a stretch of their own."""
+        """Return the next `size` bytes as a stretch of their own."""
         start = self.position
         return Cursor(self.path, self.take(size, what), self.origin + start)
 
     def unsigned(self, size: int, what: str) -> int:
-        """The next `size` bytes as a little-endian number."""
+        """Return the next `size` bytes as a little-endian number."""
         return int.from_bytes(self.take(size, what), "little")
 
     def varint(self, what: str) -> int:
@@ -72,7 +72,7 @@ class Cursor:
 
 
 def possible_sizes(sizes: Sequence[int]) -> bool:
-    """Whether an array can have these sizes: not many, none negative, and their product no overflow.
+    """Tell whether an array can have these sizes: not many, none negative, and their product no overflow.
 
     Where one of them is zero the array is empty, but libraries still multiply the others.
     """
@@ -82,5 +82,5 @@ def possible_sizes(sizes: Sequence[int]) -> bool:
 
 
 def damaged(path: Path, offset: int, what: str) -> CheckpointError:
-    """The error for a file that is not what its format says, with the place in bytes."""
+    """Return the error for a file that is not what its format says, with the place in bytes."""
     return CheckpointError(f"{path} is damaged or incomplete at byte {offset:,}: {what}. Copy it again.")

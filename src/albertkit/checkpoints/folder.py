@@ -235,7 +235,7 @@ def _read_shards(path: Path) -> dict[str, np.ndarray]:
 
 
 def _weight_map(path: Path) -> dict[str, str]:
-    """Name of a tensor -> name of the shard it is in."""
+    """Return the name of the shard of each tensor."""
     weight_map = read_json(path, CheckpointError).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
         raise CheckpointError(f"{path} is no index of shards: expected a 'weight_map' from names to files.")
@@ -254,7 +254,7 @@ _READERS: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
 
 
 def weight_files(folder: str | Path) -> list[Path]:
-    """The files that `read_folder` reads weights from: one, or an index and its shards; or none."""
+    """Return the files that `read_folder` reads weights from: one, or an index and its shards; or none."""
     folder = Path(folder)
     name = _weights_in(folder)
     if name is None:

@@ -37,7 +37,7 @@ _MAPPING = "encoder.embedding_hidden_mapping_in"
 
 
 def find(path: Path) -> Path | None:
-    """The prefix of the checkpoint that a folder, a file of it or a prefix leads to; None where it is none.
+    """Return the prefix of the checkpoint that a folder, one of its files or a prefix leads to, or None.
 
     Raises:
         CheckpointError: a folder holds several, and nothing says which.
@@ -139,12 +139,12 @@ def write(folder: Path, checkpoint: Checkpoint, *, prefix: str = PREFIX) -> list
 
 
 def in_our_layout(name: str, tensor: np.ndarray) -> np.ndarray:
-    """A tensor of a file in PyTorch's layout: matrices that multiply from the right are turned."""
+    """Return a tensor of a file in PyTorch's layout: matrices that multiply from the right are turned."""
     return np.ascontiguousarray(tensor.T) if tensor.ndim == 2 and is_turned(name) else tensor
 
 
 def google_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Our tensors under Google's names and in TensorFlow's layout.
+    """Return our tensors under Google's names and in TensorFlow's layout.
 
     Raises:
         CheckpointError: a tensor that Google's models do not have.
@@ -167,7 +167,7 @@ def google_name(name: str) -> str:
 
 
 def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of an `albert_config.json`: ours, with Google's names of activations.
+    """Return the content of an `albert_config.json`: ours, with Google's names of activations.
 
     Raises:
         ConfigError: an activation or another setting that the original code does not have.
@@ -191,7 +191,7 @@ def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_labels(values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """A config with as many labels as a classifier among the tensors; Google's configs do not say it."""
+    """Return a config with as many labels as the classifier has; Google's configs do not say it."""
     bias = next((tensor for name, tensor in tensors.items() if canonical(name) == "classifier.bias"), None)
     # A config that came from ours says itself what it is.
     if bias is None or "architectures" in values:
@@ -205,7 +205,7 @@ def with_labels(values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) ->
 def _read_config(
     folder: Path, tensors: Mapping[str, np.ndarray], notes: list[str]
 ) -> tuple[dict[str, Any], bool]:
-    """The config of a checkpoint, and whether it is Google's (a config.json is ours)."""
+    """Return the config of a checkpoint, and whether it is Google's (a config.json is ours)."""
     found = [folder / name for name in (GOOGLE_CONFIG_FILE, CONFIG_FILE) if (folder / name).is_file()][:1]
     others = sorted(
         path for place in (folder, folder / "assets") for path in place.glob("*config*.json")
@@ -221,7 +221,7 @@ def _read_config(
 
 
 def _config_by_shapes(folder: Path, tensors: Mapping[str, np.ndarray], notes: list[str]) -> dict[str, Any]:
-    """The config of a published shape, for modules of TensorFlow Hub, which have none."""
+    """Return the config of a published shape, for modules of TensorFlow Hub, which have none."""
     shapes = {
         canonical(name).removeprefix("albert."): tuple(tensor.shape) for name, tensor in tensors.items()
     }

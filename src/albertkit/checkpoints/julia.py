@@ -56,7 +56,7 @@ class JuliaStruct:
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """The variables of a file written by BSON.jl, by name.
+    """Return the variables of a file written by BSON.jl, by name.
 
     Dicts, arrays and numbers become those of Python and NumPy (column-major, so `array.T` is contiguous);
     other structs become `JuliaStruct`.
@@ -133,7 +133,7 @@ class _Raising:
         return JuliaType(".".join(map(str, self._field(value, "path", list))))
 
     def _backref(self, value: dict[str, Any]) -> Any:
-        """A value that occurs several times, stored once and counted from 1."""
+        """Return a value that occurs several times, stored once and counted from 1."""
         number = self._field(value, "ref", int)
         if not 1 <= number <= len(self._backrefs):
             raise self._error(f"back reference {number} of {len(self._backrefs)}")
@@ -227,7 +227,7 @@ def save(path: str | Path, variables: Mapping[str, Any]) -> None:
 
 
 def _lower(value: Any) -> Any:
-    """A value in the documents of BSON.jl."""
+    """Return a value in the documents of BSON.jl."""
     if isinstance(value, np.ndarray):
         name = next((name for name, code in _DTYPES.items() if np.dtype(code) == value.dtype), None)
         if name is None:
@@ -316,5 +316,5 @@ def tensor_of(array: np.ndarray, *, is_vector: bool) -> np.ndarray:
 
 
 def array_of(tensor: np.ndarray) -> np.ndarray:
-    """The reverse of `tensor_of`: the transpose of TensorFlow's tensor, vectors as 1 x n."""
+    """Return the reverse of `tensor_of`: the transpose of TensorFlow's tensor, vectors as 1 x n."""
     return tensor[None, :] if tensor.ndim == 1 else np.ascontiguousarray(tensor).T

@@ -21,7 +21,7 @@ h5py = optional("h5py", extra="convert")
 
 
 def read_h5(path: Path) -> dict[str, np.ndarray]:
-    """Every tensor by its Keras name, in PyTorch's layout.
+    """Read every tensor by its Keras name, in PyTorch's layout.
 
     Raises:
         CheckpointError: the file is damaged or not of this kind, or refers to data outside itself.

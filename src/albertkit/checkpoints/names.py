@@ -94,7 +94,7 @@ _LEFT_OUT = {
 
 
 def _pattern(template: str) -> str:
-    """A regular expression for a name of the table, with `group`, `layer` and `exit` where it has them."""
+    """Return a regular expression for a name of the table, with its `group`, `layer` and `exit`."""
     text = re.escape(template)
     return re.sub(r"\\\{(group|layer|exit)\\\}", lambda found: rf"(?P<{found[1]}>\d{{1,4}})", text)
 
@@ -104,7 +104,7 @@ _ROWS = {re.compile(_pattern(row.ours)): row for row in TABLE}
 
 @cache
 def _google_rows() -> dict[re.Pattern[str], Row]:
-    """Patterns of Google's names; made when first needed, since most files have none.
+    """Return patterns of Google's names; made when first needed, since most files have none.
 
     A module of TensorFlow Hub, or a model inside another, puts a scope before the names, and some have no
     "bert/". The heads of fine-tuned models have no scope of their own, so nothing may stand before them.
@@ -120,7 +120,7 @@ def _google_rows() -> dict[re.Pattern[str], Row]:
 
 
 def canonical(name: str) -> str:
-    """The name found in a file, without wrappers and with today's endings; `albert.` stays as found.
+    """Return the name found in a file, without wrappers and with today's endings; `albert.` stays as found.
 
     A name of Google's or of Keras' becomes ours, an encoder's with the prefix `albert.`.
     """
@@ -137,7 +137,7 @@ def canonical(name: str) -> str:
 
 
 def from_google(name: str) -> tuple[str, Row] | None:
-    """Our name, with the prefix of an encoder, and the row of a tensor named by Google; None if it is not."""
+    """Return our name (an encoder's with its prefix) and the row of a tensor that Google names, or None."""
     if "/" not in name and not name.startswith("output_"):
         return None
     # The garden's attention once had its output beside it.
@@ -160,12 +160,12 @@ def to_google(name: str) -> str | None:
 
 
 def is_keras(name: str) -> bool:
-    """Whether a name is of a variable of Keras, as the TensorFlow classes of `transformers` stored them."""
+    """Tell whether a name is of a variable of Keras, as `transformers` stored them with TensorFlow."""
     return name.endswith(":0")
 
 
 def is_turned(name: str) -> bool:
-    """Whether a file of TensorFlow's has the matrix of that name as inputs x outputs."""
+    """Tell whether a file of TensorFlow's has the matrix of that name as inputs x outputs."""
     if is_keras(name):
         return name.endswith("/kernel:0")
     known = from_google(name)
@@ -173,18 +173,18 @@ def is_turned(name: str) -> bool:
 
 
 def row_of(name: str) -> Row | None:
-    """The row of the table that a name, with or without the prefix, belongs to; None for a foreign name."""
+    """Return the row of a tensor by its name, with or without the prefix; None for a foreign name."""
     bare = canonical(name).removeprefix(BASE_PREFIX)
     return next((row for pattern, row in _ROWS.items() if pattern.fullmatch(bare)), None)
 
 
 def parts_of(names: Iterable[str]) -> set[str]:
-    """The parts of a network that these names belong to."""
+    """Return the parts of a network that these names belong to."""
     return {row.part for name in names if (row := row_of(name))}
 
 
 def in_model(name: str, expected: Container[str]) -> str | None:
-    """What the model that has the names `expected` calls the tensor `name` of a file; None if it has no such.
+    """Return the name in `expected` of the tensor that a file calls `name`; None if there is none.
 
     Covers an encoder's file in a model with a head, and the reverse.
     """
@@ -194,7 +194,7 @@ def in_model(name: str, expected: Container[str]) -> str | None:
 
 
 def why_no_weight(name: str) -> str | None:
-    """Why a tensor of a file belongs into no model: a constant, state of training; None for others."""
+    """Say why a tensor of a file belongs to no model: a constant, state of training; None for others."""
     for pattern, reason in _LEFT_OUT.items():
         if pattern.fullmatch(name):
             return reason
@@ -217,7 +217,7 @@ def prefix_of(row: Row) -> str:
 
 
 def _from_keras(name: str) -> str:
-    """Our name for a weight of a Keras file, such as "tf_albert_model/albert/pooler/kernel:0".
+    """Return our name for a weight of a Keras file, such as "tf_albert_model/albert/pooler/kernel:0".
 
     The first level is the name of the model's object. Items of a list are written `list_._0`.
     """

@@ -65,8 +65,8 @@ class LoadReport:
     def __str__(self) -> str:
         lines = [f"{len(self.loaded)} tensors loaded"]
         if self.missing:
-            lines.append(f"newly initialised, not in the file: {', '.join(self.missing)} (train before use)")
-        lines += [f"newly initialised, {difference}" for difference in self.differences]
+            lines.append(f"newly initialized, not in the file: {', '.join(self.missing)} (train before use)")
+        lines += [f"newly initialized, {difference}" for difference in self.differences]
         if self.unexpected:
             lines.append(f"in the file, but not in this model: {', '.join(self.unexpected)}")
         lines += [
@@ -150,7 +150,7 @@ def match(
 
 
 def _why_left_out(name: str) -> str | None:
-    """Why a tensor of the file that the model has no place for is no loss; None if it may be one."""
+    """Say why a tensor that the model has no place for is no loss; None if it may be one."""
     if reason := why_no_weight(name):
         return reason
     part = _part(name)
@@ -190,7 +190,7 @@ def _part(name: str) -> str | None:
 
 
 def _some(texts: list[str], separator: str = ", ", *, limit: int = 4) -> str:
-    """The first few of `texts`, and how many more there are."""
+    """Join the first few of `texts`, and say how many more there are."""
     more = f"{separator}and {len(texts) - limit} more" if len(texts) > limit else ""
     return separator.join(texts[:limit]) + more
 

@@ -32,7 +32,7 @@ _LONGEST_KEY = 1_000
 
 
 def masked_checksum(data: bytes | memoryview, *more: bytes | memoryview) -> int:
-    """CRC-32C of the bytes, rotated and shifted as LevelDB and TensorFlow store it."""
+    """Return the CRC-32C of the bytes, rotated and shifted as LevelDB and TensorFlow store it."""
     checksum = _crc32c.crc32c(data)
     for part in more:
         checksum = _crc32c.crc32c(part, checksum)
@@ -69,7 +69,7 @@ def _handle(source: Cursor) -> tuple[int, int]:
 
 
 def _block(path: Path, data: memoryview, offset: int, size: int) -> Cursor:
-    """A block by its place, its checksum compared, decompressed."""
+    """Return a block by its place, its checksum compared, decompressed."""
     file = Cursor(path, data, 0, min(offset, len(data)))
     content = file.part(size, "a block")
     trailer = file.part(5, "the checksum of a block")
@@ -201,7 +201,7 @@ def _append(table: bytearray, block: bytes) -> bytes:
 
 
 def _short_successor(key: bytes) -> bytes:
-    """The shortest key above this one, as LevelDB ends its index."""
+    """Return the shortest key above this one, as LevelDB ends its index."""
     for place, byte in enumerate(key):
         if byte != 0xFF:
             return key[:place] + bytes([byte + 1])

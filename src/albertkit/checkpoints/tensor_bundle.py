@@ -52,7 +52,7 @@ class Entry:
 
 
 def read_index(path: Path) -> tuple[dict[str, Entry], int]:
-    """The entries of a `.index` file by tensor name, in their order, and the number of shards.
+    """Return the entries of a `.index` file by tensor name, in their order, and the number of shards.
 
     Raises:
         CheckpointError: the file is damaged, or is of a kind that no ALBERT checkpoint is (big-endian,
@@ -144,11 +144,11 @@ class Bundle:
         self._shards: dict[int, np.ndarray] = {}
 
     def shard_path(self, shard: int) -> Path:
-        """The file of a shard."""
+        """Return the file of a shard."""
         return self.prefix.with_name(f"{self.prefix.name}.data-{shard:05}-of-{self.num_shards:05}")
 
     def read(self, name: str, *, check: bool = True) -> np.ndarray:
-        """A tensor by its name, mapped copy-on-write.
+        """Return a tensor by its name, mapped copy-on-write.
 
         Args:
             name: one of `entries`, of a type that weights have.
@@ -169,7 +169,7 @@ class Bundle:
         return values.view(entry.dtype).reshape(entry.shape)
 
     def read_string(self, name: str) -> Cursor:
-        """A single string by its name: its length, a checksum of that, and the bytes, which are returned.
+        """Return a single string by its name. It is stored as its length, a checksum of that, and the bytes.
 
         Raises:
             CheckpointError: as `read`, or it is something else.
@@ -188,7 +188,7 @@ class Bundle:
         return content
 
     def _values(self, name: str) -> np.ndarray:
-        """The bytes of a tensor, none copied."""
+        """Return the bytes of a tensor, none copied."""
         entry = self.entries[name]
         shard = self._map(entry.shard)
         if entry.offset + entry.size > len(shard):
@@ -251,7 +251,7 @@ def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
 
 
 def prefixes(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, as prefixes: names of index files that have a first shard beside them."""
+    """Return the checkpoints in a folder, as prefixes: names of index files that have a shard beside them."""
     shard = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
     names = {found[1] for child in folder.iterdir() if (found := shard.fullmatch(child.name))}
     found = (folder / name for name in names if (folder / f"{name}.index").is_file())

@@ -79,7 +79,7 @@ class _MaskedWordModel(TFAlbertPreTrainedModel):
         return AlbertMLMHead(self.config, name="predictions", dtype=self.dtype_policy, table=table)
 
     def get_output_embeddings(self) -> keras.layers.Layer:
-        """The layer that maps to the vocabulary, E -> V."""
+        """Return the layer that maps to the vocabulary, E -> V."""
         return self.predictions.decoder
 
 

@@ -42,7 +42,7 @@ def take_options(first: Any, given: Mapping[str, bool | None]) -> tuple[Any, dic
 
 
 def name_inputs(first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs by name, those that are None left out.
+    """Return the inputs by name, those that are None left out.
 
     Args:
         first: one tensor of ids; or all inputs as a list or tuple in the documented order, or as a mapping.
@@ -75,7 +75,7 @@ def name_inputs(first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> di
 
 
 def as_tensors(inputs: Mapping[str, Any], config: AlbertConfig, *, choices: bool) -> dict[str, Tensor]:
-    """The inputs as tensors of the backend, whole numbers as int32; values are checked where they are known.
+    """Return the inputs as tensors of the backend, whole numbers as int32; check values that are known.
 
     They are not while a function is compiled: an id without a row in its table then gives NaN.
 
@@ -119,7 +119,7 @@ def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
 
 
 def _known_values(value: Any) -> np.ndarray | None:
-    """The numbers of a tensor; None where it stands for numbers to come."""
+    """Return the numbers of a tensor; None where it stands for numbers to come."""
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, keras.KerasTensor):
@@ -180,7 +180,7 @@ def _fits(given: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool
 
 
 def merge_choices(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """(B, C, ...) -> (B*C, ...), of all but the head mask."""
+    """Reshape all inputs but the head mask: (B, C, ...) -> (B*C, ...)."""
     return {
         name: value if name == "head_mask" else ops.reshape(value, (-1, *ops.shape(value)[2:]))
         for name, value in inputs.items()

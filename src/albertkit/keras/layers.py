@@ -46,7 +46,7 @@ class Brick(keras.layers.Layer):
         raise NotImplementedError
 
     def dense(self, name: str, inputs: int, outputs: int) -> keras.layers.Dense:
-        """A linear map, drawn as the config says."""
+        """Return a linear map, drawn as the config says."""
         return make_dense(self.config, name, inputs, outputs, dtype=self.dtype_policy)
 
     def layer_norm(self, name: str, width: int) -> keras.layers.LayerNormalization:
@@ -67,7 +67,7 @@ _draws = ContextVar("draws", default=True)
 
 @contextmanager
 def undrawn() -> Iterator[None]:
-    """Models made inside have matrices of zeros, for a file to fill: drawing them can take seconds."""
+    """Give models made inside matrices of zeros, for a file to fill: drawing them can take seconds."""
     token = _draws.set(False)
     try:
         yield
@@ -76,7 +76,7 @@ def undrawn() -> Iterator[None]:
 
 
 def initializer(config: AlbertConfig) -> Any:
-    """Of matrices: normal, redrawn beyond two deviations, as in the original."""
+    """Return the initializer of matrices: normal, redrawn beyond two deviations, as in the original."""
     if not _draws.get():
         return keras.initializers.Zeros()
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
@@ -85,14 +85,14 @@ def initializer(config: AlbertConfig) -> Any:
 def make_dense(
     config: AlbertConfig, name: str, inputs: int, outputs: int, *, dtype: Any
 ) -> keras.layers.Dense:
-    """A linear map (..., inputs) -> (..., outputs) whose variables exist."""
+    """Return a linear map (..., inputs) -> (..., outputs) whose variables exist."""
     layer = keras.layers.Dense(outputs, kernel_initializer=initializer(config), name=name, dtype=dtype)
     layer.build((None, inputs))
     return layer
 
 
 def make_activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """The function of a `hidden_act`, which is one of `config.ACTIVATION_NAMES` or such a function."""
+    """Return the function of a `hidden_act`: the function itself, or one by its name."""
     if callable(activation):
         return activation
     return {
@@ -110,7 +110,7 @@ def _gelu(values: Tensor) -> Tensor:
 
 
 def look_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
-    """Rows of a table: (...) -> (..., E); NaN for an id that it has no row for.
+    """Return rows of a table: (...) -> (..., E); NaN for an id that has no row.
 
     Compiled code cannot raise, and its gather returns the nearest row, or zeros.
     """
@@ -120,7 +120,7 @@ def look_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
 
 
 class AlbertEmbeddings(Brick):
-    """Sum of word, segment and position embeddings, normalised: (B, T) -> (B, T, E)."""
+    """Sum of word, segment and position embeddings, normalized: (B, T) -> (B, T, E)."""
 
     def make_parts(self) -> None:
         config = self.config
@@ -212,7 +212,7 @@ class AlbertAttention(Brick):
         return self.LayerNorm(hidden_states + self.output_dropout(self.output_dense(context))), weights
 
     def _split(self, values: Tensor) -> Tensor:
-        """(B, T, N*D) -> (B, T, N, D)."""
+        """Split the heads: (B, T, N*D) -> (B, T, N, D)."""
         return ops.reshape(values, (-1, ops.shape(values)[1], len(self.kept_heads), self.head_size))
 
 
@@ -236,7 +236,7 @@ class AlbertLayer(Brick):
         attention_mask: Tensor | None = None,
         head_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """As `AlbertAttention.call`."""
+        """Do what `AlbertAttention.call` does, then apply the feed-forward network."""
         attended, weights = self.attention(hidden_states, attention_mask=attention_mask, head_mask=head_mask)
         expanded = self.activation(self.ffn(attended))  # (B, T, I)
         output = self.output_dropout(self.ffn_output(expanded))
@@ -278,7 +278,7 @@ class AlbertTransformer(Brick):
         ]
 
     def executed_layers(self) -> list[AlbertLayer]:
-        """The layers in the order in which call applies them; shared ones occur several times."""
+        """Return the layers in the order in which `call` applies them; shared layers occur several times."""
         repetitions = self.config.num_hidden_layers // self.config.num_hidden_groups
         return [
             layer
@@ -368,7 +368,7 @@ class AlbertMainLayer(Brick):
 
 
 def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:
-    """(B, T), (B, T, T) or (B, 1, T, T) of 0 and 1 -> bool broadcastable to (B, N, T, T).
+    """Return a mask (B, T), (B, T, T) or (B, 1, T, T) of 0 and 1 as bool, broadcastable to (B, N, T, T).
 
     A query that may see nothing sees everything instead: its output is then finite, and equals that of the
     original, which adds the same -10000 to all its scores.
@@ -383,7 +383,7 @@ def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:
 
 
 def expand_head_mask(head_mask: Tensor | None, *, depth: int) -> Tensor | None:
-    """(N,) or (L, N) -> (L, N)."""
+    """Return a head mask (N,) or (L, N) as (L, N)."""
     if head_mask is None or len(head_mask.shape) == 2:
         return head_mask
     return ops.tile(head_mask[None], (depth, 1))

@@ -128,7 +128,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> Any:
-        """What `__call__` computes of checked inputs; code calls the model, not this."""
+        """Compute what `__call__` returns from checked inputs; code calls the model, not this."""
         # The trainer of JAX comes here by no `__call__` that would tell the inner layers of training.
         encoded = self.albert(
             merge_choices(inputs) if self.has_choices else inputs,
@@ -151,7 +151,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         )
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
-        """The entries of the output that this model computes of the encoder's."""
+        """Return the entries of the output that this model computes of the encoder's."""
         raise NotImplementedError
 
     # --- files ----------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         from_pt: bool = False,  # noqa: ARG003
         **options: Any,
     ) -> Self:
-        """The model of a folder or of a name on the hub; the folders are those of the PyTorch classes.
+        """Load the model of a folder or of a name on the hub; the folders are those of the PyTorch classes.
 
         The checkpoint may be of the encoder or of a model with any head, and of any format that albertkit
         reads. Head tensors that it lacks are drawn anew, which a warning says, as it does of tensors that
@@ -239,7 +239,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             write_saved_model(self, Path(save_directory) / "saved_model" / str(version))
 
     def get_config(self) -> dict[str, Any]:
-        """What a `.keras` file holds beside the weights."""
+        """Return what a `.keras` file holds beside the weights."""
         return {**super().get_config(), "config": self.config.to_dict()}
 
     @classmethod
@@ -268,15 +268,15 @@ class TFAlbertPreTrainedModel(keras.Model):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Tensor:
-        """The loss of `compile`, of the scores alone: hidden states and attentions have no labels."""
+        """Return the loss of `compile`, of the scores alone: hidden states and attentions have no labels."""
         return super().compute_loss(x, y, self._scored(y_pred, y), sample_weight, training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
-        """The metrics of `compile`, of the scores alone."""
+        """Return the metrics of `compile`, of the scores alone."""
         return super().compute_metrics(x, y, self._scored(y_pred, y), sample_weight)
 
     def _scored(self, output: Any, labels: Any) -> Any:
-        """One tensor where the model has one kind of scores; else as many, in the structure of the labels."""
+        """Return the scores: one tensor, or several in the structure of the labels."""
         if not self.scores:
             return output
         if len(self.scores) == 1:
@@ -324,9 +324,9 @@ class TFAlbertPreTrainedModel(keras.Model):
     # --- facts ----------------------------------------------------------------------------------
 
     def get_input_embeddings(self) -> keras.layers.Embedding:
-        """The word embeddings, V x E."""
+        """Return the word embeddings, V x E."""
         return self.albert.embeddings.word_embeddings
 
     def get_output_embeddings(self) -> keras.layers.Layer | None:
-        """The layer that maps to the vocabulary, E -> V; None for models without one."""
+        """Return the layer that maps to the vocabulary, E -> V; None for models without one."""
         return None

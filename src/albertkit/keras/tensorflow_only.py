@@ -67,7 +67,7 @@ def tokenizer_collator(tokenizer: Any) -> Collator:
 
 
 def _pad_choices(tokenizer: Any, rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Rows of choices, each value (C, T) -> (B, C, T)."""
+    """Pad and stack rows of choices, each value (C, T) -> (B, C, T)."""
     counts = sorted({len(values) for row in rows for values in row.values()})
     if len(counts) > 1:
         raise DataError(f"the rows of a batch have {counts} choices; expected the same number in each")

@@ -43,14 +43,14 @@ def fill(
 
 
 def tensors_of(model: keras.Model) -> dict[str, np.ndarray]:
-    """What PyTorch's `state_dict` of the same model holds, both names of shared tensors included."""
+    """Return what PyTorch's `state_dict` of the same model holds, both names of shared tensors included."""
     variables = variables_by_name(model)
     tensors = {name: _tensor_of(variable) for name, variable in variables.items()}
     return tensors | {alias: tensors[name] for alias, name in _aliases(model.config, variables).items()}
 
 
 def variables_by_name(model: keras.Model) -> dict[str, Any]:
-    """Every weight under its name in PyTorch; a bare encoder's without a prefix.
+    """Return every weight under its name in PyTorch; a bare encoder's without a prefix.
 
     The path of a variable is that name with slashes, below what the model itself is called.
     """
