@@ -18,31 +18,12 @@ from typing import Any
 
 VERSIONS = ("v1", "v2")
 
+_SIZE_NAMES = ("hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size")
 _SHAPES = {
-    "base": {
-        "hidden_size": 768,
-        "num_attention_heads": 12,
-        "num_hidden_layers": 12,
-        "intermediate_size": 3072,
-    },
-    "large": {
-        "hidden_size": 1024,
-        "num_attention_heads": 16,
-        "num_hidden_layers": 24,
-        "intermediate_size": 4096,
-    },
-    "xlarge": {
-        "hidden_size": 2048,
-        "num_attention_heads": 16,
-        "num_hidden_layers": 24,
-        "intermediate_size": 8192,
-    },
-    "xxlarge": {
-        "hidden_size": 4096,
-        "num_attention_heads": 64,
-        "num_hidden_layers": 12,
-        "intermediate_size": 16384,
-    },
+    "base": (768, 12, 12, 3072),
+    "large": (1024, 16, 24, 4096),
+    "xlarge": (2048, 16, 24, 8192),
+    "xxlarge": (4096, 64, 12, 16384),
 }
 _SHARED = {
     "vocab_size": 30000,
@@ -111,7 +92,7 @@ class PublishedCheckpoint:
         dropout = 0.1 if self.version == "v1" and self.size != "xxlarge" else 0
         return {
             **_SHARED,
-            **_SHAPES[self.size],
+            **dict(zip(_SIZE_NAMES, _SHAPES[self.size], strict=True)),
             "hidden_dropout_prob": dropout,
             "attention_probs_dropout_prob": dropout,
         }

@@ -35,7 +35,6 @@ _DTYPES: dict[str, Any] = {
     "Bool": "?",
 }
 _COMPLEX = {"Float32": "<c8", "Float64": "<c16"}
-_TAGS = ("symbol", "tuple", "svec", "datatype", "unionall", "ref", "backref", "array", "struct")
 _DEEPEST = 120
 
 
@@ -104,33 +103,32 @@ class _Raising:
                 return [self.value(item) for item in value]
             if not isinstance(value, dict):
                 return value
-            tag = value.get("tag")
-            if tag not in _TAGS:
-                return self.values(value)
-            return getattr(self, f"_{tag}")(value)
+            match value.get("tag"):
+                case "symbol":
+                    return self._field(value, "name", str)
+                case "tuple" | "svec":
+                    return tuple(self.value(self._field(value, "data", list)))
+                case "datatype":
+                    return self._datatype(value)
+                case "unionall":
+                    return self.value(value.get("body"))
+                case "ref":  # a module or a function by its path
+                    return JuliaType(".".join(map(str, self._field(value, "path", list))))
+                case "backref":
+                    return self._backref(value)
+                case "array":
+                    return self._array(value)
+                case "struct":
+                    return self._struct(value)
+            return self.values(value)
         finally:
             self._depth -= 1
-
-    def _symbol(self, value: dict[str, Any]) -> str:
-        return self._field(value, "name", str)
-
-    def _tuple(self, value: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(self.value(self._field(value, "data", list)))
-
-    _svec = _tuple
 
     def _datatype(self, value: dict[str, Any]) -> JuliaType:
         name = self._field(value, "name", list)
         if not name or not all(isinstance(part, str) for part in name):
             raise self._error(f"a type has the name {name[:4]!r}; expected its modules and its own name")
         return JuliaType(name[-1], tuple(self.value(self._field(value, "params", list))))
-
-    def _unionall(self, value: dict[str, Any]) -> Any:
-        return self.value(value.get("body"))
-
-    def _ref(self, value: dict[str, Any]) -> JuliaType:
-        # A module or a function by its path.
-        return JuliaType(".".join(map(str, self._field(value, "path", list))))
 
     def _backref(self, value: dict[str, Any]) -> Any:
         """Return a value that occurs several times, stored once and counted from 1."""

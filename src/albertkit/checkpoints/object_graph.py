@@ -46,7 +46,7 @@ def variable_names(bundle: Bundle) -> dict[str, str]:
 
 
 def _variables(graph: Cursor) -> Iterator[tuple[str, str]]:
-    """Yield the name and the key of every variable: of each node (1) each attribute (2) its fields 2 and 3."""
+    """Yield name and key of every variable: of each node (1) each attribute (2) its fields 2 and 3."""
     for number, node in graph.fields("the graph of objects"):
         if number != 1 or not isinstance(node, Cursor):
             continue

@@ -13,11 +13,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from albertkit.checkpoints.arrays import BFLOAT16, map_file
-from albertkit.checkpoints.cursor import Cursor, possible_sizes
+from albertkit.checkpoints.cursor import Cursor, damaged, possible_sizes
 from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
 from albertkit.errors import CheckpointError
 from albertkit.files import atomic_path, by_number
@@ -79,28 +80,22 @@ def read_index(path: Path) -> tuple[dict[str, Entry], int]:
 
 
 def _read_header(source: Cursor) -> int:
-    shards = 1
-    for field, value in source.fields("the header"):
-        if field == 1 and isinstance(value, int):
-            shards = value
-        elif field == 2 and value != 0:
-            raise source.error("the checkpoint is big-endian; expected little-endian")
-    if not 1 <= shards <= 100_000:  # five digits in the names of the shards
-        raise source.error(f"the header states {shards:,} shards")
+    """Return the number of shards."""
+    values = dict(source.fields("the header"))
+    shards = values.get(1, 1)
+    if values.get(2, 0) != 0:
+        raise source.error("the checkpoint is big-endian; expected little-endian")
+    if not isinstance(shards, int) or not 1 <= shards <= 100_000:  # five digits in the names of the shards
+        raise source.error(f"the header states {shards!r:.40} shards")
     return shards
 
 
 def _read_entry(source: Cursor, name: str, shards: int) -> Entry:
-    numbers = {1: 0, 3: 0, 4: 0, 5: 0, 6: 0}
-    shape: tuple[int, ...] = ()
-    for field, value in source.fields(f"the entry of {name!r}"):
-        if field == 2 and isinstance(value, Cursor):
-            shape = _read_shape(value, name)
-        elif field == 7:
-            raise source.error(f"{name!r} is stored in slices, as partitioned variables are; not supported")
-        elif field in numbers and isinstance(value, int):
-            numbers[field] = value
-    kind, shard, offset, size, checksum = numbers.values()
+    values = dict(source.fields(f"the entry of {name!r}"))
+    if 7 in values:
+        raise source.error(f"{name!r} is stored in slices, as partitioned variables are; not supported")
+    kind, shard, offset, size, checksum = (_number_in(values, field) for field in (1, 3, 4, 5, 6))
+    shape = _read_shape(values[2], name) if isinstance(values.get(2), Cursor) else ()
     dtype = _DTYPES.get(kind)
     if shard >= shards:
         raise source.error(f"{name!r} is in shard {shard:,}, and there are {shards:,}")
@@ -110,21 +105,21 @@ def _read_entry(source: Cursor, name: str, shards: int) -> Entry:
     return Entry(dtype, type_name, shape, shard, offset, size, checksum)
 
 
-def _read_shape(source: Cursor, name: str) -> tuple[int, ...]:
+def _read_shape(source: Any, name: str) -> tuple[int, ...]:
     what = f"the shape of {name!r}"
     sizes: list[int] = []
     for field, value in source.fields(what):
         if field == 2 and isinstance(value, Cursor):
-            size = 0
-            for number, one in value.fields(what):
-                if number == 1 and isinstance(one, int):
-                    size = one
-            sizes.append(size)
+            sizes.append(_number_in(dict(value.fields(what)), 1))
         elif field == 3 and value:
             raise source.error(f"{what} is unknown")
     if not possible_sizes(sizes):
         raise source.error(f"{what} is {sizes[:8]}, in all {len(sizes)} numbers")
     return tuple(sizes)
+
+
+def _number_in(values: Mapping[int, Any], field: int) -> int:
+    return value if isinstance(value := values.get(field), int) else 0
 
 
 class Bundle:
@@ -192,17 +187,18 @@ class Bundle:
         entry = self.entries[name]
         shard = self._map(entry.shard)
         if entry.offset + entry.size > len(shard):
-            raise Cursor(self.shard_path(entry.shard), memoryview(b""), len(shard)).error(
+            raise damaged(
+                self.shard_path(entry.shard),
+                len(shard),
                 f"the file ends, and {name!r} should be at bytes {entry.offset:,} to "
-                f"{entry.offset + entry.size:,}"
+                f"{entry.offset + entry.size:,}",
             )
         return shard[entry.offset : entry.offset + entry.size]
 
     def _wrong_checksum(self, name: str) -> CheckpointError:
         entry = self.entries[name]
-        return Cursor(self.shard_path(entry.shard), memoryview(b""), entry.offset).error(
-            f"the checksum of {name!r}, {entry.size:,} bytes from here, differs from that in the index"
-        )
+        problem = f"the checksum of {name!r}, {entry.size:,} bytes from here, differs from that in the index"
+        return damaged(self.shard_path(entry.shard), entry.offset, problem)
 
     def _map(self, shard: int) -> np.ndarray:
         if shard not in self._shards:
