@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from albertkit.checkpoints.names import TIED, UNTIED, executed_layers
+from albertkit.checkpoints.names import executed_layers, shared_names
 from albertkit.checkpoints.shapes import expected_shapes
 from albertkit.config import AlbertConfig
 from albertkit.heads import base_prefix
@@ -96,7 +96,7 @@ def measure(architecture: str, config: AlbertConfig) -> Footprint:
     prefix = base_prefix(architecture)
     executed = executed_layers(config, prefix)
     mapping = shapes[f"{prefix}encoder.embedding_hidden_mapping_in.weight"]
-    tied = TIED if config.tie_word_embeddings else UNTIED
+    tied = shared_names(config)
     matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
     kept = [shapes[f"{layer}.attention.query.bias"][0] for layer in executed]
     return Footprint(

@@ -68,6 +68,12 @@ UNTIED = {"predictions.bias": "predictions.decoder.bias"}
 """The same for a model that does not tie its word embeddings: `transformers` then reads the decoder's own
 bias alone, so that one counts where a file holds both, and files hold both."""
 
+
+def shared_names(config: AlbertConfig) -> dict[str, str]:
+    """Return `TIED` or `UNTIED`, as the config says."""
+    return TIED if config.tie_word_embeddings else UNTIED
+
+
 WRAPPERS = ("module.", "_orig_mod.")
 """Prefixes of models saved from inside torch's DataParallel or `torch.compile`."""
 

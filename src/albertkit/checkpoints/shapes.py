@@ -5,7 +5,7 @@ from itertools import groupby
 
 import numpy as np
 
-from albertkit.checkpoints.names import REQUIRED, TABLE, TIED, UNTIED, parts_of, prefix_of
+from albertkit.checkpoints.names import REQUIRED, TABLE, parts_of, prefix_of, shared_names
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import exit_count
@@ -50,7 +50,7 @@ def fit(
         ConfigError: as `expected_shapes`.
     """
     expected = expected_shapes(architecture, config)
-    matched, report = match(tensors, expected, tied=TIED if config.tie_word_embeddings else UNTIED)
+    matched, report = match(tensors, expected, tied=shared_names(config))
     return {name: matched[name] for name in expected if name in matched}, report
 
 

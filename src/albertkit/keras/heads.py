@@ -18,6 +18,7 @@ _register = keras.saving.register_keras_serializable(package="albertkit")
 class TFAlbertModel(TFAlbertPreTrainedModel):
     """The bare encoder: `outputs[0]` is last_hidden_state (B, T, H), `outputs[1]` pooler_output (B, H)."""
 
+    architecture = "AlbertModel"
     output_name = "BaseModelOutputWithPooling"
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
@@ -87,8 +88,8 @@ class _MaskedWordModel(TFAlbertPreTrainedModel):
 class TFAlbertForPreTraining(_MaskedWordModel):
     """ALBERT with both heads of pretraining: `outputs[:2]` are logits (B, T, V) and (B, 2)."""
 
+    architecture = "AlbertForPreTraining"
     output_name = "AlbertForPreTrainingOutput"
-    scores = ("prediction_logits", "sop_logits")
     label_names = ("labels", "sentence_order_label")
 
     def make_parts(self) -> None:
@@ -106,9 +107,8 @@ class TFAlbertForPreTraining(_MaskedWordModel):
 class TFAlbertForMaskedLM(_MaskedWordModel):
     """ALBERT with the masked-word head: `outputs[0]` is logits (B, T, V)."""
 
+    architecture = "AlbertForMaskedLM"
     output_name = "MaskedLMOutput"
-    pools = False
-    scores = ("logits",)
 
     def make_parts(self) -> None:
         self.predictions = self._make_head()
@@ -121,9 +121,8 @@ class TFAlbertForMaskedLM(_MaskedWordModel):
 class TFAlbertForQuestionAnswering(TFAlbertPreTrainedModel):
     """ALBERT with a start and an end score for every token: `outputs[:2]` are both logits, each (B, T)."""
 
+    architecture = "AlbertForQuestionAnswering"
     output_name = "QuestionAnsweringModelOutput"
-    pools = False
-    scores = ("start_logits", "end_logits")
     label_names = ("start_positions", "end_positions")
 
     def make_parts(self) -> None:
@@ -139,15 +138,14 @@ class TFAlbertForQuestionAnswering(TFAlbertPreTrainedModel):
 class _ClassifyingModel(TFAlbertPreTrainedModel):
     """What the models share that read the encoder's output through dropout and a linear map."""
 
-    scores = ("logits",)
     reads = "pooler_output"
 
     def make_parts(self) -> None:
         config = self.config
         self.dropout = keras.layers.Dropout(config.classifier_dropout_prob, dtype=self.dtype_policy)
-        outputs = 1 if self.has_choices else config.num_labels
+        labels = self.head.size("K", config)
         self.classifier = make_dense(
-            config, "classifier", config.hidden_size, outputs, dtype=self.dtype_policy
+            config, "classifier", config.hidden_size, labels, dtype=self.dtype_policy
         )
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
@@ -158,6 +156,7 @@ class _ClassifyingModel(TFAlbertPreTrainedModel):
 class TFAlbertForSequenceClassification(_ClassifyingModel):
     """ALBERT with one score per label for the whole sequence: `outputs[0]` is logits (B, K)."""
 
+    architecture = "AlbertForSequenceClassification"
     output_name = "SequenceClassifierOutput"
 
 
@@ -165,8 +164,8 @@ class TFAlbertForSequenceClassification(_ClassifyingModel):
 class TFAlbertForTokenClassification(_ClassifyingModel):
     """ALBERT with one score per label for every token: `outputs[0]` is logits (B, T, K)."""
 
+    architecture = "AlbertForTokenClassification"
     output_name = "TokenClassifierOutput"
-    pools = False
     reads = "last_hidden_state"
 
 
@@ -174,5 +173,5 @@ class TFAlbertForTokenClassification(_ClassifyingModel):
 class TFAlbertForMultipleChoice(_ClassifyingModel):
     """ALBERT with one score per choice, each a sequence of its own: inputs (B, C, T), `outputs[0]` (B, C)."""
 
+    architecture = "AlbertForMultipleChoice"
     output_name = "MultipleChoiceModelOutput"
-    has_choices = True

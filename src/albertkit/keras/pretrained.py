@@ -12,6 +12,7 @@ from albertkit.checkpoints import formats
 from albertkit.checkpoints.folder import write_folder
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
+from albertkit.heads import ENCODER, HEADS, Head
 from albertkit.hub import split_hub_options, take_loading_options
 from albertkit.keras.inputs import NAMES, as_tensors, merge_choices, name_inputs, take_options
 from albertkit.keras.layers import AlbertMainLayer, Tensor, keras, ops, undrawn
@@ -35,18 +36,14 @@ class TFAlbertPreTrainedModel(keras.Model):
     """
 
     config_class: ClassVar[type[AlbertConfig]] = AlbertConfig
+    architecture: ClassVar[str]
+    """Name of the PyTorch class with the same head."""
     output_name: ClassVar[str]
     """What its outputs are called: as those of the PyTorch class."""
-    scores: ClassVar[tuple[str, ...]] = ()
-    """The entries of the output that losses and metrics compare with labels, in order."""
     label_names: ClassVar[tuple[str, ...]] = ("labels",)
     """The columns of a data set that hold the labels of these scores, in the same order."""
-    pools: ClassVar[bool] = True
-    """Whether the encoder has a pooler."""
     reads: ClassVar[str | None] = None
     """The entry of the encoder's output that `dropout` acts on before the head; None for no dropout."""
-    has_choices: ClassVar[bool] = False
-    """Whether inputs have a dimension of choices after the batch."""
 
     def __init__(self, config: AlbertConfig, **options: Any) -> None:
         if not isinstance(config, AlbertConfig):
@@ -56,11 +53,24 @@ class TFAlbertPreTrainedModel(keras.Model):
         self.config = config
         self.num_labels = config.num_labels
         with keras.name_scope(self.name):
+            pools = any(row.part == "pooler" for row in self.head.tensors)
             self.albert = AlbertMainLayer(
-                config, name="albert", dtype=self.dtype_policy, add_pooling_layer=self.pools
+                config, name="albert", dtype=self.dtype_policy, add_pooling_layer=pools
             )
             self.make_parts()
         self.built = True
+
+    @property
+    def head(self) -> Head:
+        """What this class has besides the encoder."""
+        return HEADS[self.architecture]
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """The entries of the output that losses and metrics compare with labels, in order."""
+        if self.architecture == ENCODER:
+            return ()
+        return tuple(name for scores in self.head.scores.values() for name in scores.names)
 
     def make_parts(self) -> None:
         """Make the head, with its variables."""
@@ -119,7 +129,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         return super().stateless_call(trainable_variables, non_trainable_variables, tensors, **options)
 
     def _tensors(self, first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Tensor]:
-        return as_tensors(name_inputs(first, more, named), self.config, choices=self.has_choices)
+        return as_tensors(name_inputs(first, more, named), self.config, choices=self.head.has_choices)
 
     def call(
         self,
@@ -131,7 +141,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         """Compute what `__call__` returns from checked inputs; code calls the model, not this."""
         # The trainer of JAX comes here by no `__call__` that would tell the inner layers of training.
         encoded = self.albert(
-            merge_choices(inputs) if self.has_choices else inputs,
+            merge_choices(inputs) if self.head.has_choices else inputs,
             training=training,
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
@@ -140,7 +150,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             read = self.dropout(encoded[self.reads], training=training)
             encoded = encoded._replace(**{self.reads: read})
         entries = self.answer(encoded)
-        if self.has_choices:
+        if self.head.has_choices:
             choices = ops.shape(inputs["input_ids" if "input_ids" in inputs else "inputs_embeds"])[1]
             entries = {name: ops.reshape(scores, (-1, choices)) for name, scores in entries.items()}
         return make_output(
@@ -231,9 +241,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         """
         if saved_model:
             check_backend(self)
-        # The name of the PyTorch class: a folder belongs to no library.
-        architecture = type(self).__name__.removeprefix("TF")
-        config = self.config.replace(architectures=[architecture], dtype=self.variable_dtype)
+        config = self.config.replace(architectures=[self.architecture], dtype=self.variable_dtype)
         write_folder(save_directory, config.to_dict(), tensors_of(self))
         if saved_model:
             write_saved_model(self, Path(save_directory) / "saved_model" / str(version))

@@ -142,7 +142,7 @@ def check_backend(model: keras.Model) -> None:
 def write_saved_model(model: Any, folder: Path) -> None:
     """Write a SavedModel, whose signature "serving_default" takes ids, mask and segments."""
     tensorflow = _tensorflow()
-    shape = (None,) * (3 if model.has_choices else 2)
+    shape = (None,) * (3 if model.head.has_choices else 2)
     names = ("input_ids", "attention_mask", "token_type_ids")
     signature = {name: tensorflow.TensorSpec(shape, "int32", name=name) for name in names}
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.checkpoints.names import BASE_PREFIX, TIED, UNTIED, canonical
+from albertkit.checkpoints.names import canonical, shared_names
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig
+from albertkit.heads import BASE_PREFIX
 from albertkit.keras.layers import initializer, keras, ops
 
 _ENCODER = "albert"
@@ -27,16 +28,15 @@ def fill(
         CheckpointError: as `checkpoints.report.match`.
     """
     variables = variables_by_name(model)
-    aliases = _aliases(model.config, variables)
-    sizes = {name: _layout(variable, variable.shape) for name, variable in variables.items()}
-    sizes |= {alias: sizes[name] for alias, name in aliases.items()}
+    sizes = {name: variable.shape[:: _step(variable)] for name, variable in variables.items()}
+    sizes |= {alias: sizes[name] for alias, name in _aliases(model.config, variables).items()}
     matched, report = match(
-        tensors, sizes, tied=_tied(model.config), ignore_mismatched_sizes=ignore_mismatched_sizes
+        tensors, sizes, tied=shared_names(model.config), ignore_mismatched_sizes=ignore_mismatched_sizes
     )
     for name, variable in variables.items():
         if name in matched:
             values = matched[name].astype(np.float32)
-            variable.assign(values.T if _is_kernel(variable) else values)
+            variable.assign(values.T if _step(variable) < 0 else values)
         elif len(variable.shape) > 1:
             variable.assign(initializer(model.config)(variable.shape, dtype=variable.dtype))
     return report
@@ -45,7 +45,11 @@ def fill(
 def tensors_of(model: keras.Model) -> dict[str, np.ndarray]:
     """Return what PyTorch's `state_dict` of the same model holds, both names of shared tensors included."""
     variables = variables_by_name(model)
-    tensors = {name: _tensor_of(variable) for name, variable in variables.items()}
+    tensors: dict[str, np.ndarray] = {}
+    for name, variable in variables.items():
+        values: Any = ops.convert_to_numpy(variable.value)
+        # A copy: the model may go on training, and the file is written from this memory.
+        tensors[name] = np.array(values.T if _step(variable) < 0 else values, order="C")
     return tensors | {alias: tensors[name] for alias, name in _aliases(model.config, variables).items()}
 
 
@@ -66,14 +70,10 @@ def variables_by_name(model: keras.Model) -> dict[str, Any]:
     return names
 
 
-def _tied(config: AlbertConfig) -> Mapping[str, str]:
-    return TIED if config.tie_word_embeddings else UNTIED
-
-
 def _aliases(config: AlbertConfig, variables: Mapping[str, Any]) -> dict[str, str]:
     """Second name of a shared tensor -> the name it has here, for those that the model has."""
     aliases = {}
-    for pair in _tied(config).items():
+    for pair in shared_names(config).items():
         for alias, name in (pair, pair[::-1]):
             if name in variables and alias not in variables:
                 aliases[alias] = name
@@ -81,15 +81,6 @@ def _aliases(config: AlbertConfig, variables: Mapping[str, Any]) -> dict[str, st
     return aliases if "predictions.decoder.bias" in variables else {}
 
 
-def _is_kernel(variable: Any) -> bool:
-    return variable.name == "kernel"
-
-
-def _layout(variable: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(reversed(sizes)) if _is_kernel(variable) else tuple(sizes)
-
-
-def _tensor_of(variable: Any) -> np.ndarray:
-    values: Any = ops.convert_to_numpy(variable.value)
-    # A copy: the model may go on training, and the file is written from this memory.
-    return np.array(values.T if _is_kernel(variable) else values, order="C")
+def _step(variable: Any) -> int:
+    """Return -1 for a matrix, whose sizes are in the reverse order in PyTorch, else 1."""
+    return -1 if variable.name == "kernel" else 1

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import Arrays, to_arrays, to_tensors
 from albertkit.checkpoints.folder import write_folder
-from albertkit.checkpoints.names import TIED, UNTIED
+from albertkit.checkpoints.names import TIED, shared_names
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import one_of
@@ -199,7 +199,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
 
     def _fill(self, arrays: Arrays, *, ignore_mismatched_sizes: bool) -> LoadReport:
         expected = {name: parameter.shape for name, parameter in self.state_dict().items()}
-        tied = TIED if self.config.tie_word_embeddings else UNTIED
+        tied = shared_names(self.config)
         matched, report = match(arrays, expected, tied=tied, ignore_mismatched_sizes=ignore_mismatched_sizes)
         new = [name for name in expected if name not in matched]
         drawn = {name: torch.empty(expected[name]) for name in new}
