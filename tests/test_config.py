@@ -1,6 +1,9 @@
 """AlbertConfig: documented defaults, checks that name both culprits, and JSON that loses nothing."""
 
+import ast
 import copy
+import dataclasses
+import itertools
 import json
 import math
 import pickle
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from albertkit import config as config_module
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import KEY as EARLY_EXIT_KEY
 from albertkit.errors import ConfigError, ModelNotFoundError
@@ -369,3 +373,52 @@ def test_an_encoder_alone():
         config.is_encoder_decoder = True
     with pytest.raises(ConfigError, match="encoder alone"):
         AlbertConfig.from_dict({"is_encoder_decoder": True})
+
+
+def test_every_field_is_documented_where_it_is_declared():
+    tree = ast.parse(Path(config_module.__file__).read_text())
+    (body,) = [
+        node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "AlbertConfig"
+    ]
+    declared = {
+        node.target.id: following
+        for node, following in itertools.pairwise(classes["AlbertConfig"])
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    for setting in dataclasses.fields(AlbertConfig):
+        following = declared[setting.name]
+        assert isinstance(following, ast.Expr), setting.name
+        assert isinstance(following.value, ast.Constant), setting.name
+
+
+def test_a_copy_is_made_by_the_constructor():
+    class Counted(AlbertConfig):
+        made = 0
+
+        def __post_init__(self) -> None:
+            type(self).made += 1
+            super().__post_init__()
+
+    config = Counted(hidden_size=48, num_attention_heads=4)
+    config.use_cache = False
+    config._of_another_library = 1
+    made = Counted.made
+    copied = config.replace(dtype="float16")
+    assert Counted.made == made + 1
+    assert isinstance(copied, Counted)
+    assert (copied.use_cache, copied._of_another_library, copied.torch_dtype) == (False, 1, "float16")
+    assert copied != config
+    with pytest.raises(ConfigError, match="dtype and torch_dtype are one setting"):
+        config.replace(dtype="float16", torch_dtype="float32")
+    with pytest.raises(ConfigError, match=r"'dtyp'.*'dtype'"):
+        config.replace(dtyp="float16")
+
+
+def test_what_another_network_would_need_is_refused_at_assignment_too():
+    config = AlbertConfig(hidden_size=48, num_attention_heads=4)
+    with pytest.raises(ConfigError, match="relative_key"):
+        config.position_embedding_type = "relative_key"
+    with pytest.raises(ConfigError, match="model_type 'bert'"):
+        config.model_type = "bert"
+    config.model_type = "albert"
+    assert config.to_dict()["model_type"] == "albert"
