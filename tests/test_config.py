@@ -377,9 +377,7 @@ def test_an_encoder_alone():
 
 def test_every_field_is_documented_where_it_is_declared():
     tree = ast.parse(Path(config_module.__file__).read_text())
-    (body,) = [
-        node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "AlbertConfig"
-    ]
+    classes = {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
     declared = {
         node.target.id: following
         for node, following in itertools.pairwise(classes["AlbertConfig"])
