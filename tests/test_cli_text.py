@@ -101,6 +101,11 @@ class TestFillMask:
         assert_one_line_error(run(*call), "there is no text", "--file")
         assert_one_line_error(run(*call, stdin=b""), "there is no text in standard input")
         assert_one_line_error(
+            run(*call, stdin=b"a [MASK]\n\nno mask\n"), "standard input, line 3: ", "[MASK]"
+        )
+        order = ("order", "--model", model, "--format", "tsv")
+        assert_one_line_error(run(*order, stdin=b"a\tb\n\nalone\n"), "standard input, line 3: ")
+        assert_one_line_error(
             run(*call, "--file", tmp_path / "empty.txt"), "there is no text in", "empty.txt"
         )
         assert_one_line_error(run(*call, "--file", tmp_path / "none.txt"), "none.txt")
@@ -117,6 +122,11 @@ class TestFillMask:
         assert_one_line_error(run("fill-mask", "[MASK]", "--model", model, "--top-k", "0"), "top_k is 0")
         nowhere = tmp_path / "none" / "vectors.npy"
         assert_one_line_error(run("embed", "a", "--model", model, "--output", nowhere), "there is no folder")
+        text = tmp_path / "vectors.txt"
+        assert_one_line_error(
+            run("embed", "a", "--model", model, "--output", text), "expected a name that ends in .npy"
+        )
+        assert not text.exists()
         assert_one_line_error(run("fill-mask", "[MASK]", "--model", model.parent), "sub-folders", "tiny")
         assert_one_line_error(run("fill-mask", "[MASK]", "--model", tmp_path / "none"), "no folder")
         assert_one_line_error(run("fill-mask", "[MASK]", "--model", "albert-bse-v2"), "albert-base-v2")

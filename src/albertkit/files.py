@@ -226,9 +226,14 @@ def _not_finite(value: Any, place: str = "") -> tuple[str, float] | None:
 
 def check_picture(target: Path) -> None:
     """Raise ConfigError unless the name ends as that of a picture, DataError where it cannot be written."""
-    if target.suffix.lower() not in PICTURES:
-        raise ConfigError(f"cannot draw {target}: expected a name that ends in {', '.join(PICTURES)}")
+    check_ending(target, *PICTURES, verb="draw")
     check_new_file(target)
+
+
+def check_ending(target: Path, *endings: str, verb: str = "write") -> None:
+    """Raise ConfigError unless the name of a file ends as that of a format that can be written."""
+    if target.suffix.lower() not in endings:
+        raise ConfigError(f"cannot {verb} {target}: expected a name that ends in {', '.join(endings)}")
 
 
 def write_picture(figure: Any, target: Path, *, dpi: int) -> None:

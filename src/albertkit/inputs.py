@@ -9,6 +9,7 @@ refused; any other file holds lines.
 """
 
 import json
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -84,6 +85,46 @@ class NumberedInputs(list[Any]):
     def map(self, change: Callable[[Any], Any]) -> "NumberedInputs":
         """Return the inputs, changed."""
         return NumberedInputs(map(change, self), self.path, self.numbers, kind=self.kind)
+
+
+class NumberedStream(Iterator[Any]):
+    """Inputs as they are read, with the line of each input read so far, by which errors name it.
+
+    Args:
+        items: the inputs.
+        name: what errors call the stream.
+        numbers: the line of each input, from 1; grows as `items` are read.
+    """
+
+    def __init__(self, items: Iterable[Any], name: str, numbers: Sequence[int]) -> None:
+        self._items, self.name, self.numbers = iter(items), name, numbers
+
+    @classmethod
+    def read(
+        cls,
+        stream: Iterable[bytes],
+        name: str,
+        *,
+        format: InputFormat,
+        fields: Sequence[str] = (),
+        rest: str | None = None,
+    ) -> "NumberedStream":
+        """Return the inputs of a stream; arguments and errors are those of `read_inputs`."""
+        numbers = array("q")
+
+        def items() -> Iterator[Any]:
+            for line, one in numbered_inputs(stream, name, format=format, fields=fields, rest=rest):
+                numbers.append(line)
+                yield one
+
+        return cls(items(), name, numbers)
+
+    def __next__(self) -> Any:
+        return next(self._items)
+
+    def map(self, change: Callable[[Any], Any]) -> "NumberedStream":
+        """Return the inputs, changed."""
+        return NumberedStream(map(change, self), self.name, self.numbers)
 
 
 def read_inputs(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from albertkit.cli.flags import text_flags
-from albertkit.cli.options import TextOptions, TunedModel, answered, changed
+from albertkit.cli.options import TextOptions, TunedModel, answered
 from albertkit.cli.printing import new_console, print_json, print_places, print_title
 from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
@@ -58,7 +58,7 @@ def answer(
     fields = ("question", "context") if context is None else ("question",)
     given = options.read(questions, fields=fields, kind="question")
     if context is not None:
-        given = changed(given, lambda question: {"question": question, "context": context})
+        given = given.map(lambda question: {"question": question, "context": context})
     find = options.pipeline("question-answering", model)
     console = new_console()
     for asked, answers in answered(find, given, top_k=top_k, handle_impossible_answer=no_answer):

@@ -43,9 +43,10 @@ def embed(
     Example: albertkit embed "A dog barks." "The cat sleeps." --output vectors.npy
     """
     given = options.read(texts)
-    from albertkit.files import check_new_file
+    from albertkit.files import check_ending, check_new_file
 
     if output is not None:
+        check_ending(output, ".npy")
         check_new_file(output)
     import numpy as np
 

@@ -11,7 +11,7 @@ import typer
 
 from albertkit.cli.completing import ENGINES, models, one_of
 from albertkit.errors import DataError
-from albertkit.inputs import InputFormat, NumberedInputs, format_of, read_inputs
+from albertkit.inputs import InputFormat, NumberedInputs, NumberedStream, format_of
 from albertkit.recipe import field_docs
 
 Texts = Annotated[
@@ -93,7 +93,7 @@ class TextOptions:
         fields: Sequence[str] = ("text",),
         rest: str | None = None,
         kind: str = "text",
-    ) -> list[Any] | Iterator[Any]:
+    ) -> NumberedInputs | NumberedStream:
         """Return the inputs: those given, or those of the file (a list), or those of the pipe as they come.
 
         Args:
@@ -110,10 +110,12 @@ class TextOptions:
             format = self.format or format_of(self.file)
             if self.file.is_file():
                 return NumberedInputs.read(self.file, format=format, fields=fields, rest=rest)
-            return read_inputs(self.file.open("rb"), str(self.file), format=format, fields=fields, rest=rest)
+            return NumberedStream.read(
+                self.file.open("rb"), str(self.file), format=format, fields=fields, rest=rest
+            )
         if sys.stdin.isatty():
             raise DataError("there is no text: give it as an argument, with --file, or through a pipe")
-        return read_inputs(
+        return NumberedStream.read(
             sys.stdin.buffer, "standard input", format=self.format or "lines", fields=fields, rest=rest
         )
 
@@ -136,7 +138,7 @@ Engine = Annotated[str, typer.Option(help=_DOCS["engine"], autocompletion=one_of
 
 def answered(
     answer: Callable[..., Iterable[Any]],
-    given: list[Any] | Iterator[Any],
+    given: NumberedInputs | NumberedStream,
     change: Callable[[Any], Any] | None = None,
     **options: Any,
 ) -> Iterator[tuple[Any, Any]]:
@@ -148,12 +150,10 @@ def answered(
         change: what the pipeline is given in place of an input.
         options: arguments of the call.
     """
-    shown, asked = (given, given) if isinstance(given, list) else tee(given)
+    shown, asked = given, given
+    if isinstance(given, NumberedStream):
+        shown, items = tee(given)
+        asked = NumberedStream(items, given.name, given.numbers)
     if change is not None:
-        asked = changed(asked, change)
+        asked = asked.map(change)
     return zip(shown, answer(asked, **options), strict=True)
-
-
-def changed(given: list[Any] | Iterator[Any], change: Callable[[Any], Any]) -> list[Any] | Iterator[Any]:
-    """Return the inputs, changed; those in memory keep their numbers."""
-    return given.map(change) if isinstance(given, NumberedInputs) else map(change, given)

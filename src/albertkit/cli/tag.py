@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from albertkit.cli.flags import text_flags
-from albertkit.cli.options import TextOptions, Texts, TunedModel, answered, changed
+from albertkit.cli.options import TextOptions, Texts, TunedModel, answered
 from albertkit.cli.printing import new_console, print_json, print_places, print_title
 from albertkit.hub import BUNDLED
 
@@ -34,7 +34,7 @@ def tag(
     given = options.read(texts)
     find = options.pipeline("token-classification", model)
     if words:
-        given = changed(given, lambda text: " ".join(text.split()) if isinstance(text, str) else text)
+        given = given.map(lambda text: " ".join(text.split()) if isinstance(text, str) else text)
     console = new_console()
     name = "entity" if aggregation == "none" else "entity_group"
     split = _words if words else None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.errors import AlbertKitError, DataError
-from albertkit.inputs import NumberedInputs, format_of, numbered_inputs
+from albertkit.inputs import NumberedInputs, NumberedStream, format_of
 
 _LISTED = 10  # places named in an error
 
@@ -26,8 +26,8 @@ class Source:
     """
 
     def __init__(self, inputs: Any, *, expected: str, fields: Sequence[str], rest: str | None) -> None:
-        self._numbers: list[int] | None = None
-        self._path: Path | None = None
+        self._numbers: Sequence[int] | None = None
+        self._name: Path | str | None = None
         self._kind = "input"
         self.is_list = False
         """Whether the answers are a list too, and not a generator."""
@@ -36,14 +36,19 @@ class Source:
         if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are no strings of Python
             inputs = inputs.to_pylist()
         if isinstance(inputs, PathLike):
-            self._path, self._numbers, self._kind = Path(inputs), [], "line"
-            if not self._path.exists():  # at once, and not when the first answer is asked for
+            path = Path(inputs)
+            if not path.exists():  # at once, and not when the first answer is asked for
                 raise DataError(f"{inputs}: no such file")
-            if self._path.is_dir():
+            if path.is_dir():
                 raise DataError(f"{inputs} is a folder; expected a file with an input on each line")
-            self.items = _read_file(self._path, fields, rest, self._numbers)
+            inputs = NumberedStream.read(
+                _lines(path), str(path), format=format_of(path), fields=fields, rest=rest
+            )
+        if isinstance(inputs, NumberedStream):
+            self._name, self._numbers, self._kind = inputs.name, inputs.numbers, "line"
+            self.items = inputs
         elif isinstance(inputs, NumberedInputs):
-            self._path, self._numbers, self._kind = inputs.path, inputs.numbers, inputs.kind
+            self._name, self._numbers, self._kind = inputs.path, inputs.numbers, inputs.kind
             self.is_known, self.items = True, iter(inputs)
         elif _is_dataset(inputs):
             self.items = _iterate(inputs)
@@ -66,7 +71,7 @@ class Source:
         first, error = next(iter(problems.items()))
         places = [number if self._numbers is None else self._numbers[number] for number in problems]
         counted = " (counted from 0)" if self._numbers is None else ""
-        where = "" if self._path is None else f"{self._path}, "
+        where = "" if self._name is None else f"{self._name}, "
         if len(problems) == 1:
             return type(error)(f"{where}{self._kind} {places[0]}{counted}: {error}")
         listed = ", ".join(map(str, places[:_LISTED])) + (", ..." if len(places) > _LISTED else "")
@@ -129,10 +134,7 @@ def _iterate(dataset: Any) -> Iterator[Any]:
     return (dataset[number] for number in range(len(dataset)))
 
 
-def _read_file(path: Path, fields: Sequence[str], rest: str | None, lines: list[int]) -> Iterator[Any]:
-    """Yield the inputs of a file, and note the line of each."""
-    format = format_of(path)
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, which is opened when the first of them is asked for."""
     with path.open("rb") as stream:
-        for line, one in numbered_inputs(stream, str(path), format=format, fields=fields, rest=rest):
-            lines.append(line)
-            yield one
+        yield from stream
