@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from command_line import Run
 
-from albertkit import AutoConfig, AutoTokenizer, pipeline
+from albertkit import AlbertTokenizer, AutoConfig, AutoTokenizer, pipeline
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.checkpoints.formats import load_config, read
 from albertkit.checkpoints.julia import write
 from albertkit.conversion import convert
-from albertkit.errors import ModelNotFoundError, TokenizerError
+from albertkit.errors import ConfigError, ModelNotFoundError, TokenizerError
 
 pytestmark = pytest.mark.light
 
@@ -94,3 +94,23 @@ def test_a_config_file_may_have_any_name(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "config.copy"
     other.write_bytes((folder / "hf" / "config.json").read_bytes())
     assert AutoConfig.from_pretrained(other) == AutoConfig.from_pretrained(folder / "hf")
+
+
+def test_names_that_cannot_be_names() -> None:
+    for load in (
+        AutoConfig.from_pretrained,
+        AutoTokenizer.from_pretrained,
+        load_config,
+        AlbertTokenizer.from_pretrained,
+    ):
+        with pytest.raises(ConfigError, match=r"received None \(NoneType\); expected a folder or a hub name"):
+            load(None)
+        for name in ("~no-such-user/model", "a" * 5000):
+            with pytest.raises(ModelNotFoundError):
+                load(name)
+
+
+def test_engine_none_is_auto_and_other_values_are_named() -> None:
+    assert pipeline("fill-mask", engine=None)(MASKED) == pipeline("fill-mask")(MASKED)
+    with pytest.raises(ConfigError, match="there is no engine 5; known are auto, onnx"):
+        pipeline("fill-mask", engine=5)

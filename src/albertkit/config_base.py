@@ -20,7 +20,7 @@ from albertkit.config_fields import (
 )
 from albertkit.errors import ConfigError, ModelNotFoundError
 from albertkit.files import atomic_path, json_text, made_folder, read_json
-from albertkit.hub import refuse_push_to_hub, resolve, split_hub_options, take_loading_options
+from albertkit.hub import as_path, refuse_push_to_hub, resolve, split_hub_options, take_loading_options
 from albertkit.published import warn_of_contradictions
 
 CONFIG_FILE = "config.json"
@@ -219,8 +219,9 @@ class ConfigBase:
                 option that is not supported.
         """
         hub, overrides = split_hub_options(take_loading_options(options))
-        if _is_json(Path(pretrained_model_name_or_path)):
-            return cls.from_json_file(pretrained_model_name_or_path, **overrides)
+        path = as_path(pretrained_model_name_or_path)
+        if path and _is_json(path):
+            return cls.from_json_file(path, **overrides)
         names = (CONFIG_FILE, GOOGLE_CONFIG_FILE)
         folder = resolve(pretrained_model_name_or_path, patterns=names, **hub)
         file = next(folder / name for name in names if (folder / name).is_file())

@@ -73,20 +73,21 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return " (did you mean ...?)" with the nearest known name, or nothing where none is near."""
     nearest = _nearest(name, known)
     return f" (did you mean {nearest!r}?)" if nearest else ""
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: object, known: Iterable[str]) -> str:
     """Return the part of a message that helps with an unknown name: the nearest known one, or all of them."""
     known = list(known)
     nearest = _nearest(name, known)
     return f"did you mean {nearest!r}?" if nearest else f"known are {', '.join(known)}"
 
 
-def _nearest(name: str, known: Iterable[str]) -> str | None:
+def _nearest(name: object, known: Iterable[str]) -> str | None:
+    name = str(name)
     # Another number is another thing and no misspelling: float8 is not float32.
     digits = sorted(filter(str.isdigit, name))
     near = [one for one in known if not digits or digits == sorted(filter(str.isdigit, one))]

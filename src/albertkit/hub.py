@@ -8,6 +8,7 @@ import importlib.resources
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatch
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
@@ -84,6 +85,22 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
         folder = folder / subfolder
     _require_one_of(patterns, folder, name_or_folder)
     return folder
+
+
+def as_path(name: str | Path) -> Path | None:
+    """Return the name of a model or tokenizer as a path; None if no file can have the name.
+
+    Raises:
+        ConfigError: the name is neither a string nor a path.
+    """
+    if not isinstance(name, str | PathLike):
+        raise ConfigError(f"received {name!r:.60} ({type(name).__name__}); expected a folder or a hub name")
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError):  # too long, the home of an unknown user, a null character
+        return None
+    return path
 
 
 def _local(name: str | Path) -> Path | None:

@@ -11,7 +11,7 @@ from albertkit.checkpoints import archive, folder, google, julia
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.config import ARGUMENTS, AlbertConfig
 from albertkit.errors import ConfigError
-from albertkit.hub import HubOptions, split_hub_options
+from albertkit.hub import HubOptions, as_path, split_hub_options
 from albertkit.published import warn_of_contradictions
 
 
@@ -32,7 +32,7 @@ def foreign_path(name_or_path: str | Path, **hub: Unpack[HubOptions]) -> Path | 
     Raises:
         CheckpointError: a folder holds several checkpoints, and nothing says which is meant.
     """
-    path = _as_path(name_or_path)
+    path = as_path(name_or_path)
     return path if path and not hub.get("subfolder") and _is_foreign(path) else None
 
 
@@ -120,16 +120,6 @@ def split_options(model_class: type, options: Mapping[str, Any]) -> tuple[dict[s
         {name: value for name, value in options.items() if name in constructor},
         {name: value for name, value in options.items() if name not in constructor},
     )
-
-
-def _as_path(name: str | Path) -> Path | None:
-    """Return the path of that name; None if no file can have the name."""
-    try:
-        path = Path(name).expanduser()
-        path.exists()
-    except (OSError, RuntimeError, ValueError):  # too long, the home of an unknown user, a null character
-        return None
-    return path
 
 
 def _is_foreign(path: Path) -> bool:

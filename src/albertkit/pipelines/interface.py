@@ -81,7 +81,7 @@ class Pipeline(ABC):
         batch_size: int | None = None,
         batch_tokens: int | None = None,
         num_workers: int | None = None,
-        engine: str | Engine = "auto",
+        engine: str | Engine | None = None,
     ) -> None:
         if task not in (None, "", self.task, *self.aliases):
             raise ConfigError(f"the task is {task!r}; expected {self.task!r}, or pipeline({task!r}, ...)")
@@ -105,7 +105,7 @@ class Pipeline(ABC):
         self.tokenizer = tokenizer
         self.batch_size = check_size("batch_size", batch_size)
         self.batch_tokens = check_size("batch_tokens", batch_tokens)
-        self.engine = engine if isinstance(engine, Engine) else make_engine(model, engine)
+        self.engine = engine if isinstance(engine, Engine) else make_engine(model, engine or "auto")
 
     @property
     def model(self) -> Any:

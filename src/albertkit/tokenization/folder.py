@@ -57,8 +57,10 @@ def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: U
     Raises:
         ModelNotFoundError: There is nothing by that name.
     """
-    path = Path(name_or_path).expanduser()
-    return path if path.is_file() else hub.resolve(name_or_path, patterns=(*PATTERNS, *also), **options)
+    path = hub.as_path(name_or_path)
+    return (
+        path if path and path.is_file() else hub.resolve(name_or_path, patterns=(*PATTERNS, *also), **options)
+    )
 
 
 def find_model_file(path: Path) -> Path | None:
