@@ -21,6 +21,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.datasets.question_answering import QuestionTable, SquadFile
 from albertkit.datasets.reader import ReadingReport, is_missing, text_of
 from albertkit.datasets.sentence_embedding import GluePairs, PairTable
+from albertkit.datasets.table import existing_file
 from albertkit.datasets.text_classification import EntailmentFile, TextTable, read_label
 from albertkit.datasets.token_classification import ConllFile, WordsTable
 from albertkit.errors import ConfigError, DataError, MissingExtraError
@@ -227,6 +228,11 @@ def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None
         write(name, "text,label\n")
     with pytest.raises(DataError, match=r"no such file; beside it are train.csv, a"):
         TextTable(tmp_path / "trian.csv")
+    with pytest.raises(DataError, match="/dev/null is a pipe or a device; expected a regular file"):
+        TextTable("/dev/null")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match=r"folder\.csv is a folder; expected a regular file"):
+        existing_file(tmp_path / "folder.csv")
     with pytest.raises(DataError, match="a folder that `datasets` has saved"):
         TextTable(tmp_path)
     with pytest.raises(DataError, match="can be read once only"):

@@ -256,9 +256,15 @@ def existing_file(path: str | Path) -> Path:
     """Return the path of a file.
 
     Raises:
-        DataError: there is no such file.
+        DataError: there is no such file, or the path leads to a pipe, a device or a folder.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a pipe or a device"
+        raise DataError(
+            f"{path} is {kind}; expected a regular file, since it is read more than once. Write the rows to "
+            "a file first"
+        )
     if not path.is_file():
         names = sorted((one.name for one in path.parent.glob("*")), key=by_number)
         nearest = difflib.get_close_matches(path.name, names, n=3)
