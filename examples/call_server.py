@@ -33,6 +33,8 @@ def main() -> None:
     try:
         assert server.stdout is not None
         announced = server.stdout.readline()  # "serving bundled on http://127.0.0.1:43210"
+        if not announced:
+            sys.exit(server.wait())  # the server has printed the reason
         address = announced.split()[-1]
         answer = ask(address, "fill-mask", input="She opened the [MASK] and went into the room.", top_k=3)
         for word in answer["results"][0][0]:

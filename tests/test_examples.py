@@ -1,7 +1,9 @@
 """The scripts and notebooks of examples/, run as a user does: what they show must be worth showing."""
 
+import os
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,16 @@ def test_script(
     runpy.run_path(str(script), run_name="__main__")
     check(script.stem, capsys.readouterr().out)
     assert not list(tmp_path.iterdir())  # it leaves nothing where it was called
+
+
+def test_calling_a_server_without_its_libraries_ends_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "fastapi.py").write_text("raise ImportError('no fastapi')")
+    command = [sys.executable, EXAMPLES / "call_server.py"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the server needs libraries that are not installed (no fastapi)")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
