@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from albertkit.checkpoints.arrays import is_floating
-from albertkit.errors import ConfigError, warn_caller
+from albertkit.errors import ConfigError, suggestion, warn_caller
 from albertkit.extras import optional
 
 torch: Any = optional("torch", extra="torch")
@@ -20,6 +20,8 @@ Device = Any
 """None, a name, a number, or a `torch.device`."""
 
 CPU = "cpu"
+_TYPES = ("cpu", "cuda", "hpu", "meta", "mps", "mtia", "npu", "privateuseone", "xla", "xpu")
+"""Types of devices that torch knows, for where it is not installed."""
 
 
 def read_device(device: Device) -> Any:
@@ -44,11 +46,13 @@ def read_device(device: Device) -> Any:
     if str(device) == CPU or (isinstance(device, int) and device < 0):
         return CPU
     if isinstance(device, int):
-        best = choose_device("auto")
-        if best.type == CPU:
+        best = choose_device("auto").type if _has_accelerator() else CPU
+        if best == CPU:
             warn_caller(f"device={device}, but this machine has no GPU: using the CPU")
             return CPU
-        device = f"{best.type}:{device}"
+        device = f"{best}:{device}"
+    if find_spec("torch") is None and (name := str(device).partition(":")[0]) not in _TYPES:
+        raise ConfigError(f"there is no device {device!r}; {suggestion(name, _TYPES)}")
     try:
         chosen = choose_device(device)
         torch.empty(0, device=chosen)  # a device that torch can name may still not be here

@@ -16,6 +16,7 @@ from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import fit
 from albertkit.config import AlbertConfig
+from albertkit.early_exit import check_patience
 from albertkit.errors import ConfigError, MissingExtraError, suggestion
 from albertkit.extras import optional
 from albertkit.heads import HEADS
@@ -197,6 +198,12 @@ class LightModel:
     def eval(self) -> Any:
         """Return the model without dropout, which this model never has."""
         return self if self.module is None else self.module.eval()
+
+    def set_patience(self, patience: int | None) -> None:
+        """Exit early, for which it becomes a PyTorch model; see `AlbertForSequenceClassification`."""
+        check_patience(patience, self.config)
+        if patience is not None or self.module is not None:
+            self.to_module().set_patience(patience)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and self.__dict__.get("module") is None:

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
-from albertkit.engines.light_model import LightModel, Model
+from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, warn_caller
 from albertkit.pipelines.interface import Pipeline, Shared
 from albertkit.pipelines.limits import read_limits
@@ -124,8 +124,7 @@ class TextClassificationPipeline(Pipeline):
         Raises:
             ConfigError: the model was not trained with early exit, or has not so many depths.
         """
-        if patience is not None or not isinstance(self.model, LightModel):  # which computes all depths
-            self.model.set_patience(patience)
+        self.model.set_patience(patience)
 
     def _is_single(self, inputs: Any) -> bool:
         return isinstance(inputs, str | Mapping) or is_pair(inputs)
