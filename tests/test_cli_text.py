@@ -320,4 +320,4 @@ def test_a_verb_imports_no_other() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "'fill_mask'" in found
-    assert not {"finetuning", "pretrain", "serve", "inspect"} & set(re.findall(r"'(\w+)'", found))
+    assert not {"finetune", "pretrain", "serve", "inspect"} & set(re.findall(r"'(\w+)'", found))

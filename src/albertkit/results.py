@@ -67,6 +67,14 @@ class Result:
         return "\n".join(parts)
 
 
+def with_baseline(metrics: Mapping[str, float], baseline: Mapping[str, float]) -> dict[str, Any]:
+    """Return metrics to show, each with its baseline if there is one."""
+    return {
+        name: f"{_shown(value)} (baseline {_shown(baseline[name])})" if name in baseline else value
+        for name, value in metrics.items()
+    }
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)

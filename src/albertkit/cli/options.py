@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from albertkit.cli.completing import ENGINES, models, one_of
+from albertkit.cli.completing import ENGINES, FINETUNING_TASKS, models, one_of
 from albertkit.errors import DataError
 from albertkit.inputs import InputFormat, NumberedInputs, NumberedStream, format_of
 from albertkit.recipe import field_docs
@@ -63,6 +63,24 @@ Truncate = Annotated[
     bool, typer.Option("--truncate", help="Cut texts that are too long for the model, and say how much.")
 ]
 Recipe = Annotated[Path | None, typer.Option(help="TOML file of settings, which flags override.")]
+Task = Annotated[
+    str,
+    typer.Argument(
+        help="text-classification, token-classification, question-answering, multiple-choice or "
+        "sentence-embedding.",
+        metavar="TASK",
+        autocompletion=one_of(FINETUNING_TASKS),
+    ),
+]
+BatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        help="Maximum number of tokens computed at once, padding included.",
+        min=1,
+        show_default="what suits the device",
+    ),
+]
+JsonFigures = Annotated[bool, typer.Option("--json", help="Print the figures as one JSON line.")]
 JsonReport = Annotated[bool, typer.Option("--json", help="Print the report as one JSON line.")]
 
 

@@ -1,25 +1,33 @@
 """Measure a fine-tuned model on labelled data: `evaluate`."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import as_source
 from albertkit.devices import Device, read_device
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
-from albertkit.files import check_new_folder
+from albertkit.files import check_new_folder, check_picture
 from albertkit.finetuning.early_exit import draw_curve, measure_curve, set_patience
 from albertkit.finetuning.evaluation import Evaluation, EvaluationSet
 from albertkit.finetuning.report import PREDICTIONS, REPORT_JSON, write_report
 from albertkit.finetuning.trained import is_run, load_task, named_options, split_settings, task_settings
+from albertkit.logs import lines_shown
+from albertkit.recipe import takes_settings
 from albertkit.tasks.loading import load_splits, open_reader
 from albertkit.tasks.measuring import OwnMetrics
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.task import Task
 
+logger = logging.getLogger(__name__)
 
+
+@takes_settings(TaskSettings, DataOptions)
+@lines_shown()
 def evaluate(
     model: str | Path,
     *,
@@ -34,7 +42,7 @@ def evaluate(
     patience: int | None = None,
     early_exit_curve: str | Path | None = None,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], None] = logger.info,
     **settings: Any,
 ) -> Evaluation:
     """Measure a fine-tuned model on labelled data.
@@ -55,8 +63,8 @@ def evaluate(
         early_exit_curve: picture file (.png, .svg or .pdf) of the main metric by patience; the points are in
             the report as "early_exit_curve".
         overwrite: replace the report of an earlier evaluation in `output`.
-        say: called with each note about the data.
-        settings: fields of `TaskSettings` and `DataOptions`; by default as the model was fine-tuned.
+        say: called with each note about the data; by default they are logged.
+        **settings: fields of `TaskSettings` and `DataOptions`; by default as the model was fine-tuned.
 
     Raises:
         ConfigError: an unknown task or setting; a patience, or a curve, of a model that was not trained with
@@ -66,6 +74,7 @@ def evaluate(
     """
     if early_exit_curve is not None:
         require("torch", extra="train")
+        check_picture(Path(early_exit_curve))
     model, output = str(model), None if output is None else Path(output)
     flags, columns = split_settings(TaskSettings, settings)
     read = task_settings(model, flags)

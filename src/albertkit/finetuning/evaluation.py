@@ -12,6 +12,7 @@ from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import Model
+from albertkit.results import Result, with_baseline
 from albertkit.tasks.loading import features_of_all
 from albertkit.tasks.measuring import Judged
 from albertkit.tasks.rows import UnknownTokens
@@ -19,7 +20,7 @@ from albertkit.tasks.task import Task, example_name
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation:
+class Evaluation(Result):
     """A model on labelled examples: its predictions, and the metrics over all of them."""
 
     task: Task
@@ -71,9 +72,11 @@ class Evaluation:
             warnings.filterwarnings("ignore", message="A single label", category=UserWarning)  # few examples
             return self.task.measure(examples, predictions)[self.main_metric.removeprefix("best_")]
 
-    def __repr__(self) -> str:
-        metrics = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
-        return f"Evaluation({self.task.name}, {len(self.examples):,} examples: {metrics})"
+    def summary(self) -> dict[str, Any]:
+        """Return the figures to show, by name."""
+        return {"task": self.task.name, "examples": len(self.examples)} | with_baseline(
+            self.metrics, self.baseline
+        )
 
 
 class EvaluationSet:

@@ -6,6 +6,7 @@ become the output.
 """
 
 import hashlib
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,7 +19,16 @@ import numpy as np
 
 from albertkit.checkpoints.arrays import to_numpy
 from albertkit.config import AlbertConfig
-from albertkit.datasets.reader import ANSWERED, ExampleReader, Reader, ReadingReport, TableReader, as_source
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import (
+    ANSWERED,
+    ExampleReader,
+    Reader,
+    ReadingReport,
+    TableReader,
+    as_source,
+    open_table,
+)
 from albertkit.datasets.table import ObjectTable
 from albertkit.devices import CPU, Device, read_device
 from albertkit.engines.light_model import LightModel, Model
@@ -29,17 +39,22 @@ from albertkit.finetuning.early_exit import set_patience
 from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.trained import load_task, named_options, split_settings, task_settings
+from albertkit.logs import ProgressBar, lines_shown
 from albertkit.parallel import RUNNERS, check_runner, ordered_map
+from albertkit.recipe import takes_settings
+from albertkit.results import ROWS_SHOWN, Result
 from albertkit.tasks.loading import CHUNK, chunks, features_of_all, open_reader
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.task import Task
+
+logger = logging.getLogger(__name__)
 
 _ABOUT = "about.json"
 _NAMES = {"model_sha256": "model", "input_sha256": "content of the input"}
 
 
 @dataclass(frozen=True, repr=False)
-class Predictions:
+class Predictions(Result):
     """Predictions for a file; or for examples in memory, then an iterable of their records."""
 
     total: int
@@ -60,11 +75,23 @@ class Predictions:
     def __getitem__(self, place: Any) -> Any:
         return self.records[place]
 
-    def __repr__(self) -> str:
-        where = "in memory" if self.path is None else f"in {self.path}"
-        return f"Predictions({self.total:,} {where})"
+    def summary(self) -> dict[str, Any]:
+        """Return the figures to show, by name."""
+        figures: dict[str, Any] = {"predictions": self.total}
+        if self.cut:
+            figures["examples cut"] = len(self.cut)
+        return figures if self.path is None else figures | {"file": self.path}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the first predictions."""
+        if self.path is None or self.path.suffix.lower() == ".parquet":
+            return self.records[:ROWS_SHOWN]
+        table = open_table(self.path)
+        return [dict(row.values) for row in islice(table.rows(), ROWS_SHOWN)]
 
 
+@takes_settings(TaskSettings, DataOptions)
+@lines_shown()
 def predict(
     model: str | Path,
     *,
@@ -78,8 +105,8 @@ def predict(
     runner: str = "local",
     workers: int | None = None,
     keep_columns: bool = False,
-    progress: Callable[[int, int], None] = lambda *_: None,
-    say: Callable[[str], None] = lambda _: None,
+    progress: Callable[[int, int], None] | None = None,
+    say: Callable[[str], None] = logger.info,
     **settings: Any,
 ) -> Predictions:
     """Predict for each example; with an output file, the same call continues after an interruption.
@@ -98,9 +125,9 @@ def predict(
         runner: "local" for this process, "ray" for a Ray cluster; needs an output file.
         workers: number of Ray workers; None for one per GPU, or without any per CPU.
         keep_columns: copy the columns of the input beside its predictions.
-        progress: called with the number of finished examples and the number of all.
-        say: called with each note about the data.
-        settings: fields of `TaskSettings` and `DataOptions`; by default as the model was fine-tuned.
+        progress: called with the number of finished examples and the number of all; None for a progress bar.
+        say: called with each note about the data; by default they are logged.
+        **settings: fields of `TaskSettings` and `DataOptions`; by default as the model was fine-tuned.
 
     Returns:
         The predictions. Each has `row`, the number of the input's row from 1; `id` where the input has one;
@@ -129,23 +156,35 @@ def predict(
     if output is None:
         return _predict_in_memory(Predictor(own, loaded, batch_tokens, engine), reader, keep_columns, say)
     cut: list[int] = []
-    count = predict_file(
-        own,
-        loaded,
-        reader,
-        output,
-        about={"task": own.name, "patience": patience} | asdict(read) | asdict(options),
-        batch_tokens=batch_tokens,
-        engine=engine,
-        runner=runner,
-        workers=workers,
-        device=str(device),
-        keep_columns=keep_columns,
-        progress=progress,
-        on_cut=cut.append,
-        say=say,
-    )
+    with ProgressBar() as bar:
+        count = predict_file(
+            own,
+            loaded,
+            reader,
+            output,
+            about={"task": own.name, "patience": patience} | asdict(read) | asdict(options),
+            batch_tokens=batch_tokens,
+            engine=engine,
+            runner=runner,
+            workers=workers,
+            device=str(device),
+            keep_columns=keep_columns,
+            progress=progress
+            or (lambda done, total: bar.update(f"{done:,} of {total:,} examples", done, total)),
+            on_cut=cut.append,
+            say=say,
+        )
+    say(f"{count:,} predictions in {output}")
+    if cut:
+        say(
+            f"{len(cut):,} of {count:,} are of examples that were cut ({sum(cut):,} tokens, of one up to "
+            f"{max(cut):,}); the column 'cut' says which"
+        )
     return Predictions(count, cut, Path(output))
+
+
+def _show(bar: ProgressBar, done: int, total: int) -> None:
+    bar.update(f"{done:,} of {total:,} examples", done, total)
 
 
 def _predict_in_memory(

@@ -20,6 +20,7 @@ from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import COLUMNS_KEY
 from albertkit.metrics.comparing import is_better
 from albertkit.pipelines import pipeline
+from albertkit.results import Result, with_baseline
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.task import Task
 from albertkit.training.curves import read_metrics
@@ -30,13 +31,11 @@ from albertkit.training.state import RunState
 
 logger = logging.getLogger(__name__)
 
-logger = logging.getLogger(__name__)
-
 MOST_RESTARTS = 2
 
 
 @dataclass(frozen=True, repr=False)
-class FinetuningRun:
+class FinetuningRun(Result):
     """How a call of `finetune` ended."""
 
     folder: Path
@@ -80,9 +79,23 @@ class FinetuningRun:
         """
         return pipeline(None if self.task.name in TASKS else self.task, self.folder, **options)
 
-    def __repr__(self) -> str:
-        metrics = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
-        return f"FinetuningRun({self.task.name} in {self.folder}, step {self.step}: {metrics})"
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """The logged figures of the run, oldest first: the lines of `metrics.jsonl`."""
+        return read_metrics(self.folder)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures to show, by name."""
+        state = "finished" if self.loop.finished else "stopped; the same call continues"
+        return (
+            {"run": state, "task": self.task.name, "step": self.step}
+            | with_baseline(self.metrics, self.baseline)
+            | {"folder": self.folder}
+        )
+
+    def picture(self) -> Path:
+        """Return the picture of the curves."""
+        return self.folder / "curves.png"
 
 
 def sayer(world: World) -> Callable[[str], None]:

@@ -1,5 +1,6 @@
 """Whole benchmarks: a fine-tuned model for each task, on the official files, beside what was published."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.published_figures import TABLES, Figures, PublishedTable, average
 from albertkit.finetuning.report import REPORT_JSON, REPORT_MARKDOWN
 from albertkit.tasks.registry import task_of
+
+logger = logging.getLogger(__name__)
 
 MISSING = "missing"
 NONE = "-"  # not of the suite, or not published
@@ -90,7 +93,7 @@ def evaluate_suite(
     device: Device,
     batch_tokens: int | None = None,
     engine: str = "auto",
-    say: Callable[[str], None],
+    say: Callable[[str], None] = logger.info,
 ) -> dict[str, dict[str, Any]]:
     """Measure what there is data and a model for.
 

@@ -14,8 +14,9 @@ from albertkit.finetuning.run import FinetuningRun, run_prepared, sayer
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import split_settings
 from albertkit.hub import BUNDLED
+from albertkit.logs import lines_shown
 from albertkit.metrics.comparing import is_better
-from albertkit.recipe import build, merge, read_recipe
+from albertkit.recipe import build, merge, read_recipe, takes_settings
 from albertkit.tasks.measuring import OwnMetrics
 from albertkit.tasks.registry import task_of
 from albertkit.tasks.task import Task
@@ -26,6 +27,8 @@ from albertkit.training.loop import refuse_other_folders
 SEEDS_JSON = "seeds.json"
 
 
+@takes_settings(FinetuningSettings, DataOptions)
+@lines_shown()
 def finetune(
     task: str | Task,
     *,
@@ -41,6 +44,8 @@ def finetune(
     **settings: Any,
 ) -> FinetuningRun:
     """Fine-tune a model on labelled data, or continue the run in `output`, and report how good it is.
+
+    Ctrl-C stops after the current step and writes a checkpoint; the same call continues from there.
 
     If a run collapses (it gives the same answer to everything, or learns nothing), it starts again in
     `output/restart-1` with half the learning rate and another seed, and once more; the model of the last run
@@ -60,7 +65,8 @@ def finetune(
             model, the mean and the deviation are in `output`.
         device: "auto", "cpu", "cuda" and so on.
         world: the processes of the run, in place of those that `torchrun` started.
-        settings: fields of `FinetuningSettings`, `TaskSettings` and `DataOptions`, which override the recipe.
+        **settings: fields of `FinetuningSettings`, `TaskSettings` and `DataOptions`, which override the
+            recipe.
 
     Raises:
         MissingExtraError: the extra `train` is not installed.

@@ -1,0 +1,103 @@
+"""The verb evaluate."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from albertkit.cli.completing import FINETUNING_TASKS, SUITES, models, one_of
+from albertkit.cli.flags import settings_flags
+from albertkit.cli.options import BatchTokens, Engine, JsonFigures, Patience, RunDevice
+from albertkit.cli.printing import print_json, print_metrics
+from albertkit.datasets.options import DataOptions
+from albertkit.errors import ConfigError
+from albertkit.hub import BUNDLED
+from albertkit.tasks.settings import TaskSettings
+
+
+@settings_flags(TaskSettings, parameter="settings", panel="task", default="as the model was fine-tuned")
+@settings_flags(DataOptions, parameter="columns", panel="data")
+def evaluate(
+    data: Annotated[str, typer.Option(help="Labelled file or folder; of a suite its folder.")],
+    task: Annotated[
+        str | None,
+        typer.Argument(
+            help="As of finetune; left out with --suite.",
+            metavar="TASK",
+            autocompletion=one_of(FINETUNING_TASKS),
+        ),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            help="glue, squad, race or all, on the official files, beside the published figures.",
+            autocompletion=one_of(SUITES),
+        ),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Folder, name on the Hugging Face hub, or 'bundled'; of a suite a folder of models.",
+            autocompletion=models,
+        ),
+    ] = BUNDLED,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for report.json, report.md, predictions and pictures.")
+    ] = None,
+    device: RunDevice = "auto",
+    batch_tokens: BatchTokens = None,
+    engine: Engine = "auto",
+    patience: Patience = None,
+    early_exit_curve: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also evaluate with every patience, and draw it to this .png, .svg or .pdf file.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonFigures = False,
+    *,
+    columns: dict[str, Any],
+    settings: dict[str, Any],
+) -> None:
+    """Measure a fine-tuned model on labelled data, or one for each task of a suite.
+
+    Example: albertkit evaluate text-classification --model run --data test.csv --output run/test
+    """
+    from albertkit.finetuning.evaluate import evaluate
+    from albertkit.finetuning.suites import evaluate_suite, results_page, write_results
+
+    if task is not None and suite is not None:
+        raise ConfigError(f"received the task {task} and the suite {suite}; expected one of the two")
+    common = {
+        "output": output,
+        "device": device,
+        "batch_tokens": batch_tokens,
+        "engine": engine,
+    }
+    if task is not None:
+        evaluation = evaluate(
+            model,
+            data=data,
+            task=task,
+            patience=patience,
+            early_exit_curve=early_exit_curve,
+            **common,
+            **columns,
+            **settings,
+        )
+        print_metrics(evaluation.report, json)
+        return
+    if patience is not None or early_exit_curve is not None:
+        raise ConfigError("--patience and --early-exit-curve are for one task, text-classification")
+    if suite is None:
+        raise ConfigError("received neither a task nor a suite; expected a task, or --suite")
+    if columns:
+        raise ConfigError(f"a suite has its own files; leave out {', '.join(columns)}")
+    reports = evaluate_suite(suite, data, model, given=settings, **common)
+    if output is not None:
+        write_results(suite, model, reports, output)
+    if json:
+        print_json({name: report.get("metrics") for name, report in reports.items()})
+    else:
+        typer.echo(results_page(suite, model, reports))

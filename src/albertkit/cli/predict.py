@@ -1,0 +1,64 @@
+"""The verb predict."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from albertkit.cli.completing import RUNNERS, one_of
+from albertkit.cli.flags import settings_flags
+from albertkit.cli.options import BatchTokens, Engine, Model, Patience, RunDevice, Task
+from albertkit.datasets.options import DataOptions
+from albertkit.hub import BUNDLED
+from albertkit.tasks.settings import TaskSettings
+
+
+@settings_flags(TaskSettings, parameter="settings", panel="task", default="as the model was fine-tuned")
+@settings_flags(DataOptions, parameter="columns", panel="data")
+def predict(
+    task: Task,
+    input: Annotated[str, typer.Option(help="File or folder; labels are not read.")],
+    output: Annotated[Path, typer.Option(help="File: .jsonl, .csv, .tsv or .parquet.")],
+    model: Model = BUNDLED,
+    device: RunDevice = "auto",
+    batch_tokens: BatchTokens = None,
+    engine: Engine = "auto",
+    patience: Patience = None,
+    runner: Annotated[
+        str,
+        typer.Option(
+            help="local (this process), or ray: the same predictions from a Ray cluster.",
+            autocompletion=one_of(RUNNERS),
+        ),
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option(help="Of Ray (default: one per GPU, or without any per CPU).", min=1)
+    ] = None,
+    keep_columns: Annotated[
+        bool, typer.Option("--keep-columns", help="Copy the columns of the input beside its predictions.")
+    ] = False,
+    *,
+    columns: dict[str, Any],
+    settings: dict[str, Any],
+) -> None:
+    """Predict for each example of a file of any size; the same command continues after an interruption.
+
+    Example: albertkit predict text-classification --model run --input new.jsonl --output answers.jsonl
+    """
+    from albertkit.finetuning.predict import predict
+
+    predict(
+        model,
+        input=input,
+        output=output,
+        task=task,
+        device=device,
+        batch_tokens=batch_tokens,
+        engine=engine,
+        patience=patience,
+        runner=runner,
+        workers=workers,
+        keep_columns=keep_columns,
+        **columns,
+        **settings,
+    )
