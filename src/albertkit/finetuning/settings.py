@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from albertkit.errors import ConfigError
-from albertkit.tasks.label_kinds import ProblemType
-from albertkit.tasks.settings import TaskSettings
+from albertkit.tasks.settings import ProblemType, TaskSettings
 from albertkit.training.settings import OptimizerName, TrainingSettings
 
 # Lan et al. 2019, appendix A.4, uses 1e-5 to 5e-5 for a hidden size of 4096; smaller ALBERTs need no less.

@@ -18,9 +18,8 @@ from albertkit.datasets.text_classification import whole_name
 from albertkit.errors import DataError, did_you_mean
 from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
 from albertkit.metrics.token_classification import of_scheme, span_scores
+from albertkit.tasks.settings import ProblemType
 
-ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
-"""The name of a kind in a model's config."""
 Function = Literal["softmax", "sigmoid", "none"]
 """What makes scores of logits."""
 

@@ -8,8 +8,9 @@ from typing import Any, Generic
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import ExampleReader, ExampleT, Reader, ReadingReport, as_source
 from albertkit.errors import AlbertKitError, DataError
-from albertkit.tasks.label_kinds import NUMBER, ProblemType, UnknownLabel
+from albertkit.tasks.label_kinds import NUMBER, UnknownLabel
 from albertkit.tasks.labels import LabelSet
+from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task, example_name
 
 CHUNK = 1024  # examples that are sorted by length and computed together

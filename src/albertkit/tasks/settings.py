@@ -11,6 +11,9 @@ SETTINGS_KEY = "task_settings"
 TASK_KEY = "finetuning_task"
 """Where the config of a fine-tuned model keeps the name of its task."""
 
+ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
+"""The name of a kind of labels in a model's config."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:

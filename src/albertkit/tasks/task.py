@@ -28,10 +28,10 @@ from albertkit.datasets.reader import FORMATS, MappingTable, Reader
 from albertkit.engines.engine import Engine, Row, first_token
 from albertkit.errors import ConfigError
 from albertkit.heads import Output
-from albertkit.tasks.label_kinds import ProblemType, entropy
+from albertkit.tasks.label_kinds import entropy
 from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.measuring import Direction, Judged, Metric, OwnMetrics
-from albertkit.tasks.settings import SETTINGS_KEY, TASK_KEY, TaskSettings
+from albertkit.tasks.settings import SETTINGS_KEY, TASK_KEY, ProblemType, TaskSettings
 from albertkit.tokenization.base import TokenizerBase
 
 ExampleT = TypeVar("ExampleT")

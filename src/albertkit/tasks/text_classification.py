@@ -19,11 +19,12 @@ from albertkit.datasets.reader import Reader
 from albertkit.datasets.text_classification import EntailmentFile, TextTable
 from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError
-from albertkit.tasks.label_kinds import CLASS, Function, ProblemType
+from albertkit.tasks.label_kinds import CLASS, Function
 from albertkit.tasks.labels import LabelSet, infer_labels
 from albertkit.tasks.measuring import Judged, directions
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.scores import sigmoid, softmax
+from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task
 
 PAIRS_KEY = "text_pairs"

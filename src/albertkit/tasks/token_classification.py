@@ -22,11 +22,12 @@ from albertkit.datasets.token_classification import ConllFile, WordsTable
 from albertkit.engines.engine import Row, by_example
 from albertkit.errors import ConfigError, DataError, did_you_mean
 from albertkit.metrics.token_classification import OUTSIDE, of_scheme
-from albertkit.tasks.label_kinds import TAGS, ProblemType, unknown_label
+from albertkit.tasks.label_kinds import TAGS, unknown_label
 from albertkit.tasks.labels import LabelSet, infer_tags
 from albertkit.tasks.measuring import Judged, directions
 from albertkit.tasks.rows import overlap, owned
 from albertkit.tasks.scores import softmax
+from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
