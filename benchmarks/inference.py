@@ -28,8 +28,8 @@ import transformers
 from report import alternate, compare, show, state, write_page
 
 from albertkit import AlbertConfig, AlbertForSequenceClassification, AlbertTokenizer, pipeline
-from albertkit.bench.ceiling import largest_product
 from albertkit.bench.sides import other_sides
+from albertkit.bench.timing import largest_product
 from albertkit.footprint import measure as measure_footprint
 
 BATCH_SIZES = (1, 8, 32)  # of which transformers gets the best for pairs

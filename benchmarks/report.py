@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from albertkit.bench.figures import Figure, compare, state
+from albertkit.bench.summary import Figure, compare, state
 from albertkit.cores import processor, usable_cores
 from albertkit.files import atomic_path
 

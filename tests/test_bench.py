@@ -14,14 +14,13 @@ from torchless import run_without_torch
 
 import albertkit
 from albertkit import extras
-from albertkit.bench import ceiling
+from albertkit.bench import timing
 from albertkit.bench import sides as sides_module
-from albertkit.bench.ceiling import largest_product
 from albertkit.bench.measuring import Report, Timing, _random_rows, about
 from albertkit.bench.measuring import run as measure
 from albertkit.bench.sides import other_sides, own_sides
 from albertkit.bench.summary import figures
-from albertkit.bench.timing import in_turn
+from albertkit.bench.timing import in_turn, largest_product
 from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import every_token
@@ -35,7 +34,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def small_products(monkeypatch):
     """Those of the real machine take a second."""
-    monkeypatch.setattr(ceiling, "PRODUCTS", [(64, 64, 64), (256, 256, 256)])
+    monkeypatch.setattr(timing, "PRODUCTS", [(64, 64, 64), (256, 256, 256)])
 
 
 class Clock:
@@ -68,7 +67,7 @@ class TestTheCeiling:
 
     @pytest.mark.parametrize("library", ["torch", "numpy"])
     def test_a_real_machine_computes(self, library, monkeypatch):
-        monkeypatch.setattr(ceiling, "library", lambda: library)
+        monkeypatch.setattr(timing, "library", lambda: library)
         found = largest_product(CPU)
         assert 1e6 < found < 1e16
 
@@ -357,7 +356,7 @@ def test_json_of_figures_is_what_the_benchmarks_print(capsys):
     """Both are read by the same programs."""
     from dataclasses import asdict
 
-    from albertkit.bench.figures import compare
+    from albertkit.bench.summary import compare
 
     line = json.dumps(asdict(compare("speed", 3.0, 2.0, at_least=1.4)))
     assert json.loads(line) == {

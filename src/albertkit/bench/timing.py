@@ -1,10 +1,15 @@
-"""Seconds of calls, measured side by side."""
+"""Seconds of calls, measured in turn, and the most operations per second that matrix products reach here."""
 
+import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
+
+import numpy as np
 
 from albertkit.extras import optional
 
@@ -58,3 +63,96 @@ def in_turn(
             work()
             times[name].append(clock() - begin)
     return {name: statistics.median(some) for name, some in times.items()}
+
+
+torch: Any = optional("torch", extra="torch")
+
+Product = tuple[int, int, int]
+"""M rows of K numbers times a matrix K x N: (M, K, N), 2 * M * K * N operations."""
+
+PRODUCTS: tuple[Product, ...] = ((256, 768, 3072), (1024, 768, 3072), (1024, 3072, 768), (2048, 2048, 2048))
+GPU_PRODUCTS: tuple[Product, ...] = ((4096, 768, 3072), (8192, 4096, 4096), (8192, 8192, 8192))
+_RUNS = 5
+
+_Way = Callable[[Product], Callable[[], Any]]
+"""Given a product, returns the call that computes it."""
+
+
+def library() -> str:
+    """Return the name of the library that computes the products: torch where it is installed, else NumPy."""
+    return "torch" if find_spec("torch") else "numpy"
+
+
+def largest_product(
+    device: Any,
+    dtype: Any = "float32",
+    *,
+    products: Sequence[Product] | None = None,
+    seconds: float = math.inf,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Return the operations per second of the fastest product, by either way that torch has on a CPU.
+
+    NumPy computes on the CPU and in float32.
+
+    Args:
+        device, dtype: where and in what torch computes, with as many threads as it has.
+        products: those to try, small ones first; None for what suits the device.
+        seconds: no more products are begun after this time; one is always computed.
+        clock: seconds; on a GPU one that waits until it is done (`timing.clock_of`).
+    """
+    best, end = 0.0, clock() + seconds
+    ways = _torch_ways(device, dtype) if library() == "torch" else [_in_numpy]
+    for product, way in itertools.product(products or _products_for(device), ways):
+        if best and clock() >= end:
+            break
+        compute = way(product)
+        for run in range(_RUNS + 1):
+            begin = clock()
+            compute()
+            now = clock()
+            if run:  # the first one is to warm up
+                best = max(best, 2 * math.prod(product) / (now - begin))
+            if best and now >= end:
+                break
+    return best
+
+
+def _in_numpy(product: Product) -> Callable[[], Any]:
+    rows, inputs, outputs = product
+    states, weight = np.ones((rows, inputs), np.float32), np.ones((outputs, inputs), np.float32)
+    return lambda: states @ weight.T
+
+
+def _torch_ways(device: Any, dtype: Any) -> list[_Way]:
+    from albertkit.engines.packed_layers import can_reorder
+
+    dtype = getattr(torch, str(dtype).removeprefix("torch."))
+    ways = (False, True) if _is_cpu(device) and can_reorder(dtype) else (False,)
+    return [partial(_in_torch, device=device, dtype=dtype, reorder=reorder) for reorder in ways]
+
+
+def _in_torch(product: Product, *, device: Any, dtype: Any, reorder: bool) -> Callable[[], Any]:
+    from albertkit.engines.packed_layers import ReorderedLinear
+
+    rows, inputs, outputs = product
+    states = torch.ones(rows, inputs, device=device, dtype=dtype)
+    weight = torch.ones(outputs, inputs, device=device, dtype=dtype)
+    bias = torch.ones(outputs, device=device, dtype=dtype)
+    with torch.inference_mode():
+        linear = ReorderedLinear(weight, bias, reorder=True) if reorder else None
+    multiply = torch.nn.functional.linear
+
+    @torch.inference_mode()
+    def compute() -> Any:
+        return multiply(states, weight, bias) if linear is None else linear(states)
+
+    return compute
+
+
+def _products_for(device: Any) -> Sequence[Product]:
+    return PRODUCTS if _is_cpu(device) else GPU_PRODUCTS
+
+
+def _is_cpu(device: Any) -> bool:
+    return str(device).startswith("cpu")

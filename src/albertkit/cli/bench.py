@@ -96,7 +96,7 @@ def bench(
     report.left_out = left_out | report.left_out
     report.about["computed_in"] = {side.name: side.dtype for side in sides}
     if plot is not None:
-        from albertkit.bench.drawing import draw
+        from albertkit.bench.summary import draw
 
         draw(report, plot)
     if json:
