@@ -14,8 +14,8 @@ from torchless import run_without_torch
 
 import albertkit
 from albertkit import extras
-from albertkit.bench import timing
 from albertkit.bench import sides as sides_module
+from albertkit.bench import timing
 from albertkit.bench.measuring import Report, Timing, _random_rows, about
 from albertkit.bench.measuring import run as measure
 from albertkit.bench.sides import other_sides, own_sides
