@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from albertkit.config import AlbertConfig
-from albertkit.engines.engine import Engine, Row
+from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
@@ -159,15 +159,13 @@ class WatchedEngine(Engine):
         self.batches_seen: list[list[int]] = []
         self.poison, self.bomb = poison, bomb
 
-    def batches(
-        self, rows: Sequence[Row], **options: Any
-    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         self.batches_seen.append([len(row.input_ids) for row in rows])
         self.entered.set()
         assert self.may_go.wait(60)
         if any(self.bomb in row.input_ids for row in rows):
             raise RuntimeError("this row cannot be computed")
-        for numbers, scores in self.engine.batches(rows, **options):
+        for numbers, scores in self.engine.batches(rows, job):
             found = [self.factor * one for one in scores]
             for number, one in zip(numbers, found, strict=True):
                 if self.poison in rows[number].input_ids:

@@ -24,7 +24,7 @@ from albertkit.engines.torch_engine import run_with_patience
 from albertkit.errors import ConfigError
 from albertkit.finetuning.early_exit import note_exits, set_patience
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.modeling.early_exit import exit_depths, weighted_mean
+from albertkit.modeling.exits import exit_depths, weighted_mean
 from albertkit.modeling.task_heads import AlbertForMultipleChoice, AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
 from albertkit.tasks.multiple_choice import MultipleChoice

@@ -1,22 +1,19 @@
 """Which engine computes, and with how many threads."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
-
-import numpy as np
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import check_head
 from albertkit.config import AlbertConfig
 from albertkit.devices import CPU
-from albertkit.engines.engine import Engine, Read, Row
+from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx_engine import OnnxEngine
 from albertkit.errors import ConfigError, suggestion
-from albertkit.heads import Output
 from albertkit.hub import HubOptions
 from albertkit.onnx.int8 import INT8, QUANTIZATION
 
@@ -64,22 +61,12 @@ class _LightEngine(Engine):
             model.to_module()
         self._onnx = None if model.module else _onnx_engine(model, name)
 
-    def batches(
-        self,
-        rows: Sequence[Row],
-        *,
-        output: Output,
-        read: Read,
-        batch_tokens: int | None,
-        batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """As `Engine.batches`."""
         if self.model.module is not None and self._onnx is not None:
             self._onnx = None  # with its memory
         engine = self._onnx or _module_engine(self.model.module, self.name)
-        return engine.batches(
-            rows, output=output, read=read, batch_tokens=batch_tokens, batch_size=batch_size
-        )
+        return engine.batches(rows, job)
 
 
 def _onnx_engine(model: LightModel, name: str) -> OnnxEngine:

@@ -54,6 +54,20 @@ def every_token(row: Row) -> Sequence[int]:
     return range(len(row.input_ids))
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an engine computes of rows, and how much at once: arguments of `Engine.run`."""
+
+    output: Output = "logits"
+    read: Read = first_token
+    batch_tokens: int | None = None
+    batch_size: int | None = None
+
+
+BatchScores = Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]
+"""The numbers of the rows of each batch, and the scores (R, K) of each of these rows."""
+
+
 class Engine(ABC):
     """Computes rows for one model."""
 
@@ -79,23 +93,13 @@ class Engine(ABC):
             batch_size: most rows computed at once; None for as many as `batch_tokens` allows.
         """
         answers: dict[int, Any] = {}
-        for numbers, scores in self.batches(
-            rows, output=output, read=read, batch_tokens=batch_tokens, batch_size=batch_size
-        ):
+        for numbers, scores in self.batches(rows, Job(output, read, batch_tokens, batch_size)):
             answers.update(zip(numbers, map(then, scores), strict=True))
         return [answers[number] for number in range(len(rows))]
 
     @abstractmethod
-    def batches(
-        self,
-        rows: Sequence[Row],
-        *,
-        output: Output,
-        read: Read,
-        batch_tokens: int | None,
-        batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
-        """Yield the numbers of each batch's rows, in any order, and their scores, (R, K) each, float32."""
+    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
+        """Yield the scores of all rows, float32, in batches in any order."""
 
 
 def batches_by_length(

@@ -16,7 +16,7 @@ from albertkit.checkpoints.arrays import place_in_file
 from albertkit.config import AlbertConfig
 from albertkit.cores import compute_threads
 from albertkit.engines.batches import Batch, Group, length_of, plan
-from albertkit.engines.engine import BATCH_TOKENS, Engine, Read, Row
+from albertkit.engines.engine import BATCH_TOKENS, BatchScores, Engine, Job, Row
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import DataError
 from albertkit.extras import optional
@@ -219,23 +219,15 @@ class OnnxEngine(Engine):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_network": None}  # sessions can be neither copied nor pickled
 
-    def batches(
-        self,
-        rows: Sequence[Row],
-        *,
-        output: Output,
-        read: Read,
-        batch_tokens: int | None,
-        batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """As `Engine.batches`, the longest rows first.
 
         Raises:
             DataError: a row is empty or too long, or has an id that the model does not have.
         """
         check_rows(rows, self.model.config)
-        for batch in plan(rows, read, batch_tokens or BATCH_TOKENS, batch_size):
-            yield batch.numbers, batch.split(self._computing()(batch, output))
+        for batch in plan(rows, job.read, job.batch_tokens or BATCH_TOKENS, job.batch_size):
+            yield batch.numbers, batch.split(self._computing()(batch, job.output))
 
     def _computing(self) -> OnnxNetwork:
         if self._network is None:

@@ -1,12 +1,11 @@
 """A PyTorch model computed by ONNX Runtime on a CPU, as long as its weights alone say what it computes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from albertkit.checkpoints.arrays import to_arrays
-from albertkit.engines.engine import Engine, Read, Row
+from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.engines.fitting import MadeFromWeights, as_configured, fits, head_as_configured, head_of
 from albertkit.engines.light_model import LightModel
 from albertkit.engines.onnx_engine import OnnxEngine, check_rows
@@ -30,27 +29,17 @@ class OnnxModuleEngine(Engine):
         self.model = model
         self.int8 = int8
 
-    def batches(
-        self,
-        rows: Sequence[Row],
-        *,
-        output: Output,
-        read: Read,
-        batch_tokens: int | None,
-        batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """As `Engine.batches`, the longest rows first."""
         model = self.model
-        suits = self._suits(output, rows)
-        if suits and output == "logits" and getattr(model, "patience", None) is not None:
+        suits = self._suits(job.output, rows)
+        if suits and job.output == "logits" and getattr(model, "patience", None) is not None:
             raise ConfigError(
                 "this engine computes all depths in ONNX Runtime, and the model has a patience of "
                 f"{model.patience}: choose the engine 'torch', or set_patience(None)"
             )
         engine = self._engine() if suits else PlainEngine(model)
-        return engine.batches(
-            rows, output=output, read=read, batch_tokens=batch_tokens, batch_size=batch_size
-        )
+        return engine.batches(rows, job)
 
     def _suits(self, output: Output, rows: Sequence[Row]) -> bool:
         model = self.model

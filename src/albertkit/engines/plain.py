@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypedDict, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from albertkit.cores import VARIABLE, usable_cores
-from albertkit.engines.engine import BATCH_TOKENS, Engine, Read, Row, batches_by_length
+from albertkit.engines.engine import BATCH_TOKENS, BatchScores, Engine, Job, Row, batches_by_length
 from albertkit.engines.light_model import class_name
 from albertkit.heads import HEADS, Output
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -37,23 +36,15 @@ class PlainEngine(Engine):
     def __init__(self, model: AlbertPreTrainedModel) -> None:
         self.model = model
 
-    def batches(
-        self,
-        rows: Sequence[Row],
-        *,
-        output: Output,
-        read: Read,
-        batch_tokens: int | None,
-        batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """As `Engine.batches`; padding counts as tokens."""
         model = self.model
-        budget = batch_tokens or default_batch_tokens(model.device)
-        for numbers in batches_by_length(rows, batch_tokens=budget, batch_size=batch_size):
+        budget = job.batch_tokens or default_batch_tokens(model.device)
+        for numbers in batches_by_length(rows, batch_tokens=budget, batch_size=job.batch_size):
             own = [rows[number] for number in numbers]
             with evaluating(model):
                 batch = pad_batch(own, pad_token_id=model.config.pad_token_id, device=model.device)
-                scores = _scores(model, batch, output, [read(row) for row in own])
+                scores = _scores(model, batch, job.output, [job.read(row) for row in own])
                 found = [one.float().cpu().numpy() for one in scores]
             yield numbers, found
 

@@ -1,7 +1,7 @@
 """The engine `torch`: packed rows, computed by torch from the weights of a model.
 
 The tokens of a batch stand one after the other in a matrix (M, H), without padding. The last layer is
-computed for the tokens that are read. With a patience (`modeling/early_exit.py`), rows leave the batch once
+computed for the tokens that are read. With a patience (`modeling/exits.py`), rows leave the batch once
 several depths in a row agree on their scores.
 
 Shapes: M tokens of a batch, B rows, T tokens and R tokens read of a row, P read of all rows, H hidden, K
@@ -9,7 +9,7 @@ scores of a token.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, groupby
 
@@ -20,12 +20,12 @@ from torch import Tensor
 
 from albertkit.early_exit import exits_of
 from albertkit.engines.batches import Batch, Group, length_of, plan
-from albertkit.engines.engine import Engine, Read, Row
+from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.engines.fitting import Head, MadeFromWeights, encoder_of, fits, head_of
 from albertkit.engines.packed_layers import PackedLayer, RowAttention, can_reorder
 from albertkit.engines.plain import PlainEngine, default_batch_tokens, evaluating
 from albertkit.heads import Output
-from albertkit.modeling.early_exit import agree
+from albertkit.modeling.exits import agree
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 
@@ -147,35 +147,24 @@ class TorchEngine(Engine):
         self.exit_depths: Counter[int] = Counter()
         """At which depths so many rows left, of a model with a patience."""
 
-    def batches(
-        self,
-        rows: Sequence[Row],
-        *,
-        output: Output,
-        read: Read,
-        batch_tokens: int | None,
-        batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """As `Engine.batches`, the longest rows first."""
         model = self.model
-        head = head_of(model, output)
+        head = head_of(model, job.output)
         limit = model.config.max_position_embeddings
         if head is None or not fits(model) or any(not 0 < length_of(row) <= limit for row in rows):
-            yield from PlainEngine(model).batches(
-                rows, output=output, read=read, batch_tokens=batch_tokens, batch_size=batch_size
-            )
+            yield from PlainEngine(model).batches(rows, job)
             return
         with evaluating(model):
             layers = self._prepare()
-        score = self._score_early if exits_early(model, output) else partial(self._score, head)
-        budget = batch_tokens or default_batch_tokens(model.device)
-        for batch in plan(rows, read, budget, batch_size):
+        score = self._score_early if exits_early(model, job.output) else partial(self._score, head)
+        budget = job.batch_tokens or default_batch_tokens(model.device)
+        for batch in plan(rows, job.read, budget, job.batch_size):
             with evaluating(model):
                 try:
                     scores = score(layers, batch)
                 except IndexError:  # an id that the model does not have; it says so itself
-                    next(PlainEngine(model).batches(batch.rows, output=output, read=read,
-                                                    batch_tokens=None, batch_size=None))  # fmt: skip
+                    next(PlainEngine(model).batches(batch.rows, Job(job.output, job.read)))
                     raise
             yield batch.numbers, scores
 

@@ -6,7 +6,7 @@ its vectors still move tells how far they have settled.
 Shapes: T tokens, N heads of a layer, L executed layers, H hidden.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
 from typing import Any
@@ -17,11 +17,10 @@ from albertkit.checkpoints.names import executed_layers
 from albertkit.config import AlbertConfig
 from albertkit.cores import compute_threads
 from albertkit.engines.batches import plan
-from albertkit.engines.engine import Engine, Read, Row, every_token
+from albertkit.engines.engine import BatchScores, Engine, Job, Row, every_token
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx_engine import OnnxNetwork, check_rows
 from albertkit.errors import DataError
-from albertkit.heads import Output
 from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.special_tokens import Parsing
@@ -172,17 +171,9 @@ class InsideEngine(Engine):
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def batches(
-        self,
-        rows: Sequence[Row],
-        *,
-        output: Output,
-        read: Read,
-        batch_tokens: int | None,
-        batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """As `Engine.batches`."""
-        del output, read, batch_tokens, batch_size
+        del job
         model = self.model
         for number, row in enumerate(rows):
             if isinstance(model, LightModel) and model.module is None:

@@ -22,7 +22,7 @@ from albertkit.devices import choose_device, choose_dtype
 from albertkit.errors import ConfigError
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.modeling.outputs import ModelOutput
-from albertkit.modeling.resizing import resize_decoder, resize_embedding
+from albertkit.modeling.resizing import resize_vocabulary
 from albertkit.modeling.switches import TrainingSwitches
 from albertkit.tuple_outputs import make_output
 
@@ -307,38 +307,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
             ConfigError: fewer pieces than the id of the padding piece needs, a multiple below 1, or no whole
                 number.
         """
-        old = self.get_input_embeddings()
-        if new_num_tokens is not None and not isinstance(new_num_tokens, int):
-            raise ConfigError(f"new_num_tokens must be a whole number, got {new_num_tokens!r}")
-        if pad_to_multiple_of is not None:
-            if not isinstance(pad_to_multiple_of, int) or pad_to_multiple_of < 1:
-                raise ConfigError(
-                    f"pad_to_multiple_of must be a whole number of at least 1, got {pad_to_multiple_of!r}"
-                )
-            wanted = old.num_embeddings if new_num_tokens is None else new_num_tokens
-            new_num_tokens = -(-wanted // pad_to_multiple_of) * pad_to_multiple_of
-        if new_num_tokens is None or new_num_tokens == old.num_embeddings:
-            return old
-        if new_num_tokens <= self.config.pad_token_id:
-            raise ConfigError(
-                f"new_num_tokens is {new_num_tokens}, but pad_token_id {self.config.pad_token_id} must stay"
-            )
-        std, tied = self.config.initializer_range, self.config.tie_word_embeddings
-        self.set_input_embeddings(resize_embedding(old, new_num_tokens, std=std, around_mean=mean_resizing))
-        decoder = self.get_output_embeddings()
-        if decoder is not None:
-            self.set_output_embeddings(
-                resize_decoder(
-                    decoder,
-                    new_num_tokens,
-                    std=std,
-                    around_mean=mean_resizing,
-                    mean_bias=mean_resizing and not tied,
-                )
-            )
-        self.config.vocab_size = new_num_tokens
-        self.tie_weights()
-        return self.get_input_embeddings()
+        return resize_vocabulary(self, new_num_tokens, pad_to_multiple_of, around_mean=mean_resizing)
 
     # --- the encoder's switches -----------------------------------------------------------------
 

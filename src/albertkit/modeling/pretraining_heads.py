@@ -185,16 +185,8 @@ class AlbertForPreTraining(MaskedWordModel):
             `AlbertForPreTrainingOutput`. The loss is the sum over the labels given, one or both.
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
-        encoded, states = self.encode(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            head_mask,
-            inputs_embeds,
-            masked_positions=masked_positions,
-            **options,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
+        encoded, states = self.encode(*inputs, masked_positions=masked_positions, **options)
         prediction_logits = self.predictions(states)
         sop_logits = self.sop_classifier(encoded.pooler_output)
         losses = []
@@ -258,26 +250,13 @@ class AlbertForMaskedLM(MaskedWordModel):
             `MaskedLMOutput`; the loss is the mean over the positions predicted.
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
-        encoded, states = self.encode(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            head_mask,
-            inputs_embeds,
-            masked_positions=masked_positions,
-            **options,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
+        encoded, states = self.encode(*inputs, masked_positions=masked_positions, **options)
         logits = self.predictions(states)
         loss = None
         if labels is not None:
             loss = loss_of_step(classification_loss(logits, labels), labels, num_items_in_batch)
-        output = MaskedLMOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=encoded.hidden_states,
-            attentions=encoded.attentions,
-        )
+        output = MaskedLMOutput(loss, logits, encoded.hidden_states, encoded.attentions)
         return self.finish(output, return_dict)
 
 

@@ -3,39 +3,64 @@
 Shapes: V vocabulary, E embedding.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+
+from albertkit.errors import ConfigError
 
 NEW_ROW_VARIANCE = 1e-9
 """Variance of new rows around the mean of the old ones, as a share of the variance of the old ones."""
 
 
-def resize_embedding(old: nn.Embedding, size: int, *, std: float, around_mean: bool) -> nn.Embedding:
-    """Return a table (size, E) that begins with the rows of the old one; arguments as in `resize_rows`."""
-    rows = resize_rows(old.weight, size, std=std, around_mean=around_mean)
-    return nn.Embedding.from_pretrained(
-        rows, freeze=not old.weight.requires_grad, padding_idx=old.padding_idx
+def resize_vocabulary(
+    model: Any, new_num_tokens: int | None, pad_to_multiple_of: int | None, *, around_mean: bool
+) -> nn.Embedding:
+    """As `AlbertPreTrainedModel.resize_token_embeddings`; `around_mean` is its `mean_resizing`."""
+    old, config = model.get_input_embeddings(), model.config
+    if new_num_tokens is not None and not isinstance(new_num_tokens, int):
+        raise ConfigError(f"new_num_tokens must be a whole number, got {new_num_tokens!r}")
+    if pad_to_multiple_of is not None:
+        if not isinstance(pad_to_multiple_of, int) or pad_to_multiple_of < 1:
+            raise ConfigError(
+                f"pad_to_multiple_of must be a whole number of at least 1, got {pad_to_multiple_of!r}"
+            )
+        wanted = old.num_embeddings if new_num_tokens is None else new_num_tokens
+        new_num_tokens = -(-wanted // pad_to_multiple_of) * pad_to_multiple_of
+    if new_num_tokens is None or new_num_tokens == old.num_embeddings:
+        return old
+    if new_num_tokens <= config.pad_token_id:
+        raise ConfigError(
+            f"new_num_tokens is {new_num_tokens}, but pad_token_id {config.pad_token_id} must stay"
+        )
+    std = config.initializer_range
+    rows = resize_rows(old.weight, new_num_tokens, std=std, around_mean=around_mean)
+    model.set_input_embeddings(
+        nn.Embedding.from_pretrained(rows, freeze=not old.weight.requires_grad, padding_idx=old.padding_idx)
     )
+    decoder = model.get_output_embeddings()
+    if decoder is not None:
+        new = nn.Linear(decoder.in_features, new_num_tokens, device="meta")
+        new.weight = resize_rows(decoder.weight, new_num_tokens, std=std, around_mean=around_mean)
+        new.bias = _resize_bias(
+            decoder.bias, new_num_tokens, mean=around_mean and not config.tie_word_embeddings
+        )
+        model.set_output_embeddings(new)
+    config.vocab_size = new_num_tokens
+    model.tie_weights()
+    return model.get_input_embeddings()
 
 
-def resize_decoder(old: nn.Linear, size: int, *, std: float, around_mean: bool, mean_bias: bool) -> nn.Linear:
-    """Return a decoder to `size` pieces.
-
-    Args:
-        old: the decoder, E -> V.
-        size: number of pieces.
-        std, around_mean: as in `resize_rows`.
-        mean_bias: give new pieces the mean of the old biases, else 0.
-    """
-    new = nn.Linear(old.in_features, size, device="meta")
-    new.weight = resize_rows(old.weight, size, std=std, around_mean=around_mean)
-    bias = old.bias.detach().new_zeros(size)
-    kept = min(size, old.out_features)
-    bias[:kept] = old.bias.detach()[:kept]
-    if mean_bias:
-        bias[kept:] = old.bias.detach().mean(dtype=torch.float32)
-    new.bias = nn.Parameter(bias, requires_grad=old.bias.requires_grad)
-    return new
+@torch.no_grad()
+def _resize_bias(old: Tensor, size: int, *, mean: bool) -> nn.Parameter:
+    """Return `size` biases that begin with the old ones; new ones are 0, or the mean of the old ones."""
+    bias = old.new_zeros(size)
+    kept = min(size, len(old))
+    bias[:kept] = old[:kept]
+    if mean:
+        bias[kept:] = old.mean(dtype=torch.float32)
+    return nn.Parameter(bias, requires_grad=old.requires_grad)
 
 
 @torch.no_grad()

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
-from albertkit.early_exit import check_patience, exits_of
+from albertkit.early_exit import check_patience, exit_count, exits_of
 from albertkit.modeling.arguments import check_tensors, first_token
-from albertkit.modeling.early_exit import exit_depths, new_classifiers, weighted_mean
+from albertkit.modeling.exits import exit_depths, weighted_mean
 from albertkit.modeling.losses import classification_loss, loss_of_step, multi_label_loss, regression_loss
 from albertkit.modeling.model import AlbertModel, OutputOptions
 from albertkit.modeling.outputs import (
@@ -35,7 +35,8 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         self.albert = AlbertModel(config)
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-        self.exit_classifiers = new_classifiers(config)
+        exits = [nn.Linear(config.hidden_size, config.num_labels) for _ in range(exit_count(config))]
+        self.exit_classifiers = nn.ModuleList(exits)
         self.patience: int | None = None
         self.post_init()
 
@@ -92,17 +93,9 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         shows_states = self.config.output_hidden_states if given is None else given
         if needs_all_depths:
             options["output_hidden_states"] = True
-        encoded = self.albert(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            head_mask,
-            inputs_embeds,
-            return_dict=True,
-            query_positions=first_token(input_ids, inputs_embeds),
-            **options,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
+        first = first_token(input_ids, inputs_embeds)
+        encoded = self.albert(*inputs, return_dict=True, query_positions=first, **options)
         loss = depths = None
         if needs_all_depths:
             assert exits is not None
@@ -201,26 +194,13 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         Returns:
             `TokenClassifierOutput` with logits (B, T, K).
         """
-        encoded = self.albert(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            head_mask,
-            inputs_embeds,
-            return_dict=True,
-            **options,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
+        encoded = self.albert(*inputs, return_dict=True, **options)
         logits = self.classifier(self.dropout(encoded.last_hidden_state))
         loss = None
         if labels is not None:
             loss = loss_of_step(classification_loss(logits, labels), labels, num_items_in_batch)
-        output = TokenClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=encoded.hidden_states,
-            attentions=encoded.attentions,
-        )
+        output = TokenClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
         return self.finish(output, return_dict)
 
 
@@ -263,16 +243,8 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         Raises:
             ValueError: one of the two positions without the other.
         """
-        encoded = self.albert(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            head_mask,
-            inputs_embeds,
-            return_dict=True,
-            **options,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
+        encoded = self.albert(*inputs, return_dict=True, **options)
         start_logits, end_logits = self.qa_outputs(encoded.last_hidden_state).unbind(
             -1
         )  # (B, T, 2) -> 2 (B, T)
@@ -367,12 +339,7 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         loss = None
         if labels is not None:
             loss = loss_of_step(classification_loss(logits, labels), labels, num_items_in_batch)
-        output = MultipleChoiceModelOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=encoded.hidden_states,
-            attentions=encoded.attentions,
-        )
+        output = MultipleChoiceModelOutput(loss, logits, encoded.hidden_states, encoded.attentions)
         return self.finish(output, return_dict)
 
 

@@ -1,11 +1,11 @@
 """The engine that the pipeline of a request sees."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from albertkit.engines.engine import Engine, Read, Row, first_token
+from albertkit.engines.engine import BatchScores, Engine, Job, Read, Row, first_token
 from albertkit.heads import Output
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.work import Ticket, Work
@@ -47,15 +47,6 @@ class QueuedEngine(Engine):
             Work(self.ticket, self.engine, rows, output=output, read=read, then=then, budget=self.budget)
         )
 
-    def batches(
-        self,
-        rows: Sequence[Row],
-        *,
-        output: Output,
-        read: Read,
-        batch_tokens: int | None,
-        batch_size: int | None,
-    ) -> Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]:
+    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """As `Engine.batches`, all rows at once."""
-        del batch_tokens, batch_size
-        yield range(len(rows)), self.run(rows, output=output, read=read)
+        yield range(len(rows)), self.run(rows, output=job.output, read=job.read)

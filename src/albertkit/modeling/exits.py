@@ -4,21 +4,13 @@ Zhou et al. 2020, "BERT Loses Patience: Fast and Robust Inference with Early Exi
 The pooler is the same at all depths. Each depth has a classifier, the last one the model's own; or that one
 is for all.
 
-Shapes: L depths, B batch, H hidden, K labels.
+Shapes: L depths, B batch, K labels.
 """
 
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
-
-from albertkit.config import AlbertConfig
-from albertkit.early_exit import exit_count
-
-
-def new_classifiers(config: AlbertConfig) -> nn.ModuleList:
-    """Return the classifiers of all depths but the last, L - 1; none where it is one for all."""
-    return nn.ModuleList(nn.Linear(config.hidden_size, config.num_labels) for _ in range(exit_count(config)))
+from torch import Tensor
 
 
 def agree(before: Tensor, now: Tensor, *, problem_type: str | None, tolerance: float) -> Tensor:
