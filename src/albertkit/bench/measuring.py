@@ -161,13 +161,13 @@ class _Meter:
     def measure(self, works: dict[str, Callable[[], Any]], flops: float, seconds: float) -> dict[str, float]:
         """Return the median seconds of each work of so many operations."""
         warm_up = self.expected(flops) < _LONG * len(works)
-        found = in_turn(works, seconds=seconds, rounds=self.rounds, warm_up=warm_up, clock=self.clock)
-        for name, took in found.items():
+        medians = in_turn(works, seconds=seconds, rounds=self.rounds, warm_up=warm_up, clock=self.clock)
+        for name, took in medians.items():
             done, before = self.last[name]
             if flops > done:
                 self.slopes[name] = max((took - before) / (flops - done), self.fastest)
             self.last[name] = flops, took
-        return found
+        return medians
 
 
 def _call(side: Side, rows: list[Row]) -> Callable[[], Any]:
@@ -192,9 +192,9 @@ def _measure_texts(
     count = max(1, affordable)
     works = {side.name: lambda side=side: side.compute_texts(sample[:count]) for side in sides}
     total = sum(flops[:count])
-    found = meter.measure(works, total, seconds)
+    medians = meter.measure(works, total, seconds)
     tokens = sum(len(row.input_ids) for row in rows[:count])
-    return [Timing(side, 0, count, took, total) for side, took in found.items()], tokens / count
+    return [Timing(side, 0, count, took, total) for side, took in medians.items()], tokens / count
 
 
 def _differences(sides: Sequence[Side], model: Model) -> dict[str, float]:

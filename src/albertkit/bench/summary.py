@@ -74,8 +74,8 @@ def figures(report: Report, others: Sequence[str]) -> list[Figure]:
 
 
 def _beside(timing: Timing, timings: Iterable[Timing], others: Sequence[str]) -> list[Timing]:
-    same = [one for one in timings if (one.length, one.batch) == (timing.length, timing.batch)]
-    return [one for one in same if one.side in others]
+    shape = timing.length, timing.batch
+    return [other for other in timings if other.side in others and (other.length, other.batch) == shape]
 
 
 def _of(report: Report, timing: Timing, others: list[Timing], has_targets: bool) -> list[Figure]:
@@ -128,26 +128,29 @@ def draw(report: Report, target: Path) -> None:
     """
     figure = matplotlib_figure.Figure(figsize=(11, 4.2), layout="constrained")
     roofline, speed = figure.subplots(1, 2)
-    sides = list(dict.fromkeys(one.side for one in (*report.grid, *report.texts)))
-    lengths = sorted({one.length for one in report.grid})
+    sides = list(dict.fromkeys(timing.side for timing in (*report.grid, *report.texts)))
+    lengths = sorted({timing.length for timing in report.grid})
     for number, side in enumerate(sides):
-        colour = f"C{number}"
+        color = f"C{number}"
         for marker, length in zip(_MARKERS, lengths, strict=False):
-            own = [one for one in report.grid if one.side == side and one.length == length]
+            timings = [timing for timing in report.grid if timing.side == side and timing.length == length]
             roofline.plot(
-                [one.flops / 1e9 for one in own], [report.share(one) for one in own], marker, color=colour
+                [timing.flops / 1e9 for timing in timings],
+                [report.share(timing) for timing in timings],
+                marker,
+                color=color,
             )
             speed.plot(
-                [one.batch for one in own],
-                [one.texts_per_second for one in own],
+                [timing.batch for timing in timings],
+                [timing.texts_per_second for timing in timings],
                 f"{marker}-",
-                color=colour,
+                color=color,
                 linewidth=1,
             )
-        for one in report.texts:
-            if one.side == side:
-                roofline.axhline(report.share(one), color=colour, linestyle=":", linewidth=1)
-        roofline.plot([], [], "-", color=colour, linewidth=4, label=side)
+        for timing in report.texts:
+            if timing.side == side:
+                roofline.axhline(report.share(timing), color=color, linestyle=":", linewidth=1)
+        roofline.plot([], [], "-", color=color, linewidth=4, label=side)
     for marker, length in zip(_MARKERS, lengths, strict=False):
         speed.plot([], [], marker, color="0.4", label=f"{length} tokens")
     if report.texts:
@@ -161,13 +164,13 @@ def draw(report: Report, target: Path) -> None:
     )
     roofline.set(
         xscale="log",
-        ylim=(0, max(1.15, *(report.share(one) * 1.05 for one in report.grid), 0)),
+        ylim=(0, max(1.15, *(report.share(timing) * 1.05 for timing in report.grid), 0)),
         xlabel="operations of a call (GFLOP)",
         ylabel="share of the largest product",
     )
     speed.set(xscale="log", yscale="log", xlabel="texts at once", ylabel="texts per second")
-    batches = sorted({one.batch for one in report.grid})
-    speed.set_xticks(batches, [str(one) for one in batches])
+    batches = sorted({timing.batch for timing in report.grid})
+    speed.set_xticks(batches, [str(batch) for batch in batches])
     speed.minorticks_off()
     for panel in (roofline, speed):
         panel.grid(alpha=0.3)

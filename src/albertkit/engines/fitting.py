@@ -66,10 +66,10 @@ def parts_of(module: nn.Module) -> list[nn.Module]:
 
     `modules()` says the same in three times the time, and a short text waits for it.
     """
-    found = [module]
-    for part in found:  # which grows meanwhile
-        found += [child for child in part._modules.values() if child is not None]
-    return found
+    parts = [module]
+    for part in parts:  # which grows meanwhile
+        parts += [child for child in part._modules.values() if child is not None]
+    return parts
 
 
 def own_parameters(module: nn.Module) -> list[Tensor]:

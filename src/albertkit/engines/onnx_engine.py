@@ -72,8 +72,8 @@ class OnnxNetwork:
 
     def __call__(self, batch: Batch, output: Output) -> np.ndarray:
         """Return an output (Q, K) of the tokens of a batch that are read, in the order of the rows."""
-        found = [outputs[0] for outputs in self.run(batch)]
-        states = np.concatenate(found) if found else np.empty((0, self._width), np.float32)
+        parts = [outputs[0] for outputs in self.run(batch)]
+        states = np.concatenate(parts) if parts else np.empty((0, self._width), np.float32)
         if output == "hidden_states":
             return states
         if output not in self._heads:
@@ -85,12 +85,12 @@ class OnnxNetwork:
         ids, segments, positions = np.array(batch.inputs(), np.int64)
         reads = np.array(batch.read_tokens(), np.int64)
         token = read = 0
-        for some in _alike(batch.groups()):
-            tokens = sum(group.rows * group.length for group in some)
-            count = sum(group.rows * group.queries for group in some)
+        for similar in _alike(batch.groups()):
+            tokens = sum(group.rows * group.length for group in similar)
+            count = sum(group.rows * group.queries for group in similar)
             stop = token + tokens
             if count:
-                inputs = _places_of(some, tokens=tokens)
+                inputs = _places_of(similar, tokens=tokens)
                 inputs["words"], inputs["token_type_ids"] = self._words[ids[token:stop]], segments[token:stop]
                 inputs["position_ids"] = positions[token:stop]
                 inputs["read_tokens"] = reads[read : read + count] - token
@@ -100,16 +100,16 @@ class OnnxNetwork:
 
 def _alike(groups: list[Group]) -> Iterator[list[Group]]:
     """Yield groups, the longest first, in runs of about one length: attention pads their rows."""
-    some: list[Group] = []
+    similar: list[Group] = []
     rows = tokens = 0
     for group in groups:
         rows, tokens = rows + group.rows, tokens + group.rows * group.length
-        if some and rows * some[0].length > _MOST_PADDING * tokens:
-            yield some
-            some, rows, tokens = [], group.rows, group.rows * group.length
-        some.append(group)
-    if some:
-        yield some
+        if similar and rows * similar[0].length > _MOST_PADDING * tokens:
+            yield similar
+            similar, rows, tokens = [], group.rows, group.rows * group.length
+        similar.append(group)
+    if similar:
+        yield similar
 
 
 def _session(graph: Any, external: dict[str, np.ndarray], *, threads: int, prepack: bool) -> Any:

@@ -41,12 +41,12 @@ class PlainEngine(Engine):
         model = self.model
         budget = job.batch_tokens or default_batch_tokens(model.device)
         for numbers in batches_by_length(rows, batch_tokens=budget, batch_size=job.batch_size):
-            own = [rows[number] for number in numbers]
+            batch_rows = [rows[number] for number in numbers]
             with evaluating(model):
-                batch = pad_batch(own, pad_token_id=model.config.pad_token_id, device=model.device)
-                scores = _scores(model, batch, job.output, [job.read(row) for row in own])
-                found = [one.float().cpu().numpy() for one in scores]
-            yield numbers, found
+                batch = pad_batch(batch_rows, pad_token_id=model.config.pad_token_id, device=model.device)
+                scores = _scores(model, batch, job.output, [job.read(row) for row in batch_rows])
+                arrays = [row_scores.float().cpu().numpy() for row_scores in scores]
+            yield numbers, arrays
 
 
 def _scores(
@@ -78,7 +78,7 @@ def _scores(
 
 
 def _select(values: Tensor, positions: list[Sequence[int]]) -> list[Tensor]:
-    return [one[list(own)] for one, own in zip(values, positions, strict=True)]
+    return [row[list(read)] for row, read in zip(values, positions, strict=True)]
 
 
 def default_batch_tokens(device: torch.device) -> int:
@@ -101,7 +101,7 @@ def pad_batch(
 
 def pad(lists: Sequence[list[int]], value: int, length: int) -> Tensor:
     """Return lists of up to `length` numbers as (B, T), filled up on the right to T = `length`."""
-    return torch.tensor([[*one, *[value] * (length - len(one))] for one in lists])
+    return torch.tensor([[*row, *[value] * (length - len(row))] for row in lists])
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
 
 
 class AlbertEmbeddings(nn.Module):
-    """Sum of word, segment and position embeddings, normalised: (B, T) -> (B, T, E)."""
+    """Sum of word, segment and position embeddings, normalized: (B, T) -> (B, T, E)."""
 
     def __init__(
         self,
@@ -359,29 +359,29 @@ class AlbertTransformer(nn.Module):
         all_hidden_states = [hidden_states]
         all_attentions: list[Tensor] = []
         # Whoever asks for all hidden states or attentions gets those of the last layer in full.
-        whole = eager or output_hidden_states
+        all_positions = eager or output_hidden_states
         groups = self._executed_groups()
         done = 0
         for index, group in enumerate(groups):
             layers = len(group.albert_layers)
-            found = group(
+            output = group(
                 hidden_states,
                 attention_mask=attention_mask,
                 head_mask=None if head_mask is None else head_mask[done : done + layers],
                 output_attentions=output_attentions,
                 output_hidden_states=output_hidden_states,
                 eager=eager,
-                query_positions=None if whole or index < len(groups) - 1 else query_positions,
+                query_positions=None if all_positions or index < len(groups) - 1 else query_positions,
                 recompute=recompute,
             )
             done += layers
-            if isinstance(found, Tensor):
-                hidden_states = found
+            if isinstance(output, Tensor):
+                hidden_states = output
             else:
-                hidden_states, states, attentions = found
+                hidden_states, states, attentions = output
                 all_hidden_states += states
                 all_attentions += attentions
-        if query_positions is not None and whole:
+        if query_positions is not None and all_positions:
             hidden_states = select_tokens(hidden_states, query_positions)
         return BaseModelOutput(
             last_hidden_state=hidden_states,

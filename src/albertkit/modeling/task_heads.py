@@ -99,14 +99,14 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         loss = depths = None
         if needs_all_depths:
             assert exits is not None
-            found = self._logits_by_depth(encoded.hidden_states)  # (L, B, K)
-            logits = found[-1]
+            by_depth = self._logits_by_depth(encoded.hidden_states)  # (L, B, K)
+            logits = by_depth[-1]
             if labels is not None:
-                loss = weighted_mean([self._loss(one, labels) for one in found])
+                loss = weighted_mean([self._loss(depth_logits, labels) for depth_logits in by_depth])
             if self.patience is not None:
                 problem, tolerance = self.config.problem_type, exits.tolerance
-                depths = exit_depths(found, self.patience, problem_type=problem, tolerance=tolerance)
-                logits = found[depths - 1, torch.arange(found.shape[1], device=found.device)]
+                depths = exit_depths(by_depth, self.patience, problem_type=problem, tolerance=tolerance)
+                logits = by_depth[depths - 1, torch.arange(by_depth.shape[1], device=by_depth.device)]
         else:
             logits = self.classifier(self.dropout(encoded.pooler_output))
             loss = None if labels is None else self._loss(logits, labels)
@@ -131,7 +131,9 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         assert hidden_states is not None
         firsts = torch.stack([states[:, 0] for states in hidden_states[1:]])  # (L, B, H)
         pooled = self.dropout(self.albert.pool(firsts))
-        return torch.stack([self.classifier_at(depth)(one) for depth, one in enumerate(pooled, start=1)])
+        return torch.stack(
+            [self.classifier_at(depth)(states) for depth, states in enumerate(pooled, start=1)]
+        )
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         check_tensors({"labels": labels})

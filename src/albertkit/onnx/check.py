@@ -4,6 +4,7 @@ The batches differ in number of texts, length, padding, segments, and in which i
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def batches(
     texts: Sequence[str],
     *,
     choices: bool,
-    whole: bool,
+    all_inputs: bool,
 ) -> Iterator[Batch]:
     """Yield inputs (B, T), or (B, C, T) for choices.
 
@@ -56,11 +57,11 @@ def batches(
         config: of the model.
         texts: at least one.
         choices: whether rows are choices of questions.
-        whole: give all inputs always; else some batches leave out the mask, the segments, or both.
+        all_inputs: give all inputs always; else some batches leave out the mask, the segments, or both.
     """
     longest = min(_LONGEST, config.max_position_embeddings)
-    encode = _Random(config, longest) if tokenizer is None else _Encoder(tokenizer, longest)
-    names = ("attention_mask", "token_type_ids") if whole else ()
+    encode = partial(_encode, tokenizer=tokenizer, config=config, longest=longest)
+    names = ("attention_mask", "token_type_ids") if all_inputs else ()
     yield _shape(encode(texts[:1]), choices, ("input_ids", *names))
     for start in range(0, len(texts), BATCH):
         yield _shape(encode(texts[start : start + BATCH]), choices, ("input_ids", "attention_mask", *names))
@@ -70,42 +71,30 @@ def batches(
     yield _shape(encode([" ".join([*texts] * (1 + longest // len(texts)))]), choices, ("input_ids", *names))
 
 
-class _Encoder:
-    """Texts, or pairs, as one padded batch."""
-
-    def __init__(self, tokenizer: TokenizerBase, longest: int) -> None:
-        self.tokenizer = tokenizer
-        self.longest = longest
-
-    def __call__(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> Batch:
-        encoded = self.tokenizer(
-            list(texts),
-            None if seconds is None else list(seconds),
-            padding=True,
-            truncation=True,
-            max_length=self.longest,
-            return_tensors="np",
+def _encode(
+    texts: Sequence[str],
+    pairs: Sequence[str] | None = None,
+    *,
+    tokenizer: TokenizerBase | None,
+    config: AlbertConfig,
+    longest: int,
+) -> Batch:
+    """Return texts, or pairs, as one padded batch; without a tokenizer random ids of about their lengths."""
+    if tokenizer is not None:
+        seconds = None if pairs is None else list(pairs)
+        encoded = tokenizer(
+            list(texts), seconds, padding=True, truncation=True, max_length=longest, return_tensors="np"
         )
         return {name: np.asarray(values, np.int64) for name, values in encoded.items()}
-
-
-class _Random:
-    """Random ids, as many as a text has words and letters."""
-
-    def __init__(self, config: AlbertConfig, longest: int) -> None:
-        self.config = config
-        self.longest = longest
-
-    def __call__(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> Batch:
-        generator = np.random.default_rng(len(texts))
-        lengths = [min(self.longest, 2 + len(text) // 4) for text in texts]
-        shape = (len(texts), max(lengths))
-        mask = (np.arange(shape[1]) < np.array(lengths)[:, None]).astype(np.int64)
-        segments = np.zeros(shape, np.int64)
-        if seconds is not None:
-            segments[:, shape[1] // 2 :] = 1
-        ids = generator.integers(self.config.vocab_size, size=shape)
-        return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+    generator = np.random.default_rng(len(texts))
+    lengths = [min(longest, 2 + len(text) // 4) for text in texts]
+    shape = (len(texts), max(lengths))
+    mask = (np.arange(shape[1]) < np.array(lengths)[:, None]).astype(np.int64)
+    segments = np.zeros(shape, np.int64)
+    if pairs is not None:
+        segments[:, shape[1] // 2 :] = 1
+    ids = generator.integers(config.vocab_size, size=shape)
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
 
 
 def _shape(batch: Batch, choices: bool, names: Sequence[str]) -> Batch:
@@ -152,16 +141,15 @@ def compare(
     choices = head_of(architecture).has_choices
     dtype: type = np.float32
     largest, shapes = 0.0, []
-    for batch in batches(tokenizer, config, texts, choices=choices, whole=not optional_inputs):
-        found = dict(zip(names, session.run(names, batch), strict=True))
-        difference, name = _largest_difference(
-            found, expected_outputs(model, batch, dtype), relative=relative
-        )
+    for batch in batches(tokenizer, config, texts, choices=choices, all_inputs=not optional_inputs):
+        outputs = dict(zip(names, session.run(names, batch), strict=True))
+        expected = expected_outputs(model, batch, dtype)
+        difference, name = _largest_difference(outputs, expected, relative=relative)
         if not difference <= tolerance and dtype == np.float32:
             # Large numbers in large models: the reference's own rounding may be what differs.
             dtype = np.float64
             expected = expected_outputs(model, batch, dtype)
-            difference, name = _largest_difference(found, expected, relative=relative)
+            difference, name = _largest_difference(outputs, expected, relative=relative)
         if not difference <= tolerance:  # written so that "not a number" fails
             raise CheckpointError(
                 f"The ONNX graph computes another {name} than the model on inputs of shape "
@@ -180,10 +168,10 @@ def expected_outputs(model: Model, batch: Batch, dtype: type = np.float32) -> Ba
         return reference.forward(architecture, config, weights, **batch, dtype=dtype, all_layers=False)
 
 
-def _largest_difference(found: Batch, expected: Batch, *, relative: bool) -> tuple[float, str]:
+def _largest_difference(outputs: Batch, expected: Batch, *, relative: bool) -> tuple[float, str]:
     """Return the largest difference of any output from the expected one, and the name of that output."""
     differences = []
-    for name, values in found.items():
+    for name, values in outputs.items():
         wanted = expected[name]
         unit = max(1.0, float(np.abs(wanted).max())) if relative else 1.0
         differences.append((float(np.abs(values - wanted).max()) / unit, name))

@@ -95,7 +95,7 @@ class Graph:
         )
         return output
 
-    def whole(self, *numbers: int) -> str:
+    def vector(self, *numbers: int) -> str:
         """Return a constant int64 vector."""
         return self._constant(f"constants/int64_{'_'.join(map(str, numbers))}", np.array(numbers, np.int64))
 
@@ -214,10 +214,9 @@ class Graph:
             self._nodes, name, self.inputs, self.outputs, list(self._stored.values())
         )
         opsets = [onnx.helper.make_opsetid("", self.opset)]
-        own = [onnx.helper.make_opsetid(_RUNTIME, 1)] if self.int8 else []
         return onnx.helper.make_model(
             graph,
-            opset_imports=opsets + own,
+            opset_imports=opsets + ([onnx.helper.make_opsetid(_RUNTIME, 1)] if self.int8 else []),
             ir_version=onnx.helper.find_min_ir_version_for(opsets),
             producer_name=producer,
             producer_version=version,
@@ -234,7 +233,7 @@ class Graph:
         """(..., inputs) -> (..., outputs), by the matrix and bias of that name."""
         matrix, bias = f"{name}.weight", self.weight(f"{name}.bias")
         if self.int8 and is_computed(matrix, self._tensor(matrix)):
-            return self.node("Add", self._whole_product(values, matrix), bias)
+            return self.node("Add", self._integer_product(values, matrix), bias)
         if self.flat:
             return self.node("Gemm", values, self.weight(matrix), bias, transB=1)
         return self.node("Add", self.node("MatMul", values, self.weight(matrix, transposed=True)), bias)
@@ -253,8 +252,8 @@ class Graph:
         rounded = self._round(name, STORED_LARGEST, transposed=False)
         return self._restore(*(self.node("Gather", part, numbers) for part in rounded))
 
-    def _whole_product(self, values: str, name: str) -> str:
-        """(..., inputs) -> (..., outputs), multiplied in whole numbers."""
+    def _integer_product(self, values: str, name: str) -> str:
+        """(..., inputs) -> (..., outputs), multiplied as integers."""
         matrix, scales = self._round(name, COMPUTED_LARGEST, transposed=True)
         if values not in self._activations:
             self._activations[values] = self._round_activation(values, width=self._tensor(name).shape[1])
@@ -266,12 +265,12 @@ class Graph:
 
     def _round_activation(self, values: str, *, width: int) -> tuple[str, str]:
         """(..., width) -> bytes of the same shape, and the scale of each token, (..., 1)."""
-        least = self.node("Neg", self.node("ReduceMin", values, self.whole(-1)))
-        most = self.node("Max", self.node("ReduceMax", values, self.whole(-1)), least, self.number(_TINY))
+        least = self.node("Neg", self.node("ReduceMin", values, self.vector(-1)))
+        most = self.node("Max", self.node("ReduceMax", values, self.vector(-1)), least, self.number(_TINY))
         scales = self.node("Mul", most, self.number(1 / STORED_LARGEST))
-        flat_scales = self.node("Reshape", scales, self.whole(-1))
+        flat_scales = self.node("Reshape", scales, self.vector(-1))
         zeros = self.node("Expand", self._zero(), self.node("Shape", flat_scales))
-        flat = self.node("Reshape", values, self.whole(-1, width))
+        flat = self.node("Reshape", values, self.vector(-1, width))
         rounded = self.node("QuantizeLinear", flat, flat_scales, zeros, axis=0)
         return self.node("Reshape", rounded, self.node("Shape", values)), scales
 
@@ -279,7 +278,7 @@ class Graph:
         return self._constant("constants/uint8_zero", np.array(_ZERO_POINT, np.uint8))
 
     def layer_norm(self, values: str, name: str, *, epsilon: float) -> str:
-        """Normalise the last dimension."""
+        """Normalize the last dimension."""
         scale, shift = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
         return self.node("LayerNormalization", values, scale, shift, epsilon=epsilon)
 

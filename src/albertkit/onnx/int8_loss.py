@@ -113,30 +113,30 @@ def measure_agreement(
     architecture, config, _ = model
     choices = head_of(architecture).has_choices
     agreed: dict[str, list[float]] = {name: [] for name in names}
-    for batch in batches(tokenizer, config, texts, choices=choices, whole=not optional_inputs):
-        found = dict(zip(names, session.run(names, batch), strict=True))
+    for batch in batches(tokenizer, config, texts, choices=choices, all_inputs=not optional_inputs):
+        outputs = dict(zip(names, session.run(names, batch), strict=True))
         expected = expected_outputs(model, batch)
         for name in names:
-            agreed[name] += _agreements(name, found[name], expected[name], batch, config)
+            agreed[name] += _agreements(name, outputs[name], expected[name], batch, config)
     name = min(names, key=lambda one: np.mean(agreed[one]))
     return Loss(AGREEMENT, 100.0, 100 * float(np.mean(agreed[name])), len(agreed[name]))
 
 
 def _agreements(
-    name: str, found: np.ndarray, expected: np.ndarray, batch: Batch, config: AlbertConfig
+    name: str, actual: np.ndarray, expected: np.ndarray, batch: Batch, config: AlbertConfig
 ) -> Iterator[float]:
     """Yield 1 for each decision that is the same, else 0; for vectors their cosine."""
     real = batch.get("attention_mask", np.ones_like(batch["input_ids"])).astype(bool)
     if name in ("start_logits", "end_logits"):  # (B, T): the decision is a place in the text
-        found, expected = (np.where(real, one, -np.inf) for one in (found, expected))
+        actual, expected = (np.where(real, logits, -np.inf) for logits in (actual, expected))
     elif expected.ndim == 3:  # (B, T, K): a decision for each token
-        found, expected = found[real], expected[real]
+        actual, expected = actual[real], expected[real]
     if name in ("last_hidden_state", "pooler_output"):
-        lengths = np.linalg.norm(found, axis=-1) * np.linalg.norm(expected, axis=-1)
-        yield from (found * expected).sum(-1) / lengths
+        lengths = np.linalg.norm(actual, axis=-1) * np.linalg.norm(expected, axis=-1)
+        yield from (actual * expected).sum(-1) / lengths
     elif expected.shape[-1] == 1:  # a score
-        yield from np.maximum(0, 1 - np.abs(found - expected)[:, 0] / np.maximum(1, np.abs(expected[:, 0])))
+        yield from np.maximum(0, 1 - np.abs(actual - expected)[:, 0] / np.maximum(1, np.abs(expected[:, 0])))
     elif config.problem_type == "multi_label_classification":
-        yield from ((found > 0) == (expected > 0)).astype(float).reshape(-1)
+        yield from ((actual > 0) == (expected > 0)).astype(float).reshape(-1)
     else:
-        yield from (found.argmax(-1) == expected.argmax(-1)).astype(float)
+        yield from (actual.argmax(-1) == expected.argmax(-1)).astype(float)

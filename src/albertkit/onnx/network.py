@@ -75,7 +75,7 @@ class Network:
         graph, width = self.graph, self.head_width
 
         def split(values: str, order: list[int]) -> str:
-            apart = graph.node("Reshape", values, graph.whole(0, 0, -1, width))  # (B, R, N, D)
+            apart = graph.node("Reshape", values, graph.vector(0, 0, -1, width))  # (B, R, N, D)
             return graph.node("Transpose", apart, perm=order)
 
         scaled = graph.node("Mul", split(query, [0, 2, 1, 3]), graph.number(1 / math.sqrt(width)))
@@ -84,7 +84,7 @@ class Network:
         self.attentions.append(weights)
         context = graph.node("MatMul", weights, split(value, [0, 2, 1, 3]))  # (B, N, R, D)
         merged = graph.node("Transpose", context, perm=[0, 2, 1, 3])
-        return graph.node("Reshape", merged, graph.whole(0, 0, -1))
+        return graph.node("Reshape", merged, graph.vector(0, 0, -1))
 
     # --- what heads are made of, as `heads.Network` describes it ------------------------------------
 

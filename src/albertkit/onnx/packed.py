@@ -77,7 +77,7 @@ def build_rows(
         padded_query = graph.node("Gather", query, queries)
         padded_key, padded_value = (graph.node("Gather", values, row_tokens) for values in (key, value))
         contexts = network.attend(padded_query, padded_key, padded_value, bias)
-        flat = graph.node("Reshape", contexts, graph.whole(-1, width))  # (B, R, N*D) -> (B * R, N*D)
+        flat = graph.node("Reshape", contexts, graph.vector(-1, width))  # (B, R, N*D) -> (B * R, N*D)
         return graph.node("Gather", flat, places)
 
     graph.scope = "embeddings/"

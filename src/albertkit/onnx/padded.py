@@ -59,7 +59,7 @@ def build(
             given.append(graph.input(name, shape))
     if head.has_choices:
         rows = graph.node(
-            "Concat", graph.whole(-1), graph.node("Shape", given[0], start=2), axis=0
+            "Concat", graph.vector(-1), graph.node("Shape", given[0], start=2), axis=0
         )  # (-1, T)
         given = [graph.node("Reshape", ids, rows) for ids in given]  # (B, C, T) -> (B*C, T)
     _write_outputs(network, _encode(network, *given))
@@ -76,7 +76,7 @@ def _encode(network: Network, input_ids: str, attention_mask: str, token_type_id
     def first_positions(table: str) -> str:
         """Return (T, E); a text that is longer than there are positions cannot be added."""
         length = graph.node("Shape", input_ids, start=1)  # (1,)
-        return graph.node("Slice", graph.weight(table), graph.whole(0), length)
+        return graph.node("Slice", graph.weight(table), graph.vector(0), length)
 
     words = graph.rows(word_table(network.architecture), input_ids)
     states = network.embed(words, token_type_ids, first_positions)
@@ -90,7 +90,7 @@ def _encode(network: Network, input_ids: str, attention_mask: str, token_type_id
         graph.scope = f"layer_{index}/"
         queried = states
         if reads_first and index == len(layers) - 1:
-            queried = graph.node("Slice", states, graph.whole(0), graph.whole(1), graph.whole(1))
+            queried = graph.node("Slice", states, graph.vector(0), graph.vector(1), graph.vector(1))
         states = network.layer(layer, queried, states, attend)
     graph.scope = "head/"
     return states
@@ -100,11 +100,11 @@ def _mask(graph: Graph, attention_mask: str) -> str:
     """(B, T) of 0 and 1 -> what is added to scores, (B, 1, 1, T). Rows that may see nothing see all."""
     seen = graph.node("Cast", attention_mask, to=onnx.TensorProto.BOOL)
     count = graph.node(
-        "ReduceSum", graph.node("Cast", seen, to=onnx.TensorProto.INT64), graph.whole(1), keepdims=1
+        "ReduceSum", graph.node("Cast", seen, to=onnx.TensorProto.INT64), graph.vector(1), keepdims=1
     )
     seen = graph.node("Or", seen, graph.node("Equal", count, graph.index(0)))
     bias = graph.node("Where", seen, graph.number(0.0), graph.number(UNSEEN))
-    return graph.node("Unsqueeze", bias, graph.whole(1, 2))
+    return graph.node("Unsqueeze", bias, graph.vector(1, 2))
 
 
 def _write_outputs(network: Network, states: str) -> None:
