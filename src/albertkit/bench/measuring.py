@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.bench.sides import Side
-from albertkit.bench.timing import Clock, clock_of, in_turn, largest_product, library
+from albertkit.bench.timing import Clock, Side, clock_of, in_turn, largest_product, library
 from albertkit.cores import compute_threads, processor, usable_cores
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model, class_name

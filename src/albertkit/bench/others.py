@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from albertkit.bench.sides import Side
+from albertkit.bench.timing import Side
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model, class_name
 from albertkit.engines.plain import Batch, evaluating, pad_batch

@@ -8,13 +8,13 @@ Shapes: B rows, T tokens of the longest, R tokens read of a row, K scores.
 """
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from albertkit.bench.timing import Side
 from albertkit.engines.choosing import ENGINES, FLOAT32_ENGINES, make_engine
 from albertkit.engines.engine import Engine, Row, every_token, first_token
 from albertkit.engines.light_model import LightModel, Model, class_name
@@ -23,29 +23,6 @@ from albertkit.extras import optional
 from albertkit.heads import HEADS, Output
 from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
-
-
-class Side(ABC):
-    """Something that computes rows and texts."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    @abstractmethod
-    def compute_rows(self, rows: Sequence[Row]) -> Any:
-        """Compute rows that are given at once."""
-
-    @abstractmethod
-    def compute_texts(self, texts: Sequence[str]) -> Any:
-        """Cut texts into tokens and compute them all."""
-
-    @abstractmethod
-    def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
-        """Return the scores of each row's first token or of the whole row, (B, K): to compare the sides.
-
-        Of question answering those of the start, (B, 1).
-        """
-
 
 torch = optional("torch", extra="test")
 transformers = optional("transformers", extra="test")

@@ -1,9 +1,13 @@
-"""Seconds of calls, measured in turn, and the most operations per second that matrix products reach here."""
+"""What is measured, the seconds of calls in turn, and the fastest matrix product of this machine.
+
+Shapes: B rows, K scores.
+"""
 
 import itertools
 import math
 import statistics
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -11,11 +15,34 @@ from typing import Any
 
 import numpy as np
 
+from albertkit.engines.engine import Row
 from albertkit.extras import optional
 
 torch: Any = optional("torch", extra="torch")
 
 Clock = Callable[[], float]
+
+
+class Side(ABC):
+    """Something that computes rows and texts."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def compute_rows(self, rows: Sequence[Row]) -> Any:
+        """Compute rows that are given at once."""
+
+    @abstractmethod
+    def compute_texts(self, texts: Sequence[str]) -> Any:
+        """Cut texts into tokens and compute them all."""
+
+    @abstractmethod
+    def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
+        """Return the scores of each row's first token or of the whole row, (B, K): to compare the sides.
+
+        Of question answering those of the start, (B, 1).
+        """
 
 
 def clock_of(device: Any) -> Clock:
