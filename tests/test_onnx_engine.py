@@ -153,9 +153,9 @@ class TestWeightsThatChange:
                 make_engine(model, kind).run(rows_of([length]))
             make_engine(model, "onnx").run(rows_of([length]), output="hidden_states")
         assert made == [False, True]  # all outputs share one
-        known = len(onnx_module._MADE)
+        known = len(onnx_module._ENGINES._made)
         del model
-        assert len(onnx_module._MADE) == known - 1
+        assert len(onnx_module._ENGINES._made) == known - 1
 
     def test_copies_and_pickles(self):
         engine = make_engine(make(CLASSIFIER), "onnx-int8")
