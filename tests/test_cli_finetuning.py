@@ -246,7 +246,7 @@ def test_a_missing_extra_is_said_before_any_work(
     monkeypatch.setattr(Predictor, "__call__", lambda *_: pytest.fail("computed"))
     result = predicted(run, classifier, tmp_path / "rows.csv", tmp_path / "answers.parquet")
     assert_one_line_error(
-        result, "pyarrow is not installed, and this needs it: pip install 'albertkit[train]'"
+        result, "pyarrow is not installed, and this needs it: pip install 'albertkit[arrow]'"
     )
 
 

@@ -1,6 +1,6 @@
 """Libraries of the optional extras, imported when first used.
 
-    pa = optional("pyarrow", extra="train")
+    pa = optional("pyarrow", extra="arrow")
 
 A module that names one imports with the base dependencies alone; only using it needs the extra. Without an
 extra, it is a library of the base install that takes long to import.

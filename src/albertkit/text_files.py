@@ -13,7 +13,7 @@ from typing import IO
 from albertkit.errors import DataError
 from albertkit.extras import optional
 
-pa = optional("pyarrow", extra="train")
+pa = optional("pyarrow", extra="arrow")
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 LINE_BYTES = 128 << 20  # no longer line is read: a line is the least that must fit into memory

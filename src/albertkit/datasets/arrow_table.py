@@ -16,8 +16,8 @@ from albertkit.extras import optional
 from albertkit.files import read_json
 from albertkit.text_files import decompressed, file_format
 
-pa = optional("pyarrow", extra="train")
-parquet = optional("pyarrow.parquet", extra="train")
+pa = optional("pyarrow", extra="arrow")
+parquet = optional("pyarrow.parquet", extra="arrow")
 
 ROWS_AT_ONCE = 1024
 

@@ -313,7 +313,7 @@ def _check_output(source: Path, output: Path) -> None:
     if output.suffix.lower() not in WRITERS:
         raise DataError(f"{output}: predictions are written as {', '.join(WRITERS)}; choose one of them")
     if output.suffix.lower() == ".parquet":
-        require("pyarrow", extra="train")
+        require("pyarrow", extra="arrow")
     folder = next(parent for parent in output.absolute().parents if parent.exists())
     if not folder.is_dir():
         raise DataError(f"cannot write {output}: {folder} is a file; choose a folder")

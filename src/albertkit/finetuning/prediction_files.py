@@ -14,8 +14,8 @@ from albertkit.errors import DataError
 from albertkit.extras import optional
 from albertkit.files import by_number, json_text
 
-pa = optional("pyarrow", extra="train")
-parquet = optional("pyarrow.parquet", extra="train")
+pa = optional("pyarrow", extra="arrow")
+parquet = optional("pyarrow.parquet", extra="arrow")
 
 SCORES = "scores"
 SCORE_PREFIX = "score_"
