@@ -24,7 +24,7 @@ from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 from albertkit.recipe import build, read_recipe
 from albertkit.training.curves import plot_curves, read_metrics
-from albertkit.training.state import replace_folder
+from albertkit.training.folder import replace_folder
 
 MAX_BYTES = 12_000_000
 MAX_ROUNDING_LOSS = 0.005  # nats that fp16 may cost

@@ -44,7 +44,8 @@ from albertkit.pretraining.shards import Manifest, ShardBuilder, ShardRecord, Sh
 from albertkit.recipe import build, read_recipe
 from albertkit.tasks.loading import load_splits
 from albertkit.tasks.registry import task_of
-from albertkit.training.state import RunState, load_checkpoint, save_checkpoint
+from albertkit.training.run_state import RunState
+from albertkit.training.state import load_checkpoint, save_checkpoint
 
 CASES = int(os.environ.get("ALBERTKIT_FUZZ_CASES", "60"))
 """Fewer than in test_reader_fuzz.py, for more readers."""

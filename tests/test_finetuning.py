@@ -57,8 +57,8 @@ from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
-from albertkit.training.health import LossWatch
-from albertkit.training.state import RunState, checkpoints
+from albertkit.training.run_state import LossWatch, RunState
+from albertkit.training.state import checkpoints
 
 CPU = torch.device("cpu")
 FAST = FinetuningSettings(

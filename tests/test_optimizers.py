@@ -10,10 +10,26 @@ from torch import nn
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.training.optimizers import NO_DECAY, AdamW, build_optimizer, clip_gradients
-from albertkit.training.schedules import linear_factor, trapezoid_factor
+from albertkit.training.optimizers import (
+    NO_DECAY,
+    AdamW,
+    build_optimizer,
+    clip_gradients,
+    linear_factor,
+    trapezoid_factor,
+)
+from albertkit.training.settings import TrainingSettings
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def settings(optimizer: str, learning_rate: float, weight_decay: float) -> TrainingSettings:
+    return TrainingSettings(
+        steps=1,
+        optimizer=optimizer,  # type: ignore[arg-type]
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+    )
 
 
 class _Named(nn.Module):
@@ -31,12 +47,7 @@ def test_steps_equal_the_original(name: str) -> None:
     names = [key.removeprefix("init:") for key in recorded.files if key.startswith("init:")]
     model = _Named({key: recorded[f"init:{key}"] for key in names})
     peak = float(recorded["learning_rate"])
-    optimizer = build_optimizer(
-        model,
-        name,  # type: ignore[arg-type]
-        learning_rate=peak,
-        weight_decay=float(recorded["weight_decay"]),
-    )
+    optimizer = build_optimizer(model, settings(name, peak, float(recorded["weight_decay"])))
     steps, warmup = int(recorded["num_train_steps"]), int(recorded["num_warmup_steps"])
     worst = 0.0
     for step in range(steps):
@@ -54,7 +65,7 @@ def test_steps_equal_the_original(name: str) -> None:
 
 def test_corrected_adamw_is_torchs() -> None:
     model = nn.Linear(3, 2)
-    optimizer = build_optimizer(model, "adamw-corrected", learning_rate=0.1, weight_decay=0.5)
+    optimizer = build_optimizer(model, settings("adamw-corrected", 0.1, 0.5))
     assert isinstance(optimizer, torch.optim.AdamW)
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 0.0]
 
@@ -64,7 +75,7 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_all_other_parameters(
     config = AlbertConfig(**shape, num_hidden_layers=2, num_attention_heads=2)
     model, twin = AlbertForPreTraining(config), AlbertForPreTraining(config)
     twin.load_state_dict(model.state_dict())
-    optimizer = build_optimizer(model, "muon", learning_rate=0.01, weight_decay=0.1)
+    optimizer = build_optimizer(model, settings("muon", 0.01, 0.1))
     inner = "albert.encoder.albert_layer_groups.0.albert_layers.0."
     names = ["attention.query", "attention.key", "attention.value", "attention.dense", "ffn", "ffn_output"]
     weights = dict(twin.named_parameters())
@@ -93,10 +104,10 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_all_other_parameters(
 
 def test_muon_is_refused_where_it_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="layers with trainable matrices; choose 'adamw'"):
-        build_optimizer(nn.Linear(3, 2), "muon", learning_rate=0.1, weight_decay=0.0)
+        build_optimizer(nn.Linear(3, 2), settings("muon", 0.1, 0.0))
     monkeypatch.delattr(torch.optim, "Muon")
     with pytest.raises(ConfigError, match=r"needs PyTorch 2\.9 or later, and this is"):
-        build_optimizer(nn.Linear(3, 2), "muon", learning_rate=0.1, weight_decay=0.0)
+        build_optimizer(nn.Linear(3, 2), settings("muon", 0.1, 0.0))
 
 
 def test_clipping_leaves_small_gradients_alone() -> None:

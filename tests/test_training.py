@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DiskFullError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
-from albertkit.training import loop, throughput
+from albertkit.training import throughput
 from albertkit.training.curves import read_metrics
 from albertkit.training.loop import train
 from albertkit.training.objective import StepOutput
@@ -669,9 +669,9 @@ def test_a_resume_computes_in_the_saved_precision(
     tmp_path: Path, saved: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same command goes on where the machine, or a new measurement of it, would choose otherwise."""
-    monkeypatch.setattr(loop, "computes_in_bf16", lambda _: saved == "bf16")
+    monkeypatch.setattr("albertkit.training.state.computes_in_bf16", lambda _: saved == "bf16")
     run(tmp_path, settings(precision="auto", max_minutes=1e-9))
-    monkeypatch.setattr(loop, "computes_in_bf16", lambda _: saved != "bf16")
+    monkeypatch.setattr("albertkit.training.state.computes_in_bf16", lambda _: saved != "bf16")
     assert run(tmp_path, settings(precision="auto")).finished
     state = json.loads((checkpoint_folder(tmp_path, 12) / "training_state.json").read_text())
     assert state["fingerprint"]["precision"] == saved

@@ -11,8 +11,8 @@ from torch import Tensor
 from albertkit.finetuning.evaluation import Evaluation
 from albertkit.finetuning.prepared import Prepared
 from albertkit.training.curves import read_metrics
+from albertkit.training.run_state import RunState
 from albertkit.training.settings import TrainingSettings
-from albertkit.training.state import RunState
 
 NOTHING_LEARNT = 0.99  # share of the prior's loss above which a run has learnt nothing
 JUDGED_FROM = 1 / 3  # part of a run, and its warm-up, before which it is not judged

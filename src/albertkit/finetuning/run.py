@@ -26,8 +26,8 @@ from albertkit.tasks.task import Task
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.loop import RunResult, train
+from albertkit.training.run_state import RunState
 from albertkit.training.settings import TrainingSettings
-from albertkit.training.state import RunState
 
 logger = logging.getLogger(__name__)
 

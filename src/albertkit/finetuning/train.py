@@ -22,7 +22,7 @@ from albertkit.tasks.registry import task_of
 from albertkit.tasks.task import Task
 from albertkit.training.curves import load_plotting
 from albertkit.training.distributed import World, join_world
-from albertkit.training.loop import refuse_other_folders
+from albertkit.training.folder import refuse_other_folders
 
 SEEDS_JSON = "seeds.json"
 

@@ -8,9 +8,10 @@ few functions here.
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -46,6 +47,10 @@ class World:
             gradient_as_bucket_view=True,
         )
 
+    def no_averaging(self, wrapped: nn.Module) -> AbstractContextManager[Any]:
+        """Return the context in which gradients of a wrapped model are not averaged yet."""
+        return nullcontext() if self.size == 1 else wrapped.no_sync()  # type: ignore[operator]
+
     def sum(self, values: Tensor) -> Tensor:
         """Return the sum of `values` over all processes."""
         if self.size > 1:
@@ -53,8 +58,9 @@ class World:
             _wait_until_released(values)
         return values
 
-    def sum_counts(self, counts: dict[str, int]) -> dict[str, int]:
-        """Return each count summed over all processes, which must have the same names."""
+    def sum_counts(self, parts: list[dict[str, int]]) -> dict[str, int]:
+        """Return each count summed over the parts of all processes, which must have the same names."""
+        counts = {name: sum(part[name] for part in parts) for name in parts[0]}
         if self.size == 1:
             return counts
         total = self.sum(torch.tensor(list(counts.values()), dtype=torch.int64, device=self.device))

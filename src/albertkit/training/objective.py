@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
+
+from albertkit.training.distributed import World
 
 OUTPUT_SPREAD = "output_spread"
 """Metric of an evaluation that the loop watches: how much outputs differ over positions, relative."""
@@ -26,6 +29,30 @@ class StepOutput:
     """Scalar, to be minimised: this part's share of the loss of the whole batch."""
     sums: dict[str, tuple[Tensor, int]]
     """Metric name -> (sum over the part, number of items summed); the same names for every part."""
+
+
+class Averages:
+    """Averages of the metrics of the parts of batches, over all processes."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, list[Any]] = {}
+
+    def add(self, sums: dict[str, tuple[Tensor, int]]) -> None:
+        """Add the sums of a part."""
+        for name, (value, count) in sums.items():
+            entry = self._sums.setdefault(name, [0.0, 0])
+            entry[0] = entry[0] + value.detach()
+            entry[1] += count
+
+    def take(self, world: World) -> dict[str, float]:
+        """Return the averages since the last call."""
+        names = list(self._sums)
+        pairs = [[float(total), float(count)] for total, count in self._sums.values()]
+        self._sums.clear()
+        summed = world.sum(torch.tensor(pairs, dtype=torch.float32, device=world.device))
+        return {
+            name: total / max(count, 1) for name, (total, count) in zip(names, summed.tolist(), strict=True)
+        }
 
 
 class Objective(Protocol):

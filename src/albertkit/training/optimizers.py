@@ -1,8 +1,11 @@
-"""LAMB and AdamW as the original ALBERT was trained with, Muon, and gradient clipping as TensorFlow does it.
+"""LAMB and AdamW as the original ALBERT was trained with, Muon, gradient clipping, schedules.
 
 LAMB and AdamW do not correct Adam's bias: that is how the original optimizers are (google-research/albert
 `lamb_optimizer.py`, `optimization.py`). LAMB: You et al. 2019, "Large Batch Optimization for Deep
 Learning", algorithm 2. `adamw-corrected` is `torch.optim.AdamW`, for those who want the usual one.
+
+Schedules are plain functions from a place in the run to a factor of the peak learning rate. A place is
+counted in steps or in tokens, and so are all lengths beside it.
 """
 
 from collections.abc import Iterable
@@ -12,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.errors import ConfigError
-from albertkit.training.settings import OptimizerName
+from albertkit.training.settings import TrainingSettings
 
 # Parameters whose names hold one of these get neither weight decay nor, in LAMB, a trust ratio.
 NO_DECAY = ("LayerNorm", "layer_norm", "bias")
@@ -121,16 +124,18 @@ def _trust_ratio(param: Tensor, update: Tensor) -> Tensor:
     return torch.where(usable, param_norm / update_norm.clamp_min(torch.finfo(update.dtype).tiny), 1.0)
 
 
-def build_optimizer(
-    model: nn.Module, name: OptimizerName, *, learning_rate: float, weight_decay: float
-) -> torch.optim.Optimizer:
-    """Build the named optimizer over the model's trainable parameters.
+def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """Build the optimizer of the settings over the model's trainable parameters.
 
     Biases and layer norms (see `NO_DECAY`) are neither decayed nor, in LAMB, scaled.
 
     Raises:
-        ConfigError: the optimizer cannot train this model.
+        ConfigError: no learning rate is given, or the optimizer cannot train this model.
     """
+    if settings.learning_rate is None:
+        raise ConfigError("learning_rate must be given")
+    name = settings.optimizer
+    rates: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     trained = {key: param for key, param in model.named_parameters() if param.requires_grad}
     matrices: list[Tensor] = []
     if name == "muon":
@@ -140,13 +145,13 @@ def build_optimizer(
     decayed = [param for key, param in trained.items() if not any(part in key for part in NO_DECAY)]
     groups: list[dict[str, Any]] = [{"params": decayed}, {"params": plain, "weight_decay": 0.0}]
     if name == "muon":
-        return Muon(matrices, groups, lr=learning_rate, weight_decay=weight_decay)
+        return Muon(matrices, groups, **rates)
     if name == "lamb":
         groups[1]["layer_adaptation"] = False
-        return Lamb(groups, lr=learning_rate, weight_decay=weight_decay)
+        return Lamb(groups, **rates)
     if name == "adamw":
-        return AdamW(groups, lr=learning_rate, weight_decay=weight_decay)
-    return torch.optim.AdamW(groups, lr=learning_rate, weight_decay=weight_decay, eps=1e-6)
+        return AdamW(groups, **rates)
+    return torch.optim.AdamW(groups, **rates, eps=1e-6)
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
@@ -160,3 +165,35 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     for grad in gradients:
         grad.mul_(scale)
     return norm
+
+
+def linear_factor(place: int, *, length: int, warmup: int) -> float:
+    """Return the original's factor: linear warm-up from 0, then linear decay to 0 at `length`.
+
+    The decay is counted from place 0, as `tf.train.polynomial_decay` does: at the end of the warm-up the
+    factor is `1 - warmup / length`, not 1.
+    """
+    if place < warmup:
+        return place / warmup
+    return max(0.0, 1.0 - place / length)
+
+
+def trapezoid_factor(place: int, *, length: int, warmup: int, decay: int) -> float:
+    """Return a factor that warms up, stays at 1, and falls linearly to 0 over the last `decay`.
+
+    A run with this schedule can be given more time until its decay begins.
+    """
+    if place < warmup:
+        return place / warmup
+    return min(1.0, max(0.0, (length - place) / decay)) if decay else 1.0
+
+
+def learning_rate_factor(settings: TrainingSettings, *, step: int, tokens: int) -> float:
+    """Return the factor for the step numbered `step`, after which `tokens` tokens will have been seen.
+
+    Steps count from 1, as recorded runs of the original do: the first one is not wasted on a rate of 0.
+    """
+    place = step if settings.unit == "steps" else tokens
+    if settings.schedule == "linear":
+        return linear_factor(place, length=settings.length, warmup=settings.warmup)
+    return trapezoid_factor(place, length=settings.length, warmup=settings.warmup, decay=settings.decay)

@@ -11,6 +11,8 @@ from albertkit.extras import optional
 from albertkit.files import atomic_path, finite, full_disk_named, json_text
 from albertkit.logs import ProgressBar
 from albertkit.training.curves import load_plotting, plot_curves
+from albertkit.training.run_state import RunState
+from albertkit.training.settings import TrainingSettings
 
 tensorboard = optional("torch.utils.tensorboard", extra="train")
 # TensorBoard's own way to be told to write files without TensorFlow: where that is installed, importing it
@@ -28,13 +30,12 @@ class Reporter:
 
     Args:
         output: folder of the run.
+        settings: of the run.
         step: where the run stands.
-        length: of the whole run, in `unit`.
-        unit: "steps" or "tokens".
     """
 
-    def __init__(self, output: Path, *, step: int, length: int, unit: str) -> None:
-        self.output, self._length, self._unit = output, length, unit
+    def __init__(self, output: Path, settings: TrainingSettings, *, step: int) -> None:
+        self.output, self.settings = output, settings
         self._board: Any = None  # opened with the first figures: a refused run leaves no trace
         self._purge_step = step + 1
         load_plotting()  # what is not installed must show before an hour's work
@@ -49,18 +50,20 @@ class Reporter:
 
     def advance(self, place: int, loss: float) -> None:
         """Move the bar."""
-        text = f"loss {loss:.3f}  {place:,} of {self._length:,} {self._unit}"
-        self._bar.update(text, place, self._length)
+        length, unit = self.settings.length, self.settings.unit
+        self._bar.update(f"loss {loss:.3f}  {place:,} of {length:,} {unit}", place, length)
 
-    def log(self, head: dict[str, Any], values: dict[str, float], *, shown: str) -> None:
-        """Write figures: `head` says where the run stands, `shown` introduces the line for people."""
-        self.write(head | {name: round(value, 6) for name, value in values.items()})
+    def log(self, state: RunState, values: dict[str, float]) -> None:
+        """Write figures of the step that the run is at."""
+        head = self.write(state, {name: round(value, 6) for name, value in values.items()})
         if self._board is None:
             folder = str(self.output / TENSORBOARD)
             self._board = tensorboard.SummaryWriter(folder, purge_step=self._purge_step)
         for name, value in ({"learning_rate": head["learning_rate"]} | values).items():
-            self._board.add_scalar(name, value, head["step"])
-        logger.info("%s", "  ".join([shown, *(f"{name} {value:.4g}" for name, value in values.items())]))
+            self._board.add_scalar(name, value, state.step)
+        length = f"/{self.settings.length}" if self.settings.unit == "steps" else ""
+        shown = (f"{name} {value:.4g}" for name, value in values.items())
+        logger.info("%s", "  ".join([f"step {state.step}{length}", *shown]))
 
     def plot(self) -> None:
         """Draw `curves.png` and let TensorBoard see the newest figures."""
@@ -68,11 +71,21 @@ class Reporter:
         if self._board:
             self._board.flush()
 
-    def write(self, line: dict[str, Any]) -> None:
-        """Append a line to `metrics.jsonl`. A value that is no number becomes null, as JSON has no NaN."""
+    def write(self, state: RunState, values: dict[str, Any]) -> dict[str, Any]:
+        """Append a line to `metrics.jsonl`; return its beginning, which says where the run is.
+
+        A value that is no number becomes null, as JSON has no NaN.
+        """
+        head = {
+            "step": state.step,
+            "tokens": state.tokens,
+            "seconds": round(state.seconds, 1),
+            "learning_rate": (self.settings.learning_rate or 0.0) * state.schedule_factor,
+        }
         file = self.output / METRICS
         with full_disk_named(file), file.open("a") as stream:
-            stream.write(json_text(finite(line)) + "\n")
+            stream.write(json_text(finite(head | values)) + "\n")
+        return head
 
     def forget_after(self, step: int) -> None:
         """Remove the lines of steps that will be taken again, and damaged lines.

@@ -14,11 +14,11 @@ whole. Nothing is pickled.
 """
 
 import json
-import os
+import math
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,36 +32,16 @@ from albertkit.checkpoints.folder import read_folder
 from albertkit.errors import TrainingError
 from albertkit.files import full_disk_named, read_json, write_json
 from albertkit.recipe import build
-from albertkit.training.health import LossWatch
+from albertkit.training.distributed import World
+from albertkit.training.folder import written_folder
+from albertkit.training.optimizers import learning_rate_factor
+from albertkit.training.run_state import RunState
+from albertkit.training.settings import TrainingSettings
+from albertkit.training.throughput import computes_in_bf16
 
 STATE_JSON = "training_state.json"
 STATE_TENSORS = "training_state.safetensors"
 _STEP = re.compile("step-[0-9]+")
-
-
-@dataclass(kw_only=True)
-class RunState:
-    """Where a run stands after `step` optimizer steps."""
-
-    step: int = 0
-    tokens: int = 0
-    """Real tokens seen, padding not counted."""
-    seconds: float = 0.0
-    """Wall time spent training, over all the pieces of the run."""
-    schedule_factor: float = 0.0
-    """Share of the peak learning rate that the last step was taken with."""
-    position: dict[str, int] | None = None
-    """Where the data continues; None at the start."""
-    best: float | None = None
-    """Best value so far of the metric by which the model is chosen."""
-    best_step: int = 0
-    """Step at which it was reached."""
-    stale_evaluations: int = 0
-    """Evaluations since then."""
-    given_up: str | None = None
-    """Why the run ended before its length, where it was found to be hopeless."""
-    watch: LossWatch = field(default_factory=LossWatch)
-    """The losses so far, to tell a jump by."""
 
 
 def checkpoint_folder(output: Path, step: int) -> Path:
@@ -92,36 +72,25 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint, then remove all but the newest `keep`."""
     folder = checkpoint_folder(output, state.step)
-    temporary = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
+    with written_folder(folder) as temporary:
         save_model(temporary)
         with full_disk_named(folder):
             (temporary / STATE_TENSORS).write_bytes(safetensors.torch.save(_optimizer_tensors(optimizer)))
-        document = asdict(state) | {"fingerprint": fingerprint}
-        write_json(temporary / STATE_JSON, document)
-        for file in temporary.iterdir():
-            _flush(file)
-        _flush(temporary)
-    except OSError:  # a full disk, say: leave it no fuller than it was
-        shutil.rmtree(temporary)
-        raise
-    replace_folder(temporary, folder)
+        write_json(temporary / STATE_JSON, asdict(state) | {"fingerprint": fingerprint})
     for old in checkpoints(output)[:-keep]:
         shutil.rmtree(old)
     return folder
 
 
-def replace_folder(temporary: Path, folder: Path) -> None:
-    """Give a finished folder its name; one that has the name already goes only when the new one is there."""
-    replaced = folder.with_name(f".{folder.name}.replaced.tmp")
-    shutil.rmtree(replaced, ignore_errors=True)
-    if folder.exists():
-        folder.rename(replaced)
-    temporary.rename(folder)
-    _flush(folder.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
+def check_schedule(folder: Path, state: RunState, settings: TrainingSettings) -> None:
+    """Raise a TrainingError if the learning rate of a checkpoint is not that of the settings."""
+    factor, now = state.schedule_factor, learning_rate_factor(settings, step=state.step, tokens=state.tokens)
+    if state.step and not math.isclose(factor, now, abs_tol=1e-9):
+        raise TrainingError(
+            f"{folder} was written at {factor:.4f} of the peak rate, but with {settings.unit}="
+            f"{settings.length} and decay_{settings.unit}={settings.decay} it would be {now:.4f} there: the "
+            "decay had begun. Use the saved settings or a new output folder."
+        )
 
 
 def load_checkpoint(
@@ -157,18 +126,21 @@ def load_checkpoint(
         raise _damaged(folder, error) from error
 
 
-def saved_precision(output: Path) -> str | None:
-    """Return the precision that the run in `output` computes in; None where there is no run.
+def choose_precision(settings: TrainingSettings, output: Path, world: World) -> str:
+    """Return the precision that the run in `output` computes in: "fp32" or "bf16".
 
     Raises:
         TrainingError: its newest checkpoint is damaged.
     """
+    if settings.precision != "auto":
+        return settings.precision
     for newest in checkpoints(output)[-1:]:
         precision = _read_document(newest)["fingerprint"].get("precision")
         if precision not in ("fp32", "bf16"):
             raise _damaged(newest, ValueError(f"{STATE_JSON}: precision is {precision!r:.40}"))
         return precision
-    return None
+    # A new run: all processes alike, whatever their machines are.
+    return "fp32" if world.any(not computes_in_bf16(world.device)) else "bf16"
 
 
 def _read_document(folder: Path) -> dict[str, Any]:
@@ -249,12 +221,3 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tens
         _, index, key = name.split(".")
         state.setdefault(int(index), {})[key] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def _flush(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

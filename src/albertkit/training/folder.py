@@ -1,0 +1,104 @@
+"""The folder of a run: kept for it alone; folders in it are complete or not there."""
+
+import os
+import shutil
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from albertkit.errors import TrainingError
+from albertkit.files import contents
+from albertkit.training.progress import METRICS, TENSORBOARD, metrics_lines, step_of
+
+LOCK = ".lock"
+BEST = "best"
+
+
+@contextmanager
+def open_run(output: Path, *, is_new: bool) -> Iterator[None]:
+    """Keep the folder of a run for this process.
+
+    Args:
+        output: folder of the run; made where it is missing.
+        is_new: whether the folder has no checkpoint.
+
+    Raises:
+        TrainingError: another process trains in it, or a new run would overwrite what it holds.
+    """
+    if is_new:
+        # What a run leaves that was killed before its first checkpoint.
+        left = {METRICS, TENSORBOARD, LOCK, "curves.png", "checkpoints"}
+        refuse_other_folders(output, left | ({BEST} if (output / METRICS).is_file() else set()))
+        if any(line.endswith("\n") and step_of(line) != 0 for line in metrics_lines(output)):
+            raise TrainingError(
+                f"{output / METRICS} has figures, but {output} has no checkpoint: a new run would overwrite "
+                "the figures. Put the checkpoints back, or choose another output folder."
+            )
+    output.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(output / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise TrainingError(
+            f"{output} is in use by another run; wait for it, stop it, or choose another folder"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def refuse_other_folders(output: Path, own: Set[str]) -> None:
+    """Raise a TrainingError if a folder holds files that a new run would overwrite.
+
+    Args:
+        output: folder of the run; it may be missing.
+        own: names of the files and folders that the run itself may have left there.
+    """
+    if not output.exists():
+        return
+    if not output.is_dir():
+        raise TrainingError(f"{output} is a file. Choose another output folder.")
+    if any(not name.endswith(".tmp") for name in {file.name for file in output.iterdir()} - own):
+        raise TrainingError(
+            f"{output} {contents(output)}: a new run would overwrite it. Choose another output folder."
+        )
+
+
+@contextmanager
+def written_folder(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder to write to; it gets the name `folder` when it is complete and on the disk."""
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for file in temporary.iterdir():
+            _flush(file)
+        _flush(temporary)
+    except OSError:  # a full disk, say: leave it no fuller than it was
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    replace_folder(temporary, folder)
+
+
+def replace_folder(temporary: Path, folder: Path) -> None:
+    """Give a finished folder its name; one that has the name already goes only when the new one is there."""
+    replaced = folder.with_name(f".{folder.name}.replaced.tmp")
+    shutil.rmtree(replaced, ignore_errors=True)
+    if folder.exists():
+        folder.rename(replaced)
+    temporary.rename(folder)
+    _flush(folder.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
