@@ -1,0 +1,313 @@
+"""Time to a loss: a recipe of ours against a plain `transformers` loop with AdamW.
+
+    python benchmarks/time_to_loss.py [--texts FILE] [--tokenizer NAME] [--recipe FILE] [--minutes 90]
+                                      [--seeds 3] [--rates 1e-4 3e-4 1e-3] [--shape HIDDENxLAYERS]
+                                      [--output FOLDER] [--json]
+
+Both sides train the same shape on the same shards, with one thread and in fp32, and are measured on the same
+held-out masked words (15% of the tokens, whole words, full length). Time is processor time, because the
+machine may be shared. Counted are steps and drawing examples, not evaluation.
+
+* The plain loop: sequences of full length, 15% masked, AdamW with warm-up and linear decay to the end of its
+  time, bias correction, the library's initial weights. Its learning rate is the best of three in runs of a
+  quarter of the time. It pays nothing for drawing its examples.
+* Ours: `albertkit pretrain` with the recipe, a quarter of the plain loop's time, its decay over the last 30%.
+
+The result is when ours reaches the loss that the plain loop ends with: processor minutes and tokens, medians
+of the seeds. Runs are side by side on all cores; `--minutes` is about what everything takes on idle cores.
+The output folder gets `curves.json` and `time_to_loss.png`. Without --texts the text is the prose of Python's
+own language reference, which is too little for a figure that means something.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+from report import Figure, compare, show, state
+
+Case = dict[str, Any]
+Curve = list[list[float]]  # [processor seconds, tokens, held-out loss of masked words]
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+OURS = 0.25  # of the plain loop's time
+SEARCH = 0.25  # of it for each learning rate
+DECAY = 0.3  # of our steps
+POINTS = 20  # evaluations of a run
+SPEED_STEPS = 12  # steps by which our speed is measured
+EVALUATED = 256  # held-out sequences
+AIM_TIME, AIM_TOKENS = 0.2, 0.5
+
+
+def held_out(case: Case) -> list[Any]:
+    """Return the batches that both sides are measured on."""
+    from albertkit.pretraining.batches import fixed_batches
+    from albertkit.pretraining.shards import ShardSet
+    from albertkit.pretraining.words import WordTable
+
+    words = WordTable(Path(case["tokenizer"]) / "spiece.model")
+    return fixed_batches(
+        ShardSet(Path(case["shards"]) / "validation"), words, plain_examples(case), 16, limit=EVALUATED
+    )
+
+
+def plain_examples(case: Case) -> Any:
+    """Return how the plain loop's examples are drawn: BERT's 15% in whole words."""
+    from albertkit.pretraining.settings import ExampleSettings
+
+    return ExampleSettings(max_seq_length=case["recipe"]["examples"]["max_seq_length"], max_ngram=1)
+
+
+def ours(case: Case) -> Curve:
+    """Train by the recipe for the time of the case; every checkpoint is evaluated afterwards."""
+    from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+    from albertkit.pretraining.objective import PretrainingObjective
+    from albertkit.pretraining.run import pretrain
+    from albertkit.pretraining.settings import PretrainingSettings
+    from albertkit.recipe import build
+    from albertkit.training.state import STATE_JSON, checkpoints
+
+    time.perf_counter = time.process_time  # the loop's clock: processor time
+
+    def run(folder: Path, steps: int, points: int) -> None:
+        training = case["recipe"]["training"] | {
+            "steps": steps,
+            "schedule": "trapezoid",
+            "decay_steps": int(steps * DECAY),
+            "precision": "fp32",
+            "seed": case["seed"],
+            "evaluate_every": steps,
+            "save_every": max(1, steps // points),
+            "keep_checkpoints": 10**6,
+        }
+        training["warmup_steps"] = min(training.get("warmup_steps", 0), steps // 5)
+        recipe = case["recipe"] | {"training": training, "evaluation_sequences": 1}
+        settings = build(PretrainingSettings, recipe, where="time_to_loss")
+        pretrain(settings, case["shards"], case["tokenizer"], folder)
+
+    def seconds(checkpoint: Path) -> float:
+        return json.loads((checkpoint / STATE_JSON).read_text())["seconds"]
+
+    with tempfile.TemporaryDirectory() as name:
+        run(Path(name) / "speed", SPEED_STEPS, SPEED_STEPS)
+        times = [seconds(folder) for folder in checkpoints(Path(name) / "speed")]
+        step_seconds = (times[-1] - times[2]) / (len(times) - 3)
+        run(Path(name) / "run", max(SPEED_STEPS, int(case["seconds"] / step_seconds)), POINTS)
+        objective, batches, curve = PretrainingObjective(), held_out(case), []
+        for folder in checkpoints(Path(name) / "run"):
+            model = AlbertForPreTraining.from_pretrained(folder).eval()
+            tokens = json.loads((folder / STATE_JSON).read_text())["tokens"]
+            curve.append([seconds(folder), tokens, objective.evaluate(model, batches)["masked_loss"]])
+    return curve
+
+
+def plain(case: Case) -> Curve:
+    """Train as users of `transformers` do, until the time of the case is over."""
+    import torch
+    import transformers
+
+    from albertkit.pretraining.batches import ExampleStream
+    from albertkit.pretraining.shards import ShardSet
+    from albertkit.pretraining.words import WordTable
+
+    torch.manual_seed(case["seed"])
+    shards = ShardSet(Path(case["shards"]) / "train")
+    words = WordTable(Path(case["tokenizer"]) / "spiece.model")
+    examples, recipe = plain_examples(case), case["recipe"]
+    shape = {name: value for name, value in recipe["model"].items() if name != "initializer_range"}
+    config = transformers.AlbertConfig(vocab_size=shards.manifest.vocabulary_size, **shape)
+    model = transformers.AlbertForPreTraining(config).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=case["learning_rate"], weight_decay=0.01)
+    rows = recipe.get("batch_size") or recipe["batch_tokens"] // examples.max_seq_length
+    evaluated = held_out(case)
+
+    def arguments(batch: Any) -> dict[str, torch.Tensor]:
+        labels = torch.full(batch.input_ids.shape, -100)
+        labels.view(-1)[torch.from_numpy(batch.masked_positions)] = torch.from_numpy(batch.masked_labels)
+        arrays = ("input_ids", "attention_mask", "token_type_ids")
+        return {name: torch.from_numpy(getattr(batch, name)) for name in arrays} | {
+            "labels": labels,
+            "sentence_order_label": torch.from_numpy(batch.sentence_order_labels),
+        }
+
+    def loss() -> float:
+        model.eval()
+        total = count = 0.0
+        with torch.no_grad():
+            for batch in evaluated:
+                given = arguments(batch)
+                labels = given.pop("labels").view(-1)
+                given.pop("sentence_order_label")
+                scores = model(**given).prediction_logits.flatten(0, 1)
+                total += torch.nn.functional.cross_entropy(scores, labels, reduction="sum").item()
+                count += len(batch.masked_labels)
+        model.train()
+        return total / count
+
+    elapsed, tokens, limit = 0.0, 0, case["seconds"]
+    curve = [[0.0, 0, loss()]]
+    for batch in ExampleStream(shards, words, examples, rows, seed=case["seed"]):
+        given = arguments(batch)
+        begin = time.process_time()
+        share = elapsed / limit
+        for group in optimizer.param_groups:
+            group["lr"] = case["learning_rate"] * max(0.0, min(share / 0.05 + 1e-3, (1 - share) / 0.95))
+        model(**given).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        elapsed += time.process_time() - begin
+        tokens += batch.num_tokens
+        if elapsed >= limit * min(1, len(curve) / POINTS):
+            curve.append([elapsed, tokens, loss()])
+            if elapsed >= limit:
+                break
+    return curve
+
+
+def reached(curve: Curve, loss: float) -> list[float] | None:
+    """Return the processor seconds and tokens at which a curve first has a loss; None if it never has."""
+    for before, after in pairwise(curve):
+        if after[2] <= loss:
+            share = (before[2] - loss) / (before[2] - after[2]) if before[2] > loss else 0.0
+            return [before[place] + share * (after[place] - before[place]) for place in (0, 1)]
+    return None
+
+
+def run_all(cases: list[Case], cores: int) -> list[Curve]:
+    """Run each case in a process of its own with one thread, as many at once as there are cores."""
+
+    def run(case: Case) -> Curve:
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "ALBERTKIT_THREADS": "1"}
+        result = subprocess.run(
+            [sys.executable, __file__, "--case", json.dumps(case)],
+            capture_output=True, text=True, check=False, env=environment,
+        )  # fmt: skip
+        if result.returncode:
+            raise SystemExit(f"{case['side']} failed:\n{result.stderr}")
+        return json.loads(result.stdout.splitlines()[-1])
+
+    with ThreadPoolExecutor(cores) as pool:
+        return list(pool.map(run, cases))
+
+
+def figures_of(curves: dict[str, list[Curve]], rate: float) -> list[Figure]:
+    """Return when ours reached the loss that the plain loop ended with, and the losses at the ends."""
+    goal = statistics.median(curve[-1][2] for curve in curves["plain"])
+    limit = [statistics.median(curve[-1][place] for curve in curves["plain"]) for place in (0, 1)]
+    hits = [reached(curve, goal) for curve in curves["ours"]]
+    figures = []
+    units = (("processor minutes", 60, AIM_TIME), ("million tokens", 1e6, AIM_TOKENS))
+    for place, (unit, divisor, aim) in enumerate(units):
+        name = f"{unit} to a loss of {goal:.3f}"
+        times = [hit[place] if hit else float("inf") for hit in hits]
+        if (value := statistics.median(times)) < float("inf"):
+            figures.append(compare(name, value / divisor, limit[place] / divisor, at_most=aim))
+        else:
+            end = statistics.median(curve[-1][place] for curve in curves["ours"])
+            missed = compare(f"{name} (not reached)", end / divisor, limit[place] / divisor, at_most=aim)
+            figures.append(Figure(**vars(missed) | {"met": False}))
+    ends = [statistics.median(curve[-1][2] for curve in curves[side]) for side in ("ours", "plain")]
+    return [
+        *figures,
+        state("held-out loss at the end", *ends),
+        state("learning rate of the plain loop", rate),
+    ]
+
+
+def draw(curves: dict[str, list[Curve]], file: Path) -> None:
+    """Draw the loss over processor minutes and over tokens."""
+    from matplotlib.figure import Figure as Picture
+
+    picture = Picture(figsize=(9, 3.6), layout="constrained")
+    panels = picture.subplots(1, 2, sharey=True)
+    for panel, place, divisor, label in zip(
+        panels, (0, 1), (60, 1e6), ("processor minutes", "million tokens"), strict=True
+    ):
+        for side, color in (("ours", "tab:blue"), ("plain", "tab:gray")):
+            for number, curve in enumerate(curves[side]):
+                x, y = [point[place] / divisor for point in curve], [point[2] for point in curve]
+                name = {"ours": "albertkit", "plain": "transformers, AdamW"}[side]
+                panel.plot(x, y, color=color, alpha=0.8, label=name if number == 0 else None)
+        panel.set(xlabel=label, ylabel="held-out masked loss" if place == 0 else None)
+        panel.grid(alpha=0.3)
+    panels[0].legend()
+    picture.savefig(file, dpi=110)
+
+
+def prepared(texts: str | None, tokenizer: str, folder: Path) -> Case:
+    """Return the shards and the tokenizer, written to a folder."""
+    from albertkit import AlbertTokenizer
+    from albertkit.pretraining.prepare import prepare
+
+    AlbertTokenizer.from_pretrained(tokenizer).save_pretrained(folder / "tokenizer")
+    if texts is None:
+        source = folder / "topics.jsonl"
+        source.write_text("".join(json.dumps({"text": text}) + "\n" for text in topics.values()))
+    prepare([texts or source], folder / "tokenizer", folder / "shards", holdout_every=20)
+    return {"shards": str(folder / "shards"), "tokenizer": str(folder / "tokenizer")}
+
+
+def main() -> None:
+    """Measure, draw and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--texts", help="a corpus: .txt, .jsonl, .parquet")
+    parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
+    parser.add_argument("--recipe", default=str(RECIPES / "bundled.toml"), help="recipe of our side")
+    parser.add_argument("--minutes", type=float, default=90, help="about how long all of it takes")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each side")
+    parser.add_argument(
+        "--rates", type=float, nargs="+", default=[1e-4, 3e-4, 1e-3], help="of the plain loop"
+    )
+    parser.add_argument("--shape", help="hidden size x layers, such as 384x6, instead of the recipe's")
+    parser.add_argument("--output", type=Path, default=Path("time-to-loss"), help="folder of the results")
+    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.case:
+        case = json.loads(arguments.case)
+        print(json.dumps({"ours": ours, "plain": plain}[case["side"]](case)))
+        return
+    from albertkit.cores import usable_cores
+    from albertkit.recipe import read_recipe
+
+    recipe = read_recipe(Path(arguments.recipe))
+    if arguments.shape:
+        hidden, layers = map(int, arguments.shape.split("x"))
+        of_shape = {"hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": 4 * hidden}
+        recipe["model"] |= of_shape | {"num_attention_heads": hidden // 64}
+    # Seconds of a plain run, when all runs together take the given time on all cores.
+    shares = SEARCH * len(arguments.rates) + (1 + OURS) * arguments.seeds
+    cores = usable_cores()
+    seconds = arguments.minutes * 60 * cores * 0.8 / shares  # the rest for starting and evaluation
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        common = prepared(arguments.texts, arguments.tokenizer, Path(name)) | {"recipe": recipe, "seed": 0}
+        one = common | {"side": "plain", "seconds": SEARCH * seconds}
+        searched = run_all([one | {"learning_rate": rate} for rate in arguments.rates], cores)
+        rate = min(zip(searched, arguments.rates, strict=True), key=lambda pair: pair[0][-1][2])[1]
+        seeds = range(1, arguments.seeds + 1)
+        both = [
+            *({"side": "plain", "seconds": seconds, "seed": seed, "learning_rate": rate} for seed in seeds),
+            *({"side": "ours", "seconds": OURS * seconds, "seed": seed} for seed in seeds),
+        ]
+        found = run_all([common | case for case in both], cores)
+    curves = {"plain": found[: arguments.seeds], "ours": found[arguments.seeds :]}
+    (arguments.output / "curves.json").write_text(json.dumps(curves | {"search": searched}))
+    draw(curves, arguments.output / "time_to_loss.png")
+    show("pretraining: time to a loss", figures_of(curves, rate), as_json=arguments.json)
+
+
+if __name__ == "__main__":
+    main()
