@@ -600,6 +600,7 @@ def test_the_best_of_an_error_is_the_lowest_and_nan_is_never_the_best(
         save_model=model.save_pretrained,
         evaluate=lambda: {metric: next(values)},
         best_metric=metric,
+        lower_is_better=metric == "mean_squared_error",
     )
     assert (result.state.best, result.state.best_step) == (best, scores.index(best))
     lines = (tmp_path / "metrics.jsonl").read_text()

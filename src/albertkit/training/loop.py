@@ -128,7 +128,7 @@ class _Run:
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.model, self.settings)
         self.learning_rate: float = self.optimizer.param_groups[0]["lr"]  # the peak
-        # A resume elsewhere must compute alike: the precision that "auto" chose belongs to the run.
+        # The precision that "auto" chose belongs to the run, so that a resume elsewhere computes alike.
         precision = choose_precision(self.settings, self.output, self.world)
         self.bf16 = precision == "bf16"
         self.fingerprint = self.settings.fingerprint() | {"precision": precision} | self.fingerprint
@@ -148,12 +148,11 @@ class _Run:
             self.world.wait()  # for the main process to find the folder fit
             yield
             return
-        newest = checkpoints(self.output)[-1:]
-        with open_run(self.output, is_new=not newest):
-            step = checkpoint_step(newest[0]) if newest else 0
-            with closing(Reporter(self.output, self.settings, step=step)) as self.reporter:
-                self.world.wait()
-                yield
+        step = max((checkpoint_step(folder) for folder in checkpoints(self.output)), default=None)
+        opened = open_run(self.output, is_new=step is None)
+        with opened, closing(Reporter(self.output, self.settings, step=step or 0)) as self.reporter:
+            self.world.wait()
+            yield
 
     def wrap(self) -> None:
         """Prepare the model for being called: checkpointed layers, several processes, compiled."""
@@ -194,11 +193,9 @@ class _Run:
         )
         if self.bf16 and not computes_in_bf16(self.world.device):
             logger.warning("%s gains nothing by bf16; fp32 is faster", self.world.device)
-        wanted, dtype = (
-            self.flops_per_token and self.world.is_main,
-            (torch.float32, torch.bfloat16)[self.bf16],
-        )
-        self.peak_flops = peak_flops(self.world.device, dtype) if wanted else 0.0
+        self.peak_flops = 0.0
+        if self.flops_per_token and self.world.is_main:
+            self.peak_flops = peak_flops(self.world.device, torch.bfloat16 if self.bf16 else torch.float32)
 
     def steps(self, batches: BatchSource, stopping: list[int]) -> int | None:
         """Take steps until the run has its length, its time is up or a signal comes; return the signal."""
@@ -232,13 +229,12 @@ class _Run:
                     break
         if self.state.step != self.saved_step:  # the stream of batches ended before the steps did
             self.save()
-        if self.world.is_main:
-            best = self.output / BEST
-            if self.is_finished() and best.is_dir():
-                with full_disk_named(self.output):
-                    shutil.copytree(best, self.output, dirs_exist_ok=True)
-            else:
-                self.save_model(self.output)
+        best = self.output / BEST
+        if self.world.is_main and self.is_finished() and best.is_dir():
+            with full_disk_named(self.output):
+                shutil.copytree(best, self.output, dirs_exist_ok=True)
+        elif self.world.is_main:
+            self.save_model(self.output)
         return signal
 
     def step(self, batch: Batch, next_position: dict[str, int]) -> float | None:
