@@ -12,8 +12,7 @@ import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from albertkit import pipeline
-from albertkit.finetuning.train import finetune
+from albertkit import finetune, pipeline
 
 NAMES = tomllib.loads((Path(__file__).parent / "data" / "names.toml").read_text(encoding="utf-8"))["answers"]
 VERBS = [("bought", "buy"), ("sold", "sell"), ("lost", "lose"), ("found", "find")]

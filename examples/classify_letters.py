@@ -9,7 +9,7 @@ On the command line: albertkit finetune text-classification --train examples/dat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from albertkit.finetuning.train import finetune
+from albertkit import finetune
 
 DATA = Path(__file__).parent / "data"
 NEW = [

@@ -65,6 +65,15 @@ def write_json_lines(path: Path, texts: list[str], _: dict[str, str]) -> None:
     path.write_text("\n".join(rows), encoding="utf-8")
 
 
+def write_letters(path: Path, texts: list[str], _: dict[str, str]) -> None:
+    """Write the letters of the examples, those to learn from first."""
+    folder = Path(__file__).parents[1] / "examples" / "data"
+    train, validation = (
+        (folder / f"letters_{split}.csv").read_text(encoding="utf-8") for split in ("train", "validation")
+    )
+    path.write_text(train + validation.partition("\n")[2], encoding="utf-8")
+
+
 def write_glue(path: Path, texts: list[str], _: dict[str, str]) -> None:
     """Write two splits of the tasks on the pages, in their layouts."""
     for name in ("cola", "sst2", "qqp", "qnli", "wnli", "stsb"):
@@ -124,6 +133,7 @@ FILES: dict[str, Make] = {
     "tagger": write_model("AlbertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "I-PER"}),
     "reader": write_model("AlbertForQuestionAnswering"),
     "chooser": write_model("AlbertForMultipleChoice"),
+    "letters": write_letters,
     "google's release": write_release,
     "xquad": write_xquad,
 }

@@ -52,6 +52,7 @@ GIVEN: dict[str, dict[str, str]] = {
     },
     "labelled-data.md": {"train.csv": "stars", "validation.csv": "stars"},
     "languages.md": {"xquad.de.json": "xquad"},
+    "pandas-and-pytorch.md": {"letters.csv": "letters"},
     "pretraining.md": {"books.parquet": "corpus"},
     "serving.md": {"runs/reviews": "classifier"},
     "speed.md": {
@@ -93,6 +94,10 @@ SMALLER: dict[str, dict[str, str]] = {
         "glue_$task.toml": f"glue_$task.toml {STEPS} --batch-size 8 --max-length 64",
     },
     "languages.md": {"--vocab-size 2000": "--vocab-size 500", "max_minutes = 5": "max_minutes = 0.01"},
+    "pandas-and-pytorch.md": {
+        "epochs=6, batch_size=16": 'epochs=6, batch_size=16, precision="fp32"',
+        "epochs=2": 'epochs=1, precision="fp32"',
+    },
     "pretraining.md": TINY_CORPUS
     | {
         "recipes/smoke.toml": f"recipes/smoke.toml {STEPS}",
@@ -129,6 +134,17 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "reproducibility.md": {"make test": "is this suite, and benchmarks of an hour"},
 }
 """Page -> {how a block begins: why it is not run here, or which page runs the same}."""
+
+PRINTED: dict[str, dict[str, float]] = {
+    "pandas-and-pytorch.md": {
+        r"^accuracy +([\d.]+) \(baseline": 0.4,
+        r"^examples +(\d+)": 36,
+        r"^predictions +(\d+)": 36,
+        r"praise +([\d.]+)": 0.3,
+        r"^accuracy ([\d.]+)$": 0.4,
+    }
+}
+"""Page -> {a pattern of what its blocks print: the minimum of each number that it finds}."""
 
 SERVING = """
 albertkit() {
@@ -195,6 +211,7 @@ def test_blocks(
         (shutil.copytree if (larder / kind).is_dir() else shutil.copy)(larder / kind, folder / name)
     with socket.create_server(("127.0.0.1", 0)) as free:
         environment = environment | {"PORT": str(free.getsockname()[1])}
+    printed = ""
     smaller, not_run = SMALLER.get(page, {}), tuple(NOT_RUN.get(page, ()))
     for block in blocks_of(page):
         code = block.code
@@ -203,11 +220,15 @@ def test_blocks(
         if block.title:
             (folder / block.title).write_text(code, encoding="utf-8")
         if block.language in RUN and not code.startswith(not_run):
-            run_block(page, block, code, folder, environment)
+            printed += run_block(page, block, code, folder, environment)
+    for pattern, minimum in PRINTED.get(page, {}).items():
+        numbers = re.findall(pattern, printed, flags=re.MULTILINE)
+        assert numbers, (pattern, printed)
+        assert all(float(number) >= minimum for number in numbers), (pattern, printed)
 
 
-def run_block(page: str, block: Block, code: str, folder: Path, environment: dict[str, str]) -> None:
-    """Run a block, with the line numbers of its page in errors."""
+def run_block(page: str, block: Block, code: str, folder: Path, environment: dict[str, str]) -> str:
+    """Run a block, with the line numbers of its page in errors; return what it prints."""
     if block.language == "python":
         (folder / "block.py").write_text("\n" * block.line + code, encoding="utf-8")
         command = ["python", "block.py"]
@@ -221,6 +242,7 @@ def run_block(page: str, block: Block, code: str, folder: Path, environment: dic
         printed.seek(0)
         output = printed.read().decode()
     assert result.returncode == 0, f"{page}, line {block.line}:\n{code}\n{output[-4000:]}"
+    return output
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -230,7 +252,7 @@ def test_blocks_say_their_language(page: str) -> None:
 
 
 def test_exceptions_are_of_pages_that_are_there() -> None:
-    for exceptions in (GIVEN, SMALLER, NOT_RUN):
+    for exceptions in (GIVEN, SMALLER, NOT_RUN, PRINTED):
         assert exceptions.keys() <= set(PAGES)
     for page, beginnings in NOT_RUN.items():
         for beginning in beginnings:

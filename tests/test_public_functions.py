@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import albertkit
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, DataError
 from albertkit.logs import ProgressBar, lines_shown
 from albertkit.pretraining.settings import PretrainingSettings, TokenizerSettings
 from albertkit.recipe import settings_from, takes_settings
@@ -34,6 +34,20 @@ def folder(tiny_texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> P
     assert prepared.summary()["source_documents"] == 20
     assert str(folder / "shards") in str(prepared)
     return folder
+
+
+def test_rows_in_memory_are_read_as_files_are(folder: Path, tmp_path: Path) -> None:
+    rows = [{"text": file.read_text()} for file in sorted((folder / "books").glob("*.txt"))]
+    prepared = [
+        albertkit.prepare(inputs, folder / "tok", tmp_path / f"{number}", workers=1)
+        for number, inputs in enumerate([rows, sorted((folder / "books").glob("*.txt"))])
+    ]
+    one, other = ([shard.sha256 for shard in report.train.shards] for report in prepared)
+    assert one == other
+    trained = albertkit.train_tokenizer(iter(rows), vocab_size=400, output=tmp_path / "tok")
+    assert (trained.output / "spiece.model").read_bytes() == (folder / "tok" / "spiece.model").read_bytes()
+    with pytest.raises(DataError, match="no column 'body'; it has text"):
+        albertkit.train_tokenizer(rows, text_column="body", vocab_size=400, output=tmp_path / "other")
 
 
 def test_a_run_is_continued_by_the_same_call(folder: Path, tmp_path: Path) -> None:

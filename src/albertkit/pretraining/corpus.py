@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from albertkit.datasets.reader import as_source
+from albertkit.datasets.table import Table
 from albertkit.errors import DataError
 from albertkit.extras import optional
 from albertkit.text_files import COMPRESSIONS, Lines, decompressed, file_format, lone_surrogate, read_lines
@@ -45,9 +47,11 @@ class SourceDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """The input files in reading order."""
+    """The input files in reading order, or rows in memory."""
 
-    files: tuple[Path, ...]
+    files: tuple[Path, ...] = ()
+    table: Table | None = None
+    """Rows in place of files."""
     text_column: str = "text"
     sentence_per_line: bool = False
 
@@ -64,8 +68,12 @@ class Corpus:
         Raises:
             DataError: an input leads to no readable file.
         """
+        source = as_source(inputs, name="the rows given")
+        if isinstance(source, Table):
+            source.check_columns({"text_column": text_column})
+            return cls(table=source, text_column=text_column)
         files: list[Path] = []
-        for name in [inputs] if isinstance(inputs, str | Path) else inputs:
+        for name in [source] if isinstance(source, str) else source:
             files.extend(_files_of(str(name)))
         unique = dict.fromkeys(path.resolve() for path in files)
         if not unique:
@@ -78,6 +86,9 @@ class Corpus:
         Raises:
             DataError: a file is empty, damaged, not UTF-8 or has no such column; it is named with the line.
         """
+        if self.table is not None:
+            yield from self._read_rows(self.table)
+            return
         sizes = [path.stat().st_size for path in self.files]
         total = max(1, sum(sizes))
         before = 0
@@ -89,6 +100,21 @@ class Corpus:
             if not has_text:
                 raise DataError(f"{path}: {_no_text(size)}; leave it out, or put its text in place")
             before += size
+
+    def _read_rows(self, table: Table) -> Iterator[SourceDocument]:
+        total = sum(1 for _ in table.rows())
+        for number, row in enumerate(table.rows(), start=1):
+            text = row.values.get(self.text_column)
+            if not isinstance(text, str):
+                raise DataError(f"{row.origin}: expected text in {self.text_column!r}, found {text!r:.80}")
+            yield from _cut(SourceDocument(text=text, origin=row.origin, consumed=number / total))
+
+    @property
+    def name(self) -> str:
+        """What error messages call the corpus."""
+        if self.table is not None:
+            return self.table.name
+        return ", ".join(str(path) for path in self.files[:3]) + (" ..." if len(self.files) > 3 else "")
 
     def _read(self, path: Path) -> Iterator[tuple[SourceDocument, float]]:
         """Yield the documents of one file, each with the share of the file read so far."""

@@ -215,7 +215,7 @@ def _open_tokenizer(name_or_path: str | Path) -> tuple[UnigramModel, str]:
 def _check_content(
     records: dict[str, list[ShardRecord]], corpus: Corpus, source_documents: int, holdout_every: int | None
 ) -> None:
-    names = ", ".join(str(path) for path in corpus.files[:3]) + (" ..." if len(corpus.files) > 3 else "")
+    names = corpus.name
     if not records["train"] and records["validation"]:
         raise DataError(
             f"{names}: holding out every {holdout_every}th of {source_documents} source documents, from the "
