@@ -52,6 +52,7 @@ GIVEN: dict[str, dict[str, str]] = {
     },
     "labelled-data.md": {"train.csv": "stars", "validation.csv": "stars"},
     "languages.md": {"xquad.de.json": "xquad"},
+    "own-task.md": {"train.csv": "labelled texts", "dev.csv": "labelled texts"},
     "pandas-and-pytorch.md": {"letters.csv": "letters"},
     "pretraining.md": {"books.parquet": "corpus"},
     "serving.md": {"runs/reviews": "classifier"},
@@ -94,6 +95,7 @@ SMALLER: dict[str, dict[str, str]] = {
         "glue_$task.toml": f"glue_$task.toml {STEPS} --batch-size 8 --max-length 64",
     },
     "languages.md": {"--vocab-size 2000": "--vocab-size 500", "max_minutes = 5": "max_minutes = 0.01"},
+    "own-task.md": {'output="run",': 'output="run", steps=1,'},
     "pandas-and-pytorch.md": {
         "epochs=6, batch_size=16": 'epochs=6, batch_size=16, precision="fp32"',
         "epochs=2": 'epochs=1, precision="fp32"',

@@ -29,6 +29,7 @@ FIGURES: dict[str, dict[str, float]] = {
     "export_int8": {r"the same word in (\d) of 6": 4, r"float32 +([\d.]+) MB": 5},
     "fill_mask": {r"([\d.]+)%  door": 5, r"([\d.]+) times as probable": 5},
     "julia_walkthrough": {r"layers of width (\d+)": 64, r"transformer +(\d+)x": 64},
+    "own_task": {r"exact ([\d.]+)%": 90},
     "restore_order": {r"pairs in order: ([\d.]+)%": 52},
     "search_letters": {r"of the same kind: (\d+)%": 50},
     "tag_words": {r"not seen: ([\d.]+)%": 60},
@@ -44,6 +45,7 @@ SAID = {
     "classify_letters": ["praise", "question"],
     "convert_checkpoint": ["34 of 34 tensors are equal bit for bit", "the token ids are the same: True"],
     "julia_walkthrough": ["sentence-order head  2x3 (features first)"],
+    "own_task": ["'labels': [[], ['plant']]", "[[], ['food', 'plant'], ['food']]"],
     "tag_words": ["PORT    Plymouth"],
     "first_steps": ["in order"],
 }

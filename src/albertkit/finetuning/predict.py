@@ -364,7 +364,8 @@ def _asked(reader: Reader[Any], keep_columns: bool) -> Iterator[Asked]:
     rows = table.rows() if table else repeat(None)
     for (origin, example), row in zip(reader.read(report), rows, strict=False):
         kept = {name: value for name, value in row.values.items() if name != own_id} if row else {}
-        yield Asked(example, report.rows, None if example.id == origin else example.id, kept)
+        name = getattr(example, "id", "")
+        yield Asked(example, report.rows, None if name in ("", origin) else name, kept)
 
 
 def content_sha256(path: Path) -> str | None:

@@ -108,6 +108,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """Take what the task needs from the config of its model."""
         limit, wanted = config.max_position_embeddings, self.settings.max_length
         self.config, self.max_length = config, limit if wanted is None else min(wanted, limit)
+        if type(self).find_labels is not Task.find_labels:
+            self.labels = LabelSet.of(config)
         if self.max_length < 4:
             raise ConfigError(
                 f"max_length is {self.max_length}; expected at least 4: a pair has 3 special tokens"

@@ -11,7 +11,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import Label, TextExample
 from albertkit.datasets.glue import GlueSplit
 from albertkit.datasets.options import DataOptions
@@ -59,11 +58,6 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     def __init__(self, *, truncation: bool | str | None = None) -> None:
         self.truncation = truncation
-
-    def use_config(self, config: AlbertConfig) -> None:
-        """Take the labels of the model."""
-        super().use_config(config)
-        self.labels = LabelSet.of(config)
 
     def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[TextExample]:
         """Return the reader of a split of GLUE, of a file of RTE, or of a table."""

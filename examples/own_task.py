@@ -1,0 +1,119 @@
+"""A task of your own: several labels for each word. docs/own-task.md explains it."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from albertkit import pipeline
+from albertkit.engines.engine import Row
+from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning.predict import predict
+from albertkit.finetuning.train import finetune
+from albertkit.tasks.label_kinds import SEVERAL
+from albertkit.tasks.labels import LabelSet
+from albertkit.tasks.measuring import Metric, directions
+from albertkit.tasks.task import Task
+
+Labels = list[list[str]]  # of the words of a sentence
+IGNORED = -100.0  # the loss leaves out tokens with this label
+KINDS = {"apple": ["food", "plant"], "bread": ["food"], "roses": ["plant"], "the": [], "ships": []}
+
+
+@dataclass(frozen=True)
+class Sentence:
+    words: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...] | None = None  # of each word, in alphabetic order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceRow(Row):
+    first: list[int]  # the first token of each word
+
+
+class SeveralTags(Task[Sentence, SentenceRow, Labels]):
+    """Any number of labels for each word."""
+
+    name = "several-tags"
+    architecture = "AlbertForTokenClassification"
+    objective = "binary_cross_entropy"
+    metrics = directions("exact")
+    answer = "labels"
+
+    def example(self, row: Mapping[str, Any]) -> Sentence:
+        labels = tuple(tuple(sorted(one)) for one in row["labels"]) if "labels" in row else None
+        return Sentence(tuple(row["words"]), labels)
+
+    def find_labels(self, examples: Sequence[Sentence], *_: Any) -> LabelSet:
+        names = {name for example in examples for word in example.labels or () for name in word}
+        return LabelSet(SEVERAL, tuple(sorted(names)))
+
+    def features(self, examples: Sequence[Sentence]) -> list[SentenceRow]:
+        rows: list[SentenceRow] = []
+        for number, example in enumerate(examples):
+            tokens = self.tokenizer(list(example.words), is_split_into_words=True)[0]
+            first = [tokens.word_ids.index(word) for word in range(len(example.words))]
+            labels = np.full((len(tokens), len(self.labels.names)), IGNORED, np.float32)
+            if example.labels is not None:
+                labels[first] = [[name in word for name in self.labels.names] for word in example.labels]
+            common = {"example": number, "labels": labels, "first": first}
+            rows.append(SentenceRow(input_ids=tokens.ids, token_type_ids=tokens.type_ids, **common))
+        return rows
+
+    def labels_of(self, rows: Sequence[SentenceRow]) -> dict[str, np.ndarray]:
+        shape = (len(rows), self.padded_length(rows), rows[0].labels.shape[1])
+        labels = np.full(shape, IGNORED, np.float32)
+        for number, row in enumerate(rows):
+            labels[number, : len(row.labels)] = row.labels
+        return {"labels": labels}
+
+    def read(self, row: SentenceRow) -> Sequence[int]:
+        return row.first
+
+    def keep(self, scores: np.ndarray) -> np.ndarray:
+        return scores  # (words, labels)
+
+    def predictions(self, _: Any, __: Any, outputs: Sequence[np.ndarray]) -> list[Labels]:
+        names = self.labels.names
+        return [[[names[n] for n in np.flatnonzero(word > 0)] for word in logits] for logits in outputs]
+
+    def record(self, example: Sentence, prediction: Labels) -> dict[str, Any]:
+        return {"words": list(example.words), "labels": prediction}
+
+    def truth(self, example: Sentence) -> Labels:
+        return [list(word) for word in example.labels or ()]
+
+    def scores(self, examples: Sequence[Sentence], predictions: Sequence[Labels]) -> dict[str, float]:
+        pairs = zip(map(self.truth, examples), predictions, strict=True)
+        right = [true == predicted for pair in pairs for true, predicted in zip(*pair, strict=True)]
+        return {"exact": sum(right) / len(right)}
+
+
+def mistakes(true: list[Any], predicted: list[Any]) -> float:
+    """A metric of your own: the mean number of words with a wrong label in a sentence."""
+    return float(np.mean([sum(map(list.__ne__, *pair)) for pair in zip(true, predicted, strict=True)]))
+
+
+def sentences(count: int, seed: int) -> list[dict[str, Any]]:
+    draw = random.Random(seed)
+    rows = [draw.choices(list(KINDS), k=draw.randint(3, 8)) for _ in range(count)]
+    return [{"words": words, "labels": [KINDS[word] for word in words]} for words in rows]
+
+
+def main() -> None:
+    train, test = sentences(160, 0), sentences(30, 1)
+    settings: dict[str, Any] = {"epochs": 5, "learning_rate": 5e-4, "batch_size": 8, "max_length": 32}
+    settings |= {"metrics": Metric(mistakes, lower_is_better=True)}
+    with TemporaryDirectory() as folder:
+        run = finetune(SeveralTags(), train=train, validation=test, output=folder, **settings)
+        print(f"exact {run.metrics['exact']:.1%}, mistakes {run.metrics['mistakes']:.2f} in a sentence")
+        print(evaluate(folder, data=test, task=SeveralTags()))
+        print(predict(folder, input=[{"words": ["the", "roses"]}], task=SeveralTags())[0])
+        print(pipeline(SeveralTags(), folder)({"words": ["the", "apple", "bread"]})["labels"])
+
+
+if __name__ == "__main__":
+    main()
