@@ -53,7 +53,7 @@ def set_patience(model: Model, patience: int | None) -> None:
             f"patience is {patience}, but the model is no AlbertForSequenceClassification: leave it out, or "
             "choose a model for text-classification"
         )
-    cast(Any, model.to_module() if isinstance(model, LightModel) else model).set_patience(patience)
+    cast(Any, model).set_patience(patience)
 
 
 @dataclass(frozen=True)
