@@ -110,7 +110,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         run = finetune(SeveralTags(), train=train, validation=test, output=folder, **settings)
         print(f"exact {run.metrics['exact']:.1%}, mistakes {run.metrics['mistakes']:.2f} in a sentence")
-        print(evaluate(folder, data=test, task=SeveralTags()))
+        print(evaluate(folder, data=test, task=SeveralTags()).metrics)
         print(predict(folder, input=[{"words": ["the", "roses"]}], task=SeveralTags())[0])
         print(pipeline(SeveralTags(), folder)({"words": ["the", "apple", "bread"]})["labels"])
 

@@ -133,8 +133,9 @@ def test_without_validation_data_some_examples_are_held_out(model: Path, tmp_pat
 
 
 def test_results_are_good_to_read(classifier: FinetuningRun) -> None:
-    assert repr(classifier).startswith("FinetuningRun(text-classification in ")
+    assert repr(classifier).startswith("FinetuningRun")
     found = evaluate(classifier.folder, data=ROWS, device="cpu")
-    assert repr(found).startswith("Evaluation(text-classification, 10 examples: accuracy=")
+    assert repr(found).startswith("Evaluation")
+    assert "accuracy" in repr(found)
     assert np.isclose(found.baseline["accuracy"], 0.5)
     assert [one["true"] for one in found.records] == [row["label"] for row in ROWS]

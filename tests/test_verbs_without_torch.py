@@ -15,7 +15,7 @@ from torchless import run_without_torch
 
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import Exits
-from albertkit.finetuning.predict import _model_sha256
+from albertkit.finetuning.content_hashes import model_sha256
 from albertkit.finetuning.trained import load_task
 from albertkit.modeling import auto
 from albertkit.tasks.settings import TaskSettings
@@ -257,7 +257,7 @@ def test_a_model_has_one_hash(task: str, models: dict[str, Path]) -> None:
     """So a machine with torch continues what one without has begun."""
     _, light = load_task(task, models[LABELLED[task]], TaskSettings())
     module = getattr(auto, LABELLED[task]).from_pretrained(models[LABELLED[task]])
-    assert _model_sha256(light, light.config) == _model_sha256(module, module.config)
+    assert model_sha256(light, light.config) == model_sha256(module, module.config)
     with torch.no_grad():
         next(module.parameters())[0, 0] += 1
-    assert _model_sha256(light, light.config) != _model_sha256(module, module.config)
+    assert model_sha256(light, light.config) != model_sha256(module, module.config)

@@ -5,7 +5,6 @@ whole, into a folder beside the output. An interrupted run continues after the l
 become the output.
 """
 
-import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,26 +14,21 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from albertkit.checkpoints.arrays import to_numpy
-from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import (
     ANSWERED,
-    ExampleReader,
     Reader,
     ReadingReport,
     TableReader,
     as_source,
     open_table,
 )
-from albertkit.datasets.table import ObjectTable
 from albertkit.devices import CPU, Device, read_device
-from albertkit.engines.light_model import LightModel, Model
+from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
 from albertkit.files import atomic_path, made_folder, read_json, write_json
+from albertkit.finetuning.content_hashes import input_sha256, model_sha256
 from albertkit.finetuning.early_exit import set_patience
 from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files
 from albertkit.finetuning.predictor import Asked, Predictor
@@ -257,8 +251,8 @@ def predict_file(
     about = about | {
         "part_size": part_size,
         "keep_columns": keep_columns,
-        "model_sha256": _model_sha256(model, task.config),
-        "input_sha256": _input_sha256(reader),
+        "model_sha256": model_sha256(model, task.config),
+        "input_sha256": input_sha256(reader),
     }
     done = _kept(parts, about)
     total = _checked(reader, task, say)
@@ -366,47 +360,6 @@ def _asked(reader: Reader[Any], keep_columns: bool) -> Iterator[Asked]:
         kept = {name: value for name, value in row.values.items() if name != own_id} if row else {}
         name = getattr(example, "id", "")
         yield Asked(example, report.rows, None if name in ("", origin) else name, kept)
-
-
-def content_sha256(path: Path) -> str | None:
-    """Return the hash of a file, or of the names and contents of all files of a folder; None for neither."""
-    if path.is_file():
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    if not path.is_dir():
-        return None
-    found = hashlib.sha256()
-    for file in sorted(one for one in path.rglob("*") if one.is_file()):
-        found.update(f"{file.relative_to(path)}\0{content_sha256(file)}\0".encode())
-    return found.hexdigest()
-
-
-def _input_sha256(reader: Reader[Any]) -> str | None:
-    """Return the hash of the content of a reader's source."""
-    if isinstance(reader, ExampleReader):
-        return hashlib.sha256(repr(reader.examples).encode()).hexdigest()
-    if isinstance(reader, TableReader) and isinstance(reader.table, ObjectTable):
-        found = hashlib.sha256()
-        for row in reader.table.rows():
-            found.update(repr(row.values).encode())
-        return found.hexdigest()
-    return content_sha256(Path(reader.source))
-
-
-def _model_sha256(model: Model, config: AlbertConfig) -> str:
-    """Return the hash of all weights and of the config: a folder may hold another model by now."""
-    found = hashlib.sha256(config.to_json_string().encode())
-    if isinstance(model, LightModel):
-        parameters: dict[int, tuple[str, np.ndarray]] = {}
-        for name, array in model.weights.items():
-            parameters.setdefault(id(array), (name, array))  # tied ones once, as in a module
-        named = iter(parameters.values())
-    else:
-        named = ((name, to_numpy(parameter)) for name, parameter in model.named_parameters())
-    for name, array in named:
-        found.update(name.encode())
-        found.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return found.hexdigest()
 
 
 def _kept(parts: Path, about: dict[str, Any]) -> list[Path] | None:

@@ -31,7 +31,7 @@ from albertkit.tasks.measuring import Judged, directions
 from albertkit.tasks.rows import overlap, owned
 from albertkit.tasks.scores import largest, log_sum_exp
 from albertkit.tasks.task import Task
-from albertkit.tasks.words import joined
+from albertkit.tasks.words import whole_words
 from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
 
@@ -260,10 +260,12 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             start, end = whole_words(context, first, last)
             # A mark of a word's beginning alone has no characters.
             if start < end and all(end <= one.start or one.end <= start for one in answers):
-                answers.append(Answer(context[start:end], start, end, _probability(logit - norm), logit))
+                answers.append(
+                    Answer(context[start:end], start, end, float(np.exp(np.float32(logit - norm))), logit)
+                )
                 if len(answers) == self.n_best:
                     break
-        return Answered(answers, Answer("", 0, 0, _probability(null - norm), null))
+        return Answered(answers, Answer("", 0, 0, float(np.exp(np.float32(null - norm))), null))
 
     def _spans(self, row: QuestionRow, logits: np.ndarray) -> Iterator[tuple[float, int, int]]:
         """Yield (logit, start, end) of the spans of a row, in characters of the text, best first.
@@ -394,21 +396,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return entropy(answered) + sum(guesses) / len(rows)
 
 
-def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return a place of the text, widened where it begins or ends between two letters or digits."""
-    while 0 < start < end and joined(text, start):
-        start -= 1
-    while start < end < len(text) and joined(text, end):
-        end += 1
-    return start, end
-
-
 def _shown(row: Encoding) -> range:
     """Return the tokens of the text that a row shows."""
     second = row.window.second
     assert second is not None
     return second
-
-
-def _probability(logarithm: float) -> float:
-    return float(np.exp(np.float32(logarithm)))

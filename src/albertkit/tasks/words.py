@@ -48,6 +48,15 @@ def joined(text: str, place: int) -> bool:
     return len(pair) == 2 and pair.isalnum() and not _CHARACTER_WORD.search(pair)
 
 
+def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a place of the text, widened where it begins or ends between two letters or digits."""
+    while 0 < start < end and joined(text, start):
+        start -= 1
+    while start < end < len(text) and joined(text, end):
+        end += 1
+    return start, end
+
+
 def _add_run(words: list[Word], text: str, start: int, end: int) -> None:
     """Append a run without spaces: punctuation, the word in it, punctuation."""
     first, last = start, end

@@ -1,0 +1,54 @@
+"""Hashes of a model and of an input, by which interrupted predictions know that both are the same."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albertkit.checkpoints.arrays import to_numpy
+from albertkit.config import AlbertConfig
+from albertkit.datasets.reader import ExampleReader, Reader, TableReader
+from albertkit.datasets.table import ObjectTable
+from albertkit.engines.light_model import LightModel, Model
+
+
+def content_sha256(path: Path) -> str | None:
+    """Return the hash of a file, or of the names and contents of all files of a folder; None for neither."""
+    if path.is_file():
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    if not path.is_dir():
+        return None
+    found = hashlib.sha256()
+    for file in sorted(one for one in path.rglob("*") if one.is_file()):
+        found.update(f"{file.relative_to(path)}\0{content_sha256(file)}\0".encode())
+    return found.hexdigest()
+
+
+def input_sha256(reader: Reader[Any]) -> str | None:
+    """Return the hash of the content of a reader's source."""
+    if isinstance(reader, ExampleReader):
+        return hashlib.sha256(repr(reader.examples).encode()).hexdigest()
+    if isinstance(reader, TableReader) and isinstance(reader.table, ObjectTable):
+        found = hashlib.sha256()
+        for row in reader.table.rows():
+            found.update(repr(row.values).encode())
+        return found.hexdigest()
+    return content_sha256(Path(reader.source))
+
+
+def model_sha256(model: Model, config: AlbertConfig) -> str:
+    """Return the hash of all weights and of the config: a folder may hold another model by now."""
+    found = hashlib.sha256(config.to_json_string().encode())
+    if isinstance(model, LightModel):
+        parameters: dict[int, tuple[str, np.ndarray]] = {}
+        for name, array in model.weights.items():
+            parameters.setdefault(id(array), (name, array))  # tied ones once, as in a module
+        named = iter(parameters.values())
+    else:
+        named = ((name, to_numpy(parameter)) for name, parameter in model.named_parameters())
+    for name, array in named:
+        found.update(name.encode())
+        found.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return found.hexdigest()
