@@ -92,9 +92,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     Args:
         n_best: maximum number of answers. An answer that overlaps a better one is left out.
-
-    Raises:
-        ConfigError: a size that leaves no room.
     """
 
     name = "question-answering"
@@ -113,7 +110,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         self.n_best = n_best
 
     def use_config(self, config: AlbertConfig) -> None:
-        """Check the sizes."""
+        """Take the config; raise ConfigError for a size that leaves no room."""
         super().use_config(config)
         settings = self.settings
         for name, value, least in (
