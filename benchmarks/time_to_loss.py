@@ -28,6 +28,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -215,7 +216,7 @@ def figures_of(curves: dict[str, list[Curve]], rate: float) -> list[Figure]:
         else:
             end = statistics.median(curve[-1][place] for curve in curves["ours"])
             missed = compare(f"{name} (not reached)", end / divisor, limit[place] / divisor, at_most=aim)
-            figures.append(Figure(**vars(missed) | {"met": False}))
+            figures.append(replace(missed, met=False))
     ends = [statistics.median(curve[-1][2] for curve in curves[side]) for side in ("ours", "plain")]
     return [
         *figures,
@@ -250,10 +251,10 @@ def prepared(texts: str | None, tokenizer: str, folder: Path) -> Case:
     from albertkit.pretraining.prepare import prepare
 
     AlbertTokenizer.from_pretrained(tokenizer).save_pretrained(folder / "tokenizer")
+    source = Path(texts) if texts else folder / "topics.jsonl"
     if texts is None:
-        source = folder / "topics.jsonl"
         source.write_text("".join(json.dumps({"text": text}) + "\n" for text in topics.values()))
-    prepare([texts or source], folder / "tokenizer", folder / "shards", holdout_every=20)
+    prepare([source], folder / "tokenizer", folder / "shards", holdout_every=20)
     return {"shards": str(folder / "shards"), "tokenizer": str(folder / "tokenizer")}
 
 

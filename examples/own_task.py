@@ -8,15 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from albertkit import pipeline
-from albertkit.engines.engine import Row
-from albertkit.finetuning.evaluate import evaluate
-from albertkit.finetuning.predict import predict
-from albertkit.finetuning.train import finetune
-from albertkit.tasks.label_kinds import SEVERAL
-from albertkit.tasks.labels import LabelSet
-from albertkit.tasks.measuring import Metric, directions
-from albertkit.tasks.task import Task
+from albertkit import evaluate, finetune, pipeline, predict
+from albertkit.tasks import SEVERAL, LabelSet, Metric, Row, Task, directions
 
 Labels = list[list[str]]  # of the words of a sentence
 IGNORED = -100.0  # the loss leaves out tokens with this label

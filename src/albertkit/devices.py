@@ -131,7 +131,7 @@ def choose_dtype(dtype: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if dtype == "auto":
         stored = next((array for array in arrays.values() if is_floating(array)), None)
         return torch.float32 if stored is None else getattr(torch, stored.dtype.name)
-    chosen = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
+    chosen: Any = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
     if not isinstance(chosen, torch.dtype) or not chosen.is_floating_point:
         raise ConfigError(
             f"dtype is {dtype!r}; use 'auto' or a floating type such as 'float32' or 'bfloat16'"
