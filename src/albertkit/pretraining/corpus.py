@@ -68,6 +68,8 @@ class Corpus:
         Raises:
             DataError: an input leads to no readable file.
         """
+        if isinstance(inputs, (list, tuple)) and not inputs:
+            raise DataError("no input given: expected files, folders, glob patterns or rows")
         source = as_source(inputs, name="the rows given")
         if isinstance(source, Table):
             source.check_columns({"text_column": text_column})
@@ -76,8 +78,6 @@ class Corpus:
         for name in [source] if isinstance(source, str) else source:
             files.extend(_files_of(str(name)))
         unique = dict.fromkeys(path.resolve() for path in files)
-        if not unique:
-            raise DataError("no input given: expected files, folders or glob patterns")
         return cls(files=tuple(unique), text_column=text_column, sentence_per_line=sentence_per_line)
 
     def __iter__(self) -> Iterator[SourceDocument]:
