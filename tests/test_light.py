@@ -100,6 +100,26 @@ for cls in (AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer):
     assert result.stdout.splitlines() == [str(dict(tokenizer(text, return_offsets_mapping=True)))] * 3
 
 
+def test_a_vocab_txt_needs_no_rust_library(tmp_path: Path) -> None:
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u751f", "\u6d3b", "play", "##ing", "!", "cafe"]
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+    code = f"""
+import sys
+sys.modules["tokenizers"] = None
+from albertkit import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained({str(tmp_path)!r})
+encoded = tokenizer("\u751f\u6d3b Playing, Caf\u00e9!", return_offsets_mapping=True)
+print(encoded["input_ids"], encoded["offset_mapping"][1:-1])
+tokenizer.save_pretrained({str(tmp_path / "saved")!r})
+print(AutoTokenizer.from_pretrained({str(tmp_path / "saved")!r}).decode(encoded["input_ids"]))
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout.splitlines() == [
+        "[2, 5, 6, 7, 8, 1, 10, 9, 3] [(0, 1), (1, 2), (3, 7), (7, 10), (10, 11), (12, 16), (16, 17)]",
+        "[CLS] \u751f \u6d3b playing [UNK] cafe! [SEP]",
+    ]
+
+
 def weights_of(architecture: str, config: AlbertConfig) -> dict[str, np.ndarray]:
     """Return random float32 weights; a tensor of two names is one."""
     rng = np.random.default_rng(0)

@@ -94,7 +94,7 @@ class Normalization:
 
 @dataclass(frozen=True, kw_only=True)
 class BertNormalization:
-    """What happens to a text before WordPiece; the Rust library does it (`BertNormalizer`)."""
+    """What happens to a text before WordPiece, as in the original BERT."""
 
     do_lower_case: bool = True
     strip_accents: bool | None = None

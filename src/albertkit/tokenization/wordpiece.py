@@ -2,17 +2,16 @@
 
 A text is cleaned, lower-cased and stripped of accents where the settings say so, and split at spaces,
 punctuation marks and Chinese characters; of each word the longest piece that the vocabulary knows is taken,
-again and again (Devlin et al. 2018, arXiv:1810.04805; Wu et al. 2016, arXiv:1609.08144, section 4.1). The
-Rust library `tokenizers` does all that.
+again and again (Devlin et al. 2018, arXiv:1810.04805; Wu et al. 2016, arXiv:1609.08144, section 4.1).
 """
 
-import json
+import string
+import unicodedata
 from collections.abc import Container
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from typing import Any, NoReturn, Unpack
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
-from albertkit.extras import optional
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.normalization import BertNormalization
@@ -21,20 +20,58 @@ from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, 
 from albertkit.tokenization.subword import SubwordModel, not_unicode
 from albertkit.tokenization.tokenizer_json import with_special_tokens
 
-if TYPE_CHECKING:
-    import tokenizers
-else:
-    tokenizers = optional("tokenizers", extra="tokenizers")
-
 ROLES = {**DEFAULT_ROLES, "unk_token": "[UNK]", "pad_token": "[PAD]"}
 """The token of each role in a WordPiece vocabulary."""
 
 _CONTINUATION = "##"
 _MODEL = "WordPiece"  # the type of the model in a tokenizer.json
+_LONGEST_WORD = 100  # characters; a longer word is unknown
+_REMEMBERED_WORDS = 100_000
+_REMOVED = ("Cc", "Cf", "Co")  # categories of characters that are dropped
+_CHINESE = (
+    *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F)),
+    *((0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
+)
+_ENGLISH = (
+    *((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m")),
+    *((" do not", " don't"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re")),
+)
+"""What decoding joins again."""
+
+
+class CharacterTable(dict[int, str]):
+    """Code of a character -> what it becomes; a space on both sides makes it a word of its own.
+
+    Every rule of BERT's normalization is about one character alone, so one `str.translate` applies them all.
+    """
+
+    def __init__(self, rules: BertNormalization) -> None:
+        super().__init__()
+        self._lower = rules.do_lower_case
+        self._strip = rules.do_lower_case if rules.strip_accents is None else rules.strip_accents
+        self._split_chinese = rules.tokenize_chinese_chars
+
+    def __missing__(self, code: int) -> str:
+        self[code] = written = self._write(chr(code))
+        return written
+
+    def _write(self, character: str) -> str:
+        if character in "\t\n\r" or (character.isspace() and unicodedata.category(character)[0] == "Z"):
+            return " "
+        if character == "\ufffd" or unicodedata.category(character) in _REMOVED:
+            return ""
+        written = character
+        if self._strip:
+            written = unicodedata.normalize("NFD", written)
+            written = "".join(one for one in written if unicodedata.category(one) != "Mn")
+        if self._lower:
+            written = "".join(one.lower() for one in written)  # one by one: no rule for a final sigma
+        written = "".join(f" {one} " if _is_punctuation(one) else one for one in written)
+        return f" {written} " if self._split_chinese and _is_chinese(ord(character)) else written
 
 
 class WordPieceModel(SubwordModel):
-    """A WordPiece vocabulary, which the Rust library handles.
+    """A WordPiece vocabulary.
 
     Args:
         pieces: The vocabulary; the position of a piece is its id.
@@ -43,47 +80,47 @@ class WordPieceModel(SubwordModel):
     """
 
     spelling_rule = f"{_CONTINUATION} marks a piece inside a word"
+    normalization: BertNormalization
 
     def __init__(self, pieces: tuple[str, ...], normalization: BertNormalization, *, unk_token: str) -> None:
         super().__init__(normalization)
         self.size = len(pieces)
         self._pieces = pieces
+        self._unk_token = unk_token
         # Of a piece that is listed twice the last place counts, as in the original.
         self._ids = {piece: piece_id for piece_id, piece in enumerate(pieces)}
-        self._tokenizer = tokenizers.Tokenizer(
-            tokenizers.models.WordPiece(
-                self._ids, unk_token=unk_token, continuing_subword_prefix=_CONTINUATION
-            )
-        )
-        self._tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
-            clean_text=True,
-            handle_chinese_chars=normalization.tokenize_chinese_chars,
-            strip_accents=normalization.strip_accents,
-            lowercase=normalization.do_lower_case,
-        )
-        self._tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-        self._tokenizer.decoder = tokenizers.decoders.WordPiece(prefix=_CONTINUATION)
+        self._characters = CharacterTable(normalization)
+        self._word_ids: dict[str, list[int]] = {}
 
     def pieces(self, text: str) -> list[str]:
         """Return the pieces of one text; `[UNK]` stands for an unknown word."""
-        return self._encode(text).tokens
+        return [piece for word in self._words(text) for piece, _, _ in self._split(word)]
 
-    def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:
-        """Return the ids of many texts' pieces, in this thread alone where `num_threads` is 1."""
-        if num_threads == 1:
-            return [self._encode(text).ids for text in texts]
-        try:
-            encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        except (TypeError, UnicodeEncodeError) as error:
-            raise not_unicode(texts) from error
-        return [encoding.ids for encoding in encodings]
+    def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:  # noqa: ARG002
+        """Return the ids of many texts' pieces."""
+        return [self._ids_of(text) for text in texts]
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
         """Return (piece, start, end) for each piece of a text: its characters in the text as given."""
-        encoding = self._encode(text)
-        return [
-            (piece, start, end) for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True)
-        ]
+        self._check(text)
+        found: list[tuple[str, int, int]] = []
+        word, places = "", []  # the characters of a word, and the place of each in the text
+
+        def end_word() -> None:
+            nonlocal word, places
+            for piece, start, end in self._split(word) if word else ():
+                found.append((piece, places[start], places[end - 1] + 1))
+            word, places = "", []
+
+        for place, character in enumerate(text):
+            for written in self._characters[ord(character)]:
+                if written == " ":
+                    end_word()
+                else:
+                    word += written
+                    places.append(place)
+        end_word()
+        return found
 
     def token_to_id(self, piece: str) -> int | None:
         """Return the id of a piece, None where it is not in the vocabulary."""
@@ -102,21 +139,96 @@ class WordPieceModel(SubwordModel):
 
         Every token that does not continue a word is one, so `apart` changes nothing.
         """
-        return self._tokenizer.decoder.decode(tokens)
+        text = ""
+        for number, token in enumerate(tokens):
+            if number:
+                token = token[2:] if token.startswith(_CONTINUATION) else f" {token}"
+            for spaced, joined in _ENGLISH:
+                token = token.replace(spaced, joined)
+            text += token
+        return text
 
     def vocabulary_file(self) -> bytes:
         """Return the content of the vocab.txt: one piece per line, ids from 0."""
         return "".join([f"{piece}\n" for piece in self._pieces]).encode()
 
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes:
-        """Return the content of the tokenizer.json."""
-        return with_special_tokens(json.loads(self._tokenizer.to_str()), special_tokens)
+        """Return the content of the tokenizer.json, as the Rust library writes it."""
+        content = {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": [],
+            "normalizer": {
+                "type": "BertNormalizer",
+                "clean_text": True,
+                "handle_chinese_chars": self.normalization.tokenize_chinese_chars,
+                "strip_accents": self.normalization.strip_accents,
+                "lowercase": self.normalization.do_lower_case,
+            },
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": None,
+            "decoder": {"type": "WordPiece", "prefix": _CONTINUATION, "cleanup": True},
+            "model": {
+                "type": _MODEL,
+                "unk_token": self._unk_token,
+                "continuing_subword_prefix": _CONTINUATION,
+                "max_input_chars_per_word": _LONGEST_WORD,
+                "vocab": dict(sorted(self._ids.items(), key=lambda item: item[1])),
+            },
+        }
+        return with_special_tokens(content, special_tokens)
 
-    def _encode(self, text: str) -> "tokenizers.Encoding":
+    def _words(self, text: str) -> list[str]:
+        self._check(text)
+        return text.translate(self._characters).split()
+
+    def _ids_of(self, text: str) -> list[int]:
+        ids: list[int] = []
+        for word in self._words(text):
+            known = self._word_ids.get(word)
+            if known is None:
+                known = [self._ids[piece] for piece, _, _ in self._split(word)]
+                if len(self._word_ids) < _REMEMBERED_WORDS:
+                    self._word_ids[word] = known
+            ids += known
+        return ids
+
+    def _split(self, word: str) -> list[tuple[str, int, int]]:
+        """Return (piece, start, end) of a word: again and again the longest piece of the vocabulary."""
+        unknown = [(self._unk_token, 0, len(word))]
+        if len(word) > _LONGEST_WORD:
+            return unknown
+        found: list[tuple[str, int, int]] = []
+        start = 0
+        while start < len(word):
+            mark = _CONTINUATION if start else ""
+            for end in range(len(word), start, -1):
+                if (piece := mark + word[start:end]) in self._ids:
+                    break
+            else:
+                return unknown
+            found.append((piece, start, end))
+            start = end
+        return found
+
+    def _check(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise not_unicode([text])
         try:
-            return self._tokenizer.encode(text, add_special_tokens=False)
-        except (TypeError, UnicodeEncodeError) as error:
+            text.encode()
+        except UnicodeEncodeError as error:
             raise not_unicode([text]) from error
+
+
+def _is_chinese(code: int) -> bool:
+    """Return whether a character is in a block of Chinese characters."""
+    return any(first <= code <= last for first, last in _CHINESE)
+
+
+def _is_punctuation(character: str) -> bool:
+    """Return whether BERT takes a character for punctuation: also $, +, ~ and others of ASCII."""
+    return character in string.punctuation or unicodedata.category(character)[0] == "P"
 
 
 class AlbertWordPieceTokenizer(TokenizerBase):
@@ -135,7 +247,6 @@ class AlbertWordPieceTokenizer(TokenizerBase):
         settings: see `TokenizerSettings`.
 
     Raises:
-        MissingExtraError: the extra `tokenizers` is not installed.
         ModelNotFoundError: there is no such file.
         TokenizerError: no file was named, it is damaged or of another kind, or lacks the special tokens.
     """
