@@ -294,9 +294,11 @@ def _compare(
     """Return the largest difference of any output of source and target on random text.
 
     Args:
-        source, target: what is compared; the target is read from its files.
+        source: the name or folder of the source, for the error message.
+        target: the written checkpoint, which is read from its files.
         architecture: the name of the model class.
-        config, tensors: of the source; name in the model -> tensor.
+        config: the config of the source.
+        tensors: the tensors of the source by their name in the model.
 
     Raises:
         CheckpointError: the difference is larger than rounding explains.

@@ -99,7 +99,8 @@ class ProgressBar:
 
         Args:
             text: what stands beside the bar.
-            done, total: the work done and all of it, in the same unit.
+            done: the work done so far.
+            total: all of the work, in the unit of `done`.
         """
         share = done / total if total else 1.0
         if self._bar:

@@ -1,5 +1,6 @@
-"""Settings from one definition: a dataclass gives the names, types and defaults; a TOML file (a recipe)
-and command-line flags override them.
+"""Settings from one definition.
+
+A dataclass gives the names, types and defaults; a TOML file (a recipe) and command-line flags override them.
 """
 
 import ast

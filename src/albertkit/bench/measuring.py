@@ -103,7 +103,8 @@ def run(
         name: what the report calls the model.
         texts: of any lengths; a sample of them is measured.
         minutes: time for all of it.
-        lengths, batches: tokens of a row and rows at once; longer rows than the model reads are left out.
+        lengths: numbers of tokens in a row; lengths over the model's maximum are left out.
+        batches: numbers of rows in a batch; every length is measured with each of them.
         rounds: most counted calls of each side.
         clock: seconds; None for those of the wall.
         progress: is told what is measured now.

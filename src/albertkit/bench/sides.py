@@ -81,7 +81,8 @@ def other_sides(names: Sequence[str], model: Model, tokenizer: TokenizerBase, fo
 
     Args:
         names: some of `OTHERS`.
-        model, tokenizer: written to the folder, and read from there by `transformers`.
+        model: saved to the folder, where the other libraries read it.
+        tokenizer: saved beside the model.
         folder: empty; needed as long as the sides are.
 
     Raises:

@@ -123,7 +123,8 @@ def largest_product(
     NumPy computes on the CPU and in float32.
 
     Args:
-        device, dtype: where and in what torch computes, with as many threads as it has.
+        device: the device on which torch computes; on a CPU with all threads that torch has.
+        dtype: the type of the matrices, as a torch.dtype or by name.
         products: those to try, small ones first; None for what suits the device.
         seconds: no more products are begun after this time; one is always computed.
         clock: seconds; on a GPU one that waits until it is done (`timing.clock_of`).

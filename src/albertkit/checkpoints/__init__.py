@@ -1,0 +1,1 @@
+"""Read and write checkpoints of every format as a config dict and named tensors."""

@@ -157,7 +157,7 @@ _DELIMITERS = ("\t", ";", "|", ",")
 
 
 def _delimiter(given: str | None) -> str | None:
-    """Return the delimiter as one character; a shell passes a tab as the two characters \\t."""
+    r"""Return the delimiter as one character; a shell passes a tab as the two characters \t."""
     if given == "\\t":
         return "\t"
     if given is not None and (len(given) != 1 or given in '"\r\n'):

@@ -1,0 +1,1 @@
+"""Compute the scores of rows of token ids with ONNX Runtime or torch."""

@@ -1,0 +1,1 @@
+"""Train a model on labeled data, evaluate it, and write its predictions."""

@@ -216,7 +216,8 @@ def predict_file(
     kept; and the prediction.
 
     Args:
-        task, model: what predicts.
+        task: the task, bound to the model.
+        model: the model that computes the scores.
         reader: of examples without labels.
         output: .jsonl, .csv, .tsv or .parquet; a row for each example.
         about: the settings of this run. Parts of a run with other settings, another model or another input

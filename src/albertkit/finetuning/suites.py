@@ -104,7 +104,11 @@ def evaluate_suite(
             suite that is one task, also that model.
         output: folder for the report of each measurement, in a folder of its name; None for none.
         given: settings that hold instead of those that a model was fine-tuned with.
-        device, batch_tokens, engine, say: as in `evaluate`.
+        device: "auto", "cpu", "cuda" and so on.
+        batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
+            suits the device.
+        engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
+        say: called with each note about the data; by default they are logged.
 
     Returns:
         By the name of the measurement: its report, {"metrics", "examples", ...}, or {"missing": why}.

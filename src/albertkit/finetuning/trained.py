@@ -109,8 +109,9 @@ def named_options(
 
 
 def saved_columns(options: DataOptions) -> dict[str, Any]:
-    """Return what a report remembers of the options: those that are not the default, without names of files
-    and examples.
+    """Return the data options that differ from their defaults, for a report.
+
+    The options `glue` and `id_column` are left out.
     """
     default = asdict(DataOptions())
     return {

@@ -22,6 +22,7 @@ class TFAlbertModel(TFAlbertPreTrainedModel):
     output_name = "BaseModelOutputWithPooling"
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
+        """Return the hidden states of all tokens (B, T, H) and the pooled state of [CLS] (B, H)."""
         return {"last_hidden_state": encoded.last_hidden_state, "pooler_output": encoded.pooler_output}
 
 
@@ -44,6 +45,7 @@ class AlbertDecoder(keras.layers.Layer):
         self.built = True
 
     def call(self, states: Tensor) -> Tensor:
+        """Return the logits (..., V) of states (..., E), with a tied matrix cast to the compute type."""
         kernel = self.kernel if self.table is None else ops.transpose(self.table.embeddings)
         return ops.matmul(states, ops.cast(kernel, self.compute_dtype)) + self.bias
 
@@ -52,6 +54,7 @@ class AlbertMLMHead(Brick):
     """Scores of every piece of the vocabulary: (..., H) -> (..., V)."""
 
     def make_parts(self, *, table: keras.layers.Embedding | None) -> None:
+        """Make the map H -> E, its LayerNorm, and the decoder, tied to `table` if there is one."""
         config = self.config
         self.hidden = self.dense("dense", config.hidden_size, config.embedding_size)
         self.activation = make_activation(config.hidden_act)
@@ -59,6 +62,7 @@ class AlbertMLMHead(Brick):
         self.decoder = AlbertDecoder(config, name="decoder", dtype=self.dtype_policy, table=table)
 
     def call(self, hidden_states: Tensor) -> Tensor:
+        """Return the logits (..., V) of hidden states (..., H)."""
         return self.decoder(self.LayerNorm(self.activation(self.hidden(hidden_states))))
 
 
@@ -66,9 +70,11 @@ class AlbertSOPHead(Brick):
     """Scores of "in order" (0) and "swapped" (1): (B, H) -> (B, K). No dropout, as in the original."""
 
     def make_parts(self) -> None:
+        """Make the linear map H -> K."""
         self.classifier = self.dense("classifier", self.config.hidden_size, self.config.num_labels)
 
     def call(self, pooled: Tensor) -> Tensor:
+        """Return the logits (B, K) of pooled states (B, H)."""
         return self.classifier(pooled)
 
 
@@ -93,10 +99,12 @@ class TFAlbertForPreTraining(_MaskedWordModel):
     label_names = ("labels", "sentence_order_label")
 
     def make_parts(self) -> None:
+        """Make the masked-word head and the sentence-order head."""
         self.predictions = self._make_head()
         self.sop_classifier = AlbertSOPHead(self.config, name="sop_classifier", dtype=self.dtype_policy)
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
+        """Return the logits of masked words (B, T, V) and of sentence order (B, K)."""
         return {
             "prediction_logits": self.predictions(encoded.last_hidden_state),
             "sop_logits": self.sop_classifier(encoded.pooler_output),
@@ -111,9 +119,11 @@ class TFAlbertForMaskedLM(_MaskedWordModel):
     output_name = "MaskedLMOutput"
 
     def make_parts(self) -> None:
+        """Make the masked-word head."""
         self.predictions = self._make_head()
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
+        """Return the logits (B, T, V)."""
         return {"logits": self.predictions(encoded.last_hidden_state)}
 
 
@@ -126,11 +136,13 @@ class TFAlbertForQuestionAnswering(TFAlbertPreTrainedModel):
     label_names = ("start_positions", "end_positions")
 
     def make_parts(self) -> None:
+        """Make the linear map H -> 2, for the start and the end."""
         self.qa_outputs = make_dense(
             self.config, "qa_outputs", self.config.hidden_size, 2, dtype=self.dtype_policy
         )
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
+        """Return the logits of start and end, each (B, T)."""
         logits = self.qa_outputs(encoded.last_hidden_state)  # (B, T, 2)
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
@@ -141,6 +153,7 @@ class _ClassifyingModel(TFAlbertPreTrainedModel):
     reads = "pooler_output"
 
     def make_parts(self) -> None:
+        """Make the dropout, which `call` applies before `answer`, and the linear map H -> K."""
         config = self.config
         self.dropout = keras.layers.Dropout(config.classifier_dropout_prob, dtype=self.dtype_policy)
         labels = self.head.size("K", config)
@@ -149,6 +162,7 @@ class _ClassifyingModel(TFAlbertPreTrainedModel):
         )
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
+        """Return the logits: (B, K), or (B, T, K) for tokens, or (B * C, 1) for choices."""
         return {"logits": self.classifier(encoded[self.reads])}
 
 

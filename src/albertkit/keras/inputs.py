@@ -80,6 +80,9 @@ def as_tensors(inputs: Mapping[str, Any], config: AlbertConfig, *, choices: bool
     They are not while a function is compiled: an id without a row in its table then gives NaN.
 
     Args:
+        inputs: name of the input -> array, tensor or nested list, with the shapes that
+            `TFAlbertPreTrainedModel.__call__` documents.
+        config: the sizes of the model, which the shapes and values must fit.
         choices: whether each input has a dimension of choices after the batch.
 
     Raises:

@@ -123,6 +123,7 @@ class AlbertEmbeddings(Brick):
     """Sum of word, segment and position embeddings, normalized: (B, T) -> (B, T, E)."""
 
     def make_parts(self) -> None:
+        """Make the tables of words, positions and segments, LayerNorm and dropout."""
         config = self.config
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
@@ -167,6 +168,7 @@ class AlbertAttention(Brick):
     """Multi-head self-attention with its residual and LayerNorm: (B, T, H) -> (B, T, H)."""
 
     def make_parts(self, *, pruned_heads: list[int]) -> None:
+        """Make the four projections for the heads that are not pruned, LayerNorm and dropout."""
         config = self.config
         self.kept_heads = [head for head in range(config.num_attention_heads) if head not in pruned_heads]
         self.head_size = config.hidden_size // config.num_attention_heads
@@ -220,6 +222,7 @@ class AlbertLayer(Brick):
     """Attention, then the feed-forward network with its residual and LayerNorm: (B, T, H) -> (B, T, H)."""
 
     def make_parts(self, *, pruned_heads: list[int]) -> None:
+        """Make the attention without its pruned heads, and the feed-forward network H -> I -> H."""
         config = self.config
         self.attention = AlbertAttention(
             config, pruned_heads=pruned_heads, name="attention", dtype=self.dtype_policy
@@ -247,6 +250,7 @@ class AlbertLayerGroup(Brick):
     """The different layers of one group, applied one after the other."""
 
     def make_parts(self, *, group: int) -> None:
+        """Make the layers of the group with this number, from 0, each without its pruned heads."""
         first = group * self.config.inner_group_num
         self.albert_layers = [
             AlbertLayer(
@@ -266,6 +270,7 @@ class AlbertTransformer(Brick):
     """
 
     def make_parts(self) -> None:
+        """Make the map E -> H and the layer groups."""
         config = self.config
         self.embedding_hidden_mapping_in = self.dense(
             "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size
@@ -325,6 +330,7 @@ class AlbertMainLayer(Brick):
     """Embeddings, encoder and pooler, which every model holds as `albert`."""
 
     def make_parts(self, *, add_pooling_layer: bool) -> None:
+        """Make embeddings, encoder and, if asked for, the pooler H -> H."""
         config = self.config
         self.embeddings = AlbertEmbeddings(config, name="embeddings", dtype=self.dtype_policy)
         self.encoder = AlbertTransformer(config, name="encoder", dtype=self.dtype_policy)

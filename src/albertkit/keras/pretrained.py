@@ -90,6 +90,8 @@ class TFAlbertPreTrainedModel(keras.Model):
         Args:
             inputs: `input_ids`; or all inputs as a list in the order below, or as a dict; or nothing, and
                 all as keywords.
+            more: the inputs after the first, by position, in the order below.
+            named: inputs by name.
             input_ids: (B, T) ids of pieces; or give `inputs_embeds`.
             attention_mask: (B, T), 1 = real token, 0 = padding; or (B, T, T) or (B, 1, T, T), 1 where
                 the query (row) may see the key (column).
@@ -98,8 +100,11 @@ class TFAlbertPreTrainedModel(keras.Model):
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
             inputs_embeds: (B, T, E) in place of `input_ids`.
             training: whether dropout acts; default False, and True inside `fit`.
-            output_attentions, output_hidden_states, return_dict: override the config's setting; they may also
-                stand in a mapping of inputs.
+            output_attentions: also return the attention probabilities, (B, N, T, T) for each executed layer.
+                None for the config's setting, here and below; these three options may also be keys of a dict
+                of inputs.
+            output_hidden_states: also return `hidden_states`, (B, T, H) each.
+            return_dict: False for a plain tuple.
 
         Returns:
             A `TupleOutput`, a tuple with names; with `return_dict=False` a plain tuple. `hidden_states` are

@@ -90,8 +90,10 @@ def batches_of(
     Args:
         dataset: rows with a length, which are dicts.
         labels: column of labels -> name of the scores that it is compared with.
-        batch_size, shuffle, drop_remainder: how rows become batches.
+        batch_size: number of rows in a batch.
+        shuffle: draw the rows in another order in each epoch.
         collate: rows -> batch.
+        drop_remainder: leave out a last batch that is not full.
     """
     tensorflow = _tensorflow()
     if not len(dataset):

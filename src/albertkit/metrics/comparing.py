@@ -20,7 +20,8 @@ def is_better(value: float, other: float, *, lower: bool = False) -> bool:
     """Return whether `value` is strictly better than `other`. NaN is worse than every number.
 
     Args:
-        value, other: of one metric.
+        value: value of a metric.
+        other: value of the same metric to compare with.
         lower: whether lower values are better.
     """
     if math.isnan(value) or math.isnan(other):

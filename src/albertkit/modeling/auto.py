@@ -59,7 +59,8 @@ class _AutoModel:
         Args:
             config: the shape.
             attn_implementation: "sdpa" or "eager", in place of the config's.
-            dtype, torch_dtype: type of the weights, such as "bfloat16"; default float32.
+            dtype: type of the weights, such as "bfloat16"; default float32.
+            torch_dtype: older name of `dtype`.
             options: arguments of the class, such as `add_pooling_layer=False`; and loading options, as
                 `take_loading_options` says.
 

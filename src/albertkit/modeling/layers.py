@@ -28,9 +28,11 @@ class FunctionActivation(nn.Module):
         self.function = function
 
     def forward(self, values: Tensor) -> Tensor:
+        """Apply the function to values of any shape."""
         return self.function(values)
 
     def extra_repr(self) -> str:
+        """Return the name of the function, which `print(model)` shows."""
         return getattr(self.function, "__name__", repr(self.function))
 
 
@@ -274,11 +276,15 @@ class AlbertLayerGroup(nn.Module):
         query_positions: Tensor | None = None,
         recompute: bool = False,
     ) -> Tensor | tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Apply the layers; arguments as in `AlbertAttention.forward`.
+        """Apply the layers.
 
         Args:
+            hidden_states: (B, T, H).
+            attention_mask: as in `AlbertAttention.forward`.
             head_mask: (layers of this group, N).
-            output_attentions, output_hidden_states: also return those of each layer.
+            output_attentions: also return the attention probabilities of each layer; needs `eager`.
+            output_hidden_states: also return the hidden states of each layer.
+            eager: as in `AlbertAttention.forward`.
             query_positions: positions for which the last layer is computed.
             recompute: keep only the input of each layer, and compute the rest again in the backward pass.
 

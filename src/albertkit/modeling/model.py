@@ -102,7 +102,10 @@ class AlbertModel(AlbertPreTrainedModel):
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
             inputs_embeds: (B, T, E) in place of `input_ids`.
-            output_attentions, output_hidden_states, return_dict: override the config's setting.
+            output_attentions: also return the attention probabilities of each executed layer, (B, N, T, T).
+                None for the config's setting, here and in the next two.
+            output_hidden_states: also return `hidden_states`, (B, T, H) each.
+            return_dict: False for a tuple.
             query_positions: (B, R) or (1, R), the only positions for which the last layer is computed, [CLS]
                 first; `last_hidden_state` is then (B, R, H).
 

@@ -123,7 +123,8 @@ class AlbertPreTrainedModel(TrainingSwitches):
             config: in place of the checkpoint's own: a config, or where to find one.
             state_dict: tensors in place of the checkpoint's own.
             dtype: type of the weights, such as torch.float16 or "float16"; "auto" = as in the file;
-                default float32. `torch_dtype` is its older name.
+                default float32.
+            torch_dtype: older name of `dtype`.
             device_map: "auto" = the best single device (CUDA, then MPS, then CPU), or a device;
                 default CPU.
             ignore_mismatched_sizes: draw tensors of another shape anew instead of raising.

@@ -4,7 +4,8 @@ Lan et al. 2019 (arXiv:1909.11942), section 3.1. The masked-word head maps H -> 
 vocabulary with the word embeddings as its matrix. Projecting to the vocabulary is most of the work of
 a small model, and only masked words need it: `masked_positions` picks the rows to project.
 
-Shapes: B batch, T tokens, E embedding, H hidden, N heads, V vocabulary, P picked positions, K labels (2).
+Shapes: B batch, T tokens, E embedding, H hidden, N heads, L executed layers, V vocabulary,
+P picked positions, K labels (2).
 """
 
 import warnings
@@ -53,6 +54,7 @@ class AlbertMLMHead(nn.Module):
         self.decoder.bias = self.bias
 
     def forward(self, hidden_states: Tensor) -> Tensor:
+        """Return the logits (..., V) of hidden states (..., H)."""
         return self.decoder(self.LayerNorm(self.activation(self.dense(hidden_states))))
 
 
@@ -64,6 +66,7 @@ class AlbertSOPHead(nn.Module):
         self.classifier = nn.Linear(hidden_size, num_labels)
 
     def forward(self, pooled: Tensor) -> Tensor:
+        """Return the logits (B, K) of pooled states (B, H)."""
         return self.classifier(pooled)
 
 
@@ -169,9 +172,15 @@ class AlbertForPreTraining(MaskedWordModel):
         return_dict: bool | None = None,
         **options: Unpack[MaskedWordOptions],
     ) -> AlbertForPreTrainingOutput:
-        """Score masked words and sentence order. Inputs as in `AlbertModel.forward`.
+        """Score masked words and sentence order.
 
         Args:
+            input_ids: (B, T) token ids; or give `inputs_embeds`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
+            inputs_embeds: (B, T, E) in place of `input_ids`.
             labels: (B, T) ids of the right pieces, -100 where not to be predicted; with
                 `masked_positions` (P,).
             sentence_order_label: (B,), 0 = in order, 1 = swapped.
@@ -179,6 +188,7 @@ class AlbertForPreTraining(MaskedWordModel):
                 last layer is computed for no others. Best left on the CPU.
             num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
+            return_dict: False for a tuple; None for the config's setting.
             masked_lm_labels: older name of `labels`.
 
         Returns:
@@ -235,15 +245,22 @@ class AlbertForMaskedLM(MaskedWordModel):
         return_dict: bool | None = None,
         **options: Unpack[MaskedWordOptions],
     ) -> MaskedLMOutput:
-        """Score every piece of the vocabulary at each position. Inputs as in `AlbertModel.forward`.
+        """Score every piece of the vocabulary at each position.
 
         Args:
+            input_ids: (B, T) token ids; or give `inputs_embeds`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
+            inputs_embeds: (B, T, E) in place of `input_ids`.
             labels: (B, T) ids of the right pieces, -100 where not to be predicted; with
                 `masked_positions` (P,).
             masked_positions: (P,) indices into the B * T flattened tokens; only these are scored, and the
                 last layer is computed for no others. Best left on the CPU.
             num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
+            return_dict: False for a tuple; None for the config's setting.
             masked_lm_labels: older name of `labels`.
 
         Returns:

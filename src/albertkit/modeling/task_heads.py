@@ -1,6 +1,6 @@
 """The heads ALBERT is fine-tuned with: sequence and token classes, answer spans, multiple choice.
 
-Shapes: B batch, T tokens, E embedding, H hidden, N heads, K labels, C choices, L depths.
+Shapes: B batch, T tokens, E embedding, H hidden, N heads, K labels, C choices, L executed layers.
 """
 
 from typing import Unpack
@@ -69,9 +69,15 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> SequenceClassifierOutput:
-        """Score the labels of each sequence. Inputs as in `AlbertModel.forward`.
+        """Score the labels of each sequence.
 
         Args:
+            input_ids: (B, T) token ids; or give `inputs_embeds`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
+            inputs_embeds: (B, T, E) in place of `input_ids`.
             labels: what `config.problem_type` says: class ids (B,) or (B, 1) for
                 "single_label_classification", numbers (B,) or (B, K) for "regression", 0 and 1 (B, K)
                 for "multi_label_classification". Where it says nothing it is set, from then on:
@@ -79,6 +85,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
                 loss of a model with early exit is the weighted mean of those of all depths.
             num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
+            return_dict: False for a tuple; None for the config's setting.
 
         Returns:
             `SequenceClassifierOutput` with logits (B, K); with a patience those of the depths at which the
@@ -186,12 +193,19 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> TokenClassifierOutput:
-        """Score the labels of each token. Inputs as in `AlbertModel.forward`.
+        """Score the labels of each token.
 
         Args:
+            input_ids: (B, T) token ids; or give `inputs_embeds`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
+            inputs_embeds: (B, T, E) in place of `input_ids`.
             labels: (B, T) class ids, -100 where a token has none.
             num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
+            return_dict: False for a tuple; None for the config's setting.
 
         Returns:
             `TokenClassifierOutput` with logits (B, T, K).
@@ -233,11 +247,20 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> QuestionAnsweringModelOutput:
-        """Score every token as the start and as the end of the answer. Inputs as in `AlbertModel.forward`.
+        """Score every token as the start and as the end of the answer.
 
         Args:
-            start_positions, end_positions: (B,) or (B, 1) token indices, given both or neither; those
-                at or beyond T (an answer outside this window) are left out of the loss.
+            input_ids: (B, T) token ids; or give `inputs_embeds`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
+            inputs_embeds: (B, T, E) in place of `input_ids`.
+            start_positions: (B,) or (B, 1) index of the answer's first token. The loss leaves out an index of
+                T or more, which is an answer outside this window.
+            end_positions: (B,) or (B, 1) index of the answer's last token, with the same rule. Give both or
+                neither.
+            return_dict: False for a tuple; None for the config's setting.
 
         Returns:
             `QuestionAnsweringModelOutput`; the loss is the mean of the start and the end loss.
@@ -298,12 +321,16 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         """Score the choices of each question.
 
         Args:
-            input_ids, attention_mask, token_type_ids, position_ids: (B, C, T).
+            input_ids: (B, C, T) token ids; or give `inputs_embeds`.
+            attention_mask: (B, C, T), 1 = real token, 0 = padding.
+            token_type_ids: (B, C, T), 0 = first segment (default), 1 = second.
+            position_ids: (B, C, T), default 0 ... T - 1.
             head_mask: as in `AlbertModel.forward`.
             inputs_embeds: (B, C, T, E) in place of `input_ids`.
             labels: (B,) index of the right choice.
             num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
+            return_dict: False for a tuple; None for the config's setting.
 
         Returns:
             `MultipleChoiceModelOutput` with logits (B, C).

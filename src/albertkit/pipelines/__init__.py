@@ -125,11 +125,16 @@ def pipeline(
         config: in place of the checkpoint's own.
         device: "cpu", "cuda:1", "mps" ...; -1 for the CPU, 0, 1 ... for a GPU by number (with a warning the
             CPU, where there is none at all). None for the best single device (CUDA, then MPS, then CPU); a
-            model that is loaded already stays where it is. `device_map` is another name.
-        dtype: type of the weights, default float32; `torch_dtype` is its older name. The engines `torch` and
-            `plain` compute in it, `onnx` and `onnx-int8` always in float32.
+            model that is loaded already stays where it is.
+        device_map: another name of `device`; give only one of them.
+        dtype: type of the weights, default float32. The engines `torch` and `plain` compute in it, `onnx` and
+            `onnx-int8` always in float32.
+        torch_dtype: older name of `dtype`.
         use_fast: which of the two tokenizer classes; their answers are the same.
-        revision, cache_dir, token, local_files_only: for hub names, as in huggingface_hub.
+        revision: branch, tag or commit on the hub.
+        cache_dir: folder that keeps downloads, in place of the hub's own cache.
+        token: a token of the hub; True for the saved token, False for none, None for the saved token if any.
+        local_files_only: never ask the hub; use the files that an earlier call downloaded.
         trust_remote_code: without effect: no code of a checkpoint is ever run.
         model_kwargs: further arguments for the model's `from_pretrained`, such as `attn_implementation`; the
             arguments above may be given here instead.

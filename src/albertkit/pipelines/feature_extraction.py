@@ -77,6 +77,7 @@ class FeatureExtractionPipeline(Pipeline):
 
         Args:
             inputs: a text, a list of texts, an iterable of texts, or a file of texts.
+            others: not accepted: a second positional argument is an error.
             pooling: "mean" (of all tokens, [CLS] and [SEP] included) or "cls" for one vector per text, "none"
                 for one per token; None for what the model was trained with, which is "none" unless that was
                 sentence embedding.

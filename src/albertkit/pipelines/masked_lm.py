@@ -51,6 +51,7 @@ class FillMaskPipeline(Pipeline):
         Args:
             inputs: a text, a list of texts, an iterable of texts, or a file of texts, each with one mask or
                 more.
+            others: not accepted: a second positional argument is an error.
             top_k: how many words for each mask.
             targets: score only these words. Each must be one piece of the vocabulary; "man" is the word, in
                 the vocabulary "_man" with its word-start mark.

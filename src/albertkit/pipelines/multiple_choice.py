@@ -53,7 +53,10 @@ class MultipleChoicePipeline(Pipeline):
             inputs: {"context": ..., "question": ..., "choices": [...]}, where the question may be left out;
                 a list or other iterable of these; or a file: .jsonl, or .tsv with the columns context,
                 question (may be empty) and one for each choice.
-            context, question, choices: the same of one input, in place of `inputs`.
+            others: not accepted: a second positional argument is an error.
+            context: the context of one input, in place of `inputs`.
+            question: the question of that input; may be left out.
+            choices: the possible answers of that input, at least two.
             truncation: cut a context at its end if the input is longer than those of the fine-tuning,
                 instead of raising if it is longer than the model reads. The answer then has
                 `cut`, the most tokens left out beside a choice.

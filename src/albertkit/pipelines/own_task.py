@@ -48,6 +48,7 @@ class TaskPipeline(Pipeline):
         Args:
             inputs: a row as the task's `example` reads it: a dict, or a text for {"text": ...}; an example of
                 the task's class; a list or other iterable of these; a table; or a file.
+            others: not accepted: a second positional argument is an error.
             batch_size: maximum number of rows in a batch.
             num_workers: without effect, see `Pipeline`.
 

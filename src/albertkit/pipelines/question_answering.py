@@ -72,8 +72,10 @@ class QuestionAnsweringPipeline(Pipeline):
         Args:
             inputs: {"question": ..., "context": ...}; a list or other iterable of these; or a file: .tsv with
                 these two columns, .jsonl.
-            question, context: the same in place of `inputs`: a text each; or lists, where a single context
-                is that of all questions.
+            others: not accepted: a second positional argument is an error.
+            question: the question, or a list of questions, in place of `inputs`.
+            context: the context of the question; or a list with one context for each question, or a single
+                context for all of them.
             top_k: maximum number of answers. None overlaps another: of those that do, the best is given.
             doc_stride: tokens that a window repeats from the one before, where the context needs several.
                 Default: as in the fine-tuning, else 128.

@@ -53,6 +53,7 @@ class SentenceOrderPipeline(Pipeline):
         Args:
             inputs: a pair as (text, text_pair) or {"text": ..., "text_pair": ...}; a list or other iterable
                 of pairs; or a file: .tsv with two columns, .jsonl.
+            others: not accepted: a second positional argument is an error.
             truncation: cut pairs that are longer than the model reads (the longer text of each), instead of
                 raising. The answer then has `cut`, the number of tokens left out.
             batch_size: maximum number of rows in a batch.

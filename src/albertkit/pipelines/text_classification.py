@@ -65,6 +65,7 @@ class TextClassificationPipeline(Pipeline):
         Args:
             inputs: a text; a pair as {"text": ..., "text_pair": ...} or (text, text_pair); a list or other
                 iterable of these; or a file: one text in a line, .tsv with one or two columns, .jsonl.
+            others: not accepted: a second positional argument is an error.
             text_pair: the second text of a single one.
             top_k: how many labels; None for all. Not given: the best one; of a model with
                 `problem_type="multi_label_classification"` all labels with a probability over one half, as

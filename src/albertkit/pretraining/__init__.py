@@ -1,0 +1,1 @@
+"""Prepare a corpus as token shards, and pretrain a model on them."""

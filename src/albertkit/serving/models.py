@@ -93,7 +93,8 @@ def load_model(
         source: folder or hub name.
         task: None for what the model's head is for; a pretrained one fills masks and judges the order of
             texts. Every model makes embeddings.
-        engine, device: as for `pipeline`.
+        engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
+        device: "cpu", "cuda:1" and so on, as for `pipeline`; None for the best single device.
         batch_tokens: most tokens computed at once; None for what suits the device.
 
     Raises:

@@ -35,7 +35,8 @@ def read_body(
     Args:
         kind: class of the body.
         content: as it was received.
-        content_type, content_encoding: headers of the request.
+        content_type: the header Content-Type, which must name JSON in UTF-8.
+        content_encoding: the header Content-Encoding; compressed bodies are refused.
         max_items: most inputs that a request may have, which bounds the values in its body.
 
     Raises:

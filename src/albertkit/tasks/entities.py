@@ -141,7 +141,7 @@ class Entities:
         return units
 
     def _combine(self, scores: np.ndarray) -> np.ndarray:
-        """(pieces, K) -> (K,)"""
+        """Return the scores (K,) of a unit from those of its pieces, (pieces, K)."""
         match self.aggregation:
             case "max":
                 return scores[int(scores.max(axis=-1).argmax())]

@@ -1,6 +1,7 @@
-"""Sentence order: do two texts follow each other, or were they swapped? (Lan et al. 2020, section 3.1)
+"""Sentence order: predict whether two texts follow each other or were swapped.
 
-ALBERT is pretrained on it, so every pretrained model with its head can say so.
+ALBERT is pretrained on this task (Lan et al. 2020, section 3.1), so every pretrained model that has the head
+can predict it.
 
 Shapes: B batch.
 """

@@ -288,7 +288,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         Args:
             engine: computes a model of the task's architecture.
             rows: of any lengths.
-            batch_tokens, batch_size: as in `Engine.run`.
+            batch_tokens: maximum number of tokens computed at once; None for a default that suits the device.
+            batch_size: maximum number of rows computed at once; None for as many as `batch_tokens` allows.
         """
         return engine.run(
             rows,

@@ -136,7 +136,9 @@ class TextClassification(Task[TextExample, Row, Classified]):
         """Return label and scores of each example.
 
         Args:
-            examples, rows, outputs: as in `Task.predictions`.
+            examples: the examples given to `features`.
+            rows: the rows that `features` returned, one for each example.
+            outputs: the logits (K,) of each row.
             function_to_apply: what makes scores of the logits; None for the function of the kind of labels.
         """
         assert len(examples) == len(rows)

@@ -1,0 +1,1 @@
+"""Turn text into token ids with offsets, and train vocabularies; needs no torch."""

@@ -347,7 +347,8 @@ class TokenVocabulary:
             skip_special_tokens: leave special tokens out.
             clean_up_tokenization_spaces: take away spaces before punctuation; the tokenizer's own setting by
                 default.
-            spaces_between_special_tokens, use_source_tokenizer: without effect, as in `transformers`.
+            spaces_between_special_tokens: without effect, as in `transformers`.
+            use_source_tokenizer: without effect, as in `transformers`.
         """
         if hasattr(token_ids, "keys"):
             token_ids = token_ids["input_ids"]

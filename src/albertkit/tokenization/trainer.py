@@ -113,6 +113,7 @@ class Sample:
         self._full = False
 
     def offer(self, line: str) -> None:
+        """Count a line of the stream, and keep it or drop it at random."""
         self.seen += 1
         if not self._full:
             self.lines.append(line)

@@ -232,8 +232,9 @@ def _is_punctuation(character: str) -> bool:
 
 
 class AlbertWordPieceTokenizer(TokenizerBase):
-    """Turns texts into what a model with a WordPiece vocabulary reads, and back; `transformers` has it as
-    BertTokenizer, with the same ids and offsets.
+    """Turns texts into what a model with a WordPiece vocabulary reads, and back.
+
+    `BertTokenizer` of `transformers` gives the same ids and offsets.
 
         tokenizer = AutoTokenizer.from_pretrained("albert_base_zh")      # a folder with vocab.txt
         tokenizer("\u751f\u6d3b\u7684\u771f\u8c1b\u662f[MASK]\u3002", return_tensors="pt")
