@@ -78,7 +78,7 @@ class Footprint:
         return self.flops_per_token + self.attention_flops * tokens
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as plain values for `json.dumps`, with the totals."""
+        """Return the figures as plain values for `json.dumps`, with the totals."""
         return {**asdict(self), "total": asdict(self.total)}
 
 
@@ -136,7 +136,7 @@ def _size(shapes: _Shapes, prefix: str) -> int:
 
 
 def _peak_floats(config: AlbertConfig, kept: int) -> int:
-    """The larger of two moments: input, sum, query, key, value, context; or sum, FFN before, after GELU."""
+    """Return the larger of two moments: input, sum, query, key, value, context; or sum, FFN, GELU."""
     hidden, intermediate = config.hidden_size, config.intermediate_size
     return max(2 * hidden + 4 * kept, hidden + 2 * intermediate)
 

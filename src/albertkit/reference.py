@@ -101,14 +101,14 @@ class _Network:
         return np.asarray(self.weights[name]).astype(self.dtype, copy=False)
 
     def rows(self, name: str, ids: NDArray) -> Array:
-        """(...) -> (..., width): look up rows of a table; NumPy would count negative ids from its end."""
+        """Look up rows of a table: (...) -> (..., width). NumPy would count negative ids from its end."""
         table = self.weight(name)
         if ids.size and not 0 <= ids.min() <= ids.max() < len(table):
             raise IndexError(f"{name} has the rows 0 to {len(table) - 1}; got {ids.min()} to {ids.max()}")
         return table[ids]
 
     def linear(self, values: Array, name: str) -> Array:
-        """(..., inputs) -> (..., outputs)."""
+        """Apply the linear map of that name: (..., inputs) -> (..., outputs)."""
         return _product(values, self.weight(f"{name}.weight")) + self.weight(f"{name}.bias")
 
     def layer_norm(self, values: Array, name: str) -> Array:
@@ -122,7 +122,7 @@ class _Network:
         return _ACTIVATIONS[str(self.config.hidden_act)](values)
 
     def embed(self, ids: NDArray, segments: NDArray) -> Array:
-        """(B, T) each -> the mapped embeddings (B, T, H)."""
+        """Return the embeddings of ids and segments (B, T), mapped to the hidden size: (B, T, H)."""
         table = f"{self.prefix}embeddings"
         embedded = (
             self.rows(f"{table}.word_embeddings.weight", ids)
@@ -133,7 +133,7 @@ class _Network:
         return self.linear(normal, f"{self.prefix}encoder.embedding_hidden_mapping_in")
 
     def layer(self, states: Array, seen: NDArray, name: str) -> tuple[Array, Array]:
-        """(B, T, H) -> (B, T, H): attention and feed-forward network, each with residual and LayerNorm."""
+        """Apply attention and feed-forward network, each with residual and LayerNorm, to (B, T, H)."""
         width = self.config.hidden_size // self.config.num_attention_heads
 
         def split(part: str) -> Array:
@@ -153,11 +153,11 @@ class _Network:
         return self.layer_norm(attended + output, f"{name}.full_layer_layer_norm"), probabilities
 
     def pool(self, states: Array) -> Array:
-        """(..., H) of [CLS] -> (..., H)."""
+        """Return the pooled states of [CLS]: (..., H) -> (..., H)."""
         return np.tanh(self.linear(states, f"{self.prefix}pooler"))
 
     def multiply_by_words(self, values: Array, bias: str) -> Array:
-        """(..., E) -> (..., V)."""
+        """Multiply by the word embeddings, and add a bias: (..., E) -> (..., V)."""
         words = self.weight(f"{self.prefix}embeddings.word_embeddings.weight")
         return _product(values, words) + self.weight(bias)
 
@@ -166,7 +166,7 @@ class _Network:
 
 
 def _product(values: Array, matrix: Array) -> Array:
-    """(..., inputs) and (outputs, inputs) -> (..., outputs), as one product: one for each text is slower."""
+    """Multiply (..., inputs) and (outputs, inputs) as one product: one for each text is slower."""
     return (values.reshape(-1, values.shape[-1]) @ matrix.T).reshape(*values.shape[:-1], len(matrix))
 
 

@@ -65,7 +65,7 @@ class OtherLibrary(Side):
         ]
 
     def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
-        """As `Side.first_scores`."""
+        """Compute the scores to compare, (B, 1) for question answering and (B, K) for others."""
         scores = torch.as_tensor(self.compute_rows(rows)).float().cpu().numpy()
         if self.has_columns:
             return scores[:, :1]  # (B, T) -> (B, 1)

@@ -55,7 +55,7 @@ class OwnEngine(Side):
         return self.compute_rows(rows)
 
     def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
-        """As `Side.first_scores`."""
+        """Compute the scores to compare, (B, 1) for question answering and (B, K) for others."""
         scores = np.stack([one[0] for one in self.compute_rows(rows)])  # B of (R, K) -> (B, K)
         return scores[:, : self.columns]
 

@@ -62,7 +62,7 @@ class _LightEngine(Engine):
         self._onnx = None if model.module else _onnx_engine(model, name)
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """As `Engine.batches`."""
+        """Compute rows with the engine that suits the model now, which may have become a PyTorch model."""
         if self.model.module is not None and self._onnx is not None:
             self._onnx = None  # with its memory
         engine = self._onnx or _module_engine(self.model.module, self.name)

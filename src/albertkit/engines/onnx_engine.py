@@ -220,7 +220,7 @@ class OnnxEngine(Engine):
         return self.__dict__ | {"_network": None}  # sessions can be neither copied nor pickled
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """As `Engine.batches`, the longest rows first.
+        """Yield the scores of batches as `Engine.batches` does, the longest rows first.
 
         Raises:
             DataError: a row is empty or too long, or has an id that the model does not have.

@@ -30,7 +30,7 @@ class OnnxModuleEngine(Engine):
         self.int8 = int8
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """As `Engine.batches`, the longest rows first."""
+        """Yield the scores of batches as `Engine.batches` does, the longest rows first."""
         model = self.model
         suits = self._suits(job.output, rows)
         if suits and job.output == "logits" and getattr(model, "patience", None) is not None:

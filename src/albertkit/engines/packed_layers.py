@@ -64,7 +64,7 @@ def has_avx512() -> bool:
 
 
 def multiply(left: Tensor, right: Tensor) -> Tensor:
-    """(Q, inputs) and (outputs, inputs) -> (Q, outputs): the product with a matrix used once, by oneDNN."""
+    """Multiply by a matrix used once, with oneDNN: (Q, inputs) and (outputs, inputs) -> (Q, outputs)."""
     return torch.ops.mkldnn._linear_pointwise(left, right, None, "none", [], "")
 
 
@@ -165,7 +165,7 @@ class RowAttention:
     def _attend_at_once(
         self, kernel: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor
     ) -> Tensor:
-        """(Q, N, D) and twice (M, N, D) -> (Q, N, D), with the kernel for rows of any lengths."""
+        """Attend with the kernel for rows of any lengths: (Q, N, D) and twice (M, N, D) -> (Q, N, D)."""
         queries = [group.queries for group in self.groups for _ in range(group.rows)]
         lengths = [group.length for group in self.groups for _ in range(group.rows)]
         ends = [
@@ -188,7 +188,7 @@ def _is_long(group: Group, query: Tensor) -> bool:
 
 
 def attend_by_products(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """(B, N, R, D) and twice (B, N, T, D) -> (B, N, R, D): two products for each head of each row."""
+    """Attend by two products for each head of each row: (B, N, R, D), twice (B, N, T, D) -> (B, N, R, D)."""
     count, length = queries.shape[2], keys.shape[2]
     more, extra = -count % _MULTIPLE, -length % _MULTIPLE  # few shapes: see `torch_engine.rounded`
     # oneDNN is very slow with matrices that are not in one piece.

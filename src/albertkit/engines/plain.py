@@ -37,7 +37,7 @@ class PlainEngine(Engine):
         self.model = model
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """As `Engine.batches`; padding counts as tokens."""
+        """Yield the scores of batches as `Engine.batches` does; padding counts as tokens."""
         model = self.model
         budget = job.batch_tokens or default_batch_tokens(model.device)
         for numbers in batches_by_length(rows, batch_tokens=budget, batch_size=job.batch_size):

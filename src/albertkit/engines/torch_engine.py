@@ -44,7 +44,7 @@ class TorchLayers:
         self.layers = [made[id(layer)] for layer in layers]
 
     def __call__(self, states: Tensor, groups: list[Group], places: Tensor) -> Tensor:
-        """(M, H) and (P,) -> (P, H): the last states of the tokens read."""
+        """Return the last states of the tokens read: (M, H) and (P,) -> (P, H)."""
         everything = RowAttention([group.full() for group in groups])
         for layer in self.layers[:-1]:
             states = layer(states, states, everything)
@@ -148,7 +148,7 @@ class TorchEngine(Engine):
         """At which depths so many rows left, of a model with a patience."""
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """As `Engine.batches`, the longest rows first."""
+        """Yield the scores of batches as `Engine.batches` does, the longest rows first."""
         model = self.model
         head = head_of(model, job.output)
         limit = model.config.max_position_embeddings
@@ -201,7 +201,7 @@ class TorchEngine(Engine):
 
 
 def _of_few_numbers(states: Tensor) -> Tensor:
-    """(P, H) -> at least P: in half precision torch keeps half a MB for each number of rows of a product."""
+    """Pad states (P, H) to one of few P: in half precision torch keeps half a MB for each P."""
     if states.device.type != "cpu" or states.dtype == torch.float32:
         return states
     return F.pad(states, (0, 0, 0, rounded(len(states)) - len(states)))

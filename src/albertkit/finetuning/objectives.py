@@ -308,7 +308,7 @@ def contrastive_loss(vectors: Tensor, texts: Tensor, *, temperature: float) -> T
 
 
 def _not_wrong(texts: Tensor) -> Tensor:
-    """(B, W) -> (B, (W - 1) B), true where a candidate is right for a first text, or that text itself."""
+    """Return (B, (W - 1) B) for (B, W), true where a candidate is right for a first text or equals it."""
     first, second, candidates = texts[:, 0], texts[:, 1], texts[:, 1:].T.flatten()
     same_first = first[:, None] == first  # (B, B)
     same_as_second = second[:, None] == candidates  # (B, (W - 1) B)

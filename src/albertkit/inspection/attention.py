@@ -172,7 +172,7 @@ class InsideEngine(Engine):
         self.model = model
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """As `Engine.batches`."""
+        """Yield the attentions and cosines of one row after the other, (1, K) each."""
         del job
         model = self.model
         for number, row in enumerate(rows):

@@ -50,7 +50,7 @@ class Brick(keras.layers.Layer):
         return make_dense(self.config, name, inputs, outputs, dtype=self.dtype_policy)
 
     def layer_norm(self, name: str, width: int) -> keras.layers.LayerNormalization:
-        """LayerNorm over the last dimension; Keras computes it in fp32 whatever the policy."""
+        """Return a LayerNorm over the last dimension; Keras computes it in fp32 whatever the policy."""
         norm = keras.layers.LayerNormalization(
             epsilon=self.config.layer_norm_eps, name=name, dtype=self.dtype_policy
         )
@@ -58,7 +58,7 @@ class Brick(keras.layers.Layer):
         return norm
 
     def dropout(self, rate: float) -> keras.layers.Dropout:
-        """Dropout, which acts with `training=True` only."""
+        """Return a dropout layer, which acts with `training=True` only."""
         return keras.layers.Dropout(rate, dtype=self.dtype_policy)
 
 

@@ -128,7 +128,7 @@ class TFAlbertPreTrainedModel(keras.Model):
     def stateless_call(
         self, trainable_variables: Any, non_trainable_variables: Any, *inputs: Any, **options: Any
     ) -> Any:
-        """`__call__` as a function of the variables too, which is what the trainer of JAX calls."""
+        """Compute `__call__` as a function of the variables too, for the trainer of JAX."""
         named = {name: options.pop(name) for name in NAMES if name in options}
         tensors = self._tensors(inputs[0] if inputs else None, inputs[1:], named)
         return super().stateless_call(trainable_variables, non_trainable_variables, tensors, **options)

@@ -141,7 +141,7 @@ def multi_label_scores(references: Labels, predictions: Labels, *, labels: Seque
 
 
 def _indicators(examples: Labels, labels: Sequence[str]) -> np.ndarray:
-    """(N examples) -> (N, K) of 0 and 1."""
+    """Return the labels of N examples as (N, K) of 0 and 1."""
     column = {label: number for number, label in enumerate(labels)}
     matrix = np.zeros((len(examples), len(labels)), int)
     for row, names in enumerate(examples):

@@ -37,19 +37,19 @@ READ_MULTIPLE = 4  # few different R: CPU libraries keep code and buffers for ev
 
 
 def select_tokens(hidden_states: Tensor, positions: Tensor) -> Tensor:
-    """The states (B, R, H) of (B, T, H) at those positions of each row, (B, R) or (1, R)."""
+    """Return the states (B, R, H) of (B, T, H) at these positions of each row, (B, R) or (1, R)."""
     rows = torch.arange(len(hidden_states), device=hidden_states.device)[:, None]
     return hidden_states[rows, positions]
 
 
 def first_token(*inputs: Tensor | None) -> Tensor:
-    """(1, 1): nothing but [CLS] is read, of any row. On the device of the first input that is a tensor."""
+    """Return the position of [CLS] for any row, (1, 1), on the device of the first input that is a tensor."""
     device = next((tensor.device for tensor in inputs if isinstance(tensor, Tensor)), None)
     return torch.zeros(1, 1, dtype=torch.long, device=device)
 
 
 def query_positions(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, Tensor]:
-    """Positions (P,) in the B * T flattened tokens -> those of each row, [CLS] first.
+    """Split positions (P,) in the B * T flattened tokens by row, [CLS] first.
 
     Rows with fewer are filled up with [CLS]. Fastest where `flat` is on the CPU: R depends on its values.
 

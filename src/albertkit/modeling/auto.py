@@ -37,7 +37,7 @@ class _AutoModel:
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Any:
-        """As `AlbertPreTrainedModel.from_pretrained`, for the class this one stands for.
+        """Load a model as `AlbertPreTrainedModel.from_pretrained` does, of the class this one stands for.
 
         Raises:
             ConfigError: the checkpoint's model_type is not "albert".

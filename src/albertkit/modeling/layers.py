@@ -37,7 +37,7 @@ class FunctionActivation(nn.Module):
 
 
 def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
-    """The module of a `hidden_act`, which is one of `config.ACTIVATION_NAMES` or a function."""
+    """Return the module of a `hidden_act`, which is one of `config.ACTIVATION_NAMES` or a function."""
     if isinstance(activation, nn.Module):
         return activation
     if callable(activation):
@@ -96,7 +96,7 @@ class AlbertEmbeddings(nn.Module):
 
 
 def _embedding(rows: int, width: int, *, padding_idx: int | None = None) -> nn.Embedding:
-    """A table of zeros for `post_init` to draw.
+    """Return a table of zeros for `post_init` to draw.
 
     nn.Embedding's own normal_ would be drawn in vain, and on the meta device it makes torch import its
     whole compiler: more than a second at every start.
@@ -202,7 +202,7 @@ class AlbertAttention(nn.Module):
 
 
 def _select(linear: nn.Linear, index: Tensor, *, dim: int) -> nn.Linear:
-    """A smaller Linear with those outputs (dim 0) or inputs (dim 1)."""
+    """Return a smaller Linear with these outputs (dim 0) or inputs (dim 1)."""
     index = index.to(linear.weight.device)
     weight = linear.weight.detach().index_select(dim, index)
     bias = linear.bias.detach().index_select(0, index) if dim == 0 else linear.bias.detach().clone()
@@ -245,7 +245,7 @@ class AlbertLayer(nn.Module):
         eager: bool = False,
         query_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """As `AlbertAttention.forward`."""
+        """Apply the attention, then the feed-forward network; arguments as in `AlbertAttention.forward`."""
         attended, probabilities = self.attention(
             hidden_states,
             attention_mask=attention_mask,
@@ -336,7 +336,7 @@ class AlbertTransformer(nn.Module):
         self.gradient_checkpointing = False
 
     def executed_layers(self) -> list[AlbertLayer]:
-        """The layers in the order in which forward applies them; shared ones occur several times."""
+        """Return the layers in the order in which `forward` applies them; shared ones occur several times."""
         return [layer for group in self._executed_groups() for layer in group.albert_layers]  # type: ignore[misc]
 
     def _executed_groups(self) -> list[AlbertLayerGroup]:

@@ -71,7 +71,7 @@ class AlbertModel(AlbertPreTrainedModel):
         return self.pooler_activation(self.pooler(states))
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The word embeddings, V x E."""
+        """Return the word embeddings, V x E."""
         return self.embeddings.word_embeddings
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
@@ -200,7 +200,7 @@ class AlbertModel(AlbertPreTrainedModel):
         )
 
     def _expand_head_mask(self, head_mask: Tensor | None) -> Tensor | None:
-        """(N,) or (L, N) -> (L, N)."""
+        """Return a head mask (N,) or (L, N) as (L, N)."""
         if head_mask is None:
             return None
         depth, heads = self.config.depth, self.config.num_attention_heads
@@ -215,7 +215,7 @@ class AlbertModel(AlbertPreTrainedModel):
         return self.encoder.albert_layer_groups[group].albert_layers[inner]  # type: ignore[union-attr,return-value]
 
     def prune_heads(self, heads_to_prune: Mapping[int, Iterable[int]]) -> None:
-        """As `AlbertPreTrainedModel.prune_heads`."""
+        """Remove attention heads, given by layer, as `AlbertPreTrainedModel.prune_heads` says."""
         for layer, gone in merged_pruned_heads(self.config, heads_to_prune).items():
             self._distinct_layer(layer).attention.prune_heads(gone)
             self.config.pruned_heads[layer] = gone
@@ -240,7 +240,9 @@ def _make_layer(config: AlbertConfig) -> AlbertLayer:
 
 
 def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: int) -> Tensor | None:
-    """(B, T), (B, T, T) or (B, 1, T, T) of 0 and 1 -> bool broadcastable to (B, N, T, T); None if all 1.
+    """Return a mask of 0 and 1 as bool, broadcastable to (B, N, T, T); None if all are 1.
+
+    The mask may be (B, T), (B, T, T) or (B, 1, T, T).
 
     A query that may see nothing sees everything instead: its output is then finite, and equals that
     of the original, which adds the same -10000 to all its scores.

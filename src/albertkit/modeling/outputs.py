@@ -58,11 +58,11 @@ class ModelOutput:
         return [(name, getattr(self, name)) for name in self.keys()]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The field of that name, or the default where it is not set."""
+        """Return the field of that name, or the default where it is not set."""
         return dict(self.items()).get(name, default)
 
     def to_tuple(self) -> tuple[Any, ...]:
-        """The set fields as a plain tuple."""
+        """Return the set fields as a plain tuple."""
         return tuple(self.values())
 
     @overload

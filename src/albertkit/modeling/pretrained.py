@@ -64,7 +64,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
         self.tie_weights()
 
     def init_weights(self) -> None:
-        """The older name of `post_init`."""
+        """Call `post_init`, of which this is the older name."""
         self.post_init()
 
     @torch.no_grad()
@@ -111,7 +111,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
         output_loading_info: bool = False,
         **options: Any,
     ) -> Self:
-        """The model of a folder or of a name on the hub, in evaluation mode.
+        """Load the model of a folder or of a name on the hub, in evaluation mode.
 
         The checkpoint may be of the encoder or of a model with any head. Head tensors that it lacks
         are drawn anew, which a warning says, as it does of tensors that have no place here.
@@ -169,7 +169,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
 
     @classmethod
     def load_tf_weights(cls, config: AlbertConfig, tf_checkpoint_path: str | Path) -> Self:
-        """The model of that config with the weights of a TensorFlow checkpoint, as `from_pretrained`."""
+        """Load the weights of a TensorFlow checkpoint into a model of that config; see `from_pretrained`."""
         return cls.from_pretrained(tf_checkpoint_path, config=config)
 
     @classmethod
@@ -263,7 +263,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
         return getattr(self, self.base_model_prefix, self)
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The word embeddings, V x E."""
+        """Return the word embeddings, V x E."""
         return self.base_model.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
@@ -271,7 +271,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
         self.base_model.set_input_embeddings(value)
 
     def get_output_embeddings(self) -> nn.Linear | None:
-        """The decoder that maps to the vocabulary, E -> V; None for models without one."""
+        """Return the decoder that maps to the vocabulary, E -> V; None for models without one."""
         return None
 
     def set_output_embeddings(self, value: nn.Linear) -> None:
@@ -368,7 +368,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
         return self.get_input_embeddings().weight
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
-        """Number of parameters; shared and tied ones are counted once."""
+        """Return the number of parameters; shared and tied ones are counted once."""
         embeddings = {id(module.weight) for module in self.modules() if isinstance(module, nn.Embedding)}
         return sum(
             parameter.numel()
@@ -384,7 +384,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
 
     @classmethod
     def can_generate(cls) -> bool:
-        """False: an ALBERT is no language model that continues a text."""
+        """Return False: an ALBERT is no language model that continues a text."""
         return False
 
     @property

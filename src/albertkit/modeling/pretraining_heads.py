@@ -50,7 +50,7 @@ class AlbertMLMHead(nn.Module):
         self.tie_bias()
 
     def tie_bias(self) -> None:
-        """One bias under the two names that checkpoints know it by."""
+        """Share one bias under the two names that checkpoints know it by."""
         self.decoder.bias = self.bias
 
     def forward(self, hidden_states: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class MaskedWordModel(AlbertPreTrainedModel):
         return encoded, states.index_select(0, index.to(states.device))
 
     def get_output_embeddings(self) -> nn.Linear:
-        """The decoder that maps to the vocabulary, E -> V."""
+        """Return the decoder that maps to the vocabulary, E -> V."""
         return self.predictions.decoder
 
     def set_output_embeddings(self, value: nn.Linear) -> None:
@@ -119,7 +119,7 @@ class MaskedWordModel(AlbertPreTrainedModel):
         self.predictions.bias = value.bias
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As in `nn.Module`; the second names of tied tensors have copies.
+        """Return the tensors as `nn.Module` does; the second names of tied tensors have copies.
 
         Files of safetensors hold no tensor twice, and libraries that write the state dict into such a file
         refuse tensors that share memory.
@@ -151,7 +151,7 @@ class AlbertForPreTraining(MaskedWordModel):
         self.post_init()
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:
-        """As `AlbertPreTrainedModel.score`."""
+        """Return the logits (P, V) of masked words or, for the output "order", (P, K) of sentence order."""
         if output == "order":
             return self.sop_classifier(self.albert.pool(states))
         return self.predictions(states)
@@ -227,7 +227,7 @@ class AlbertForMaskedLM(MaskedWordModel):
         self.post_init()
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """As `AlbertPreTrainedModel.score`."""
+        """Return the logits (P, V) of states (P, H)."""
         return self.predictions(states)
 
     def forward(

@@ -17,7 +17,10 @@ NEW_ROW_VARIANCE = 1e-9
 def resize_vocabulary(
     model: Any, new_num_tokens: int | None, pad_to_multiple_of: int | None, *, around_mean: bool
 ) -> nn.Embedding:
-    """As `AlbertPreTrainedModel.resize_token_embeddings`; `around_mean` is its `mean_resizing`."""
+    """Resize the word embeddings as `AlbertPreTrainedModel.resize_token_embeddings` says.
+
+    `around_mean` is its `mean_resizing`.
+    """
     old, config = model.get_input_embeddings(), model.config
     if new_num_tokens is not None and not isinstance(new_num_tokens, int):
         raise ConfigError(f"new_num_tokens must be a whole number, got {new_num_tokens!r}")

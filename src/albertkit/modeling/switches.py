@@ -21,7 +21,7 @@ class TrainingSwitches(nn.Module):
         raise NotImplementedError
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The word embeddings, V x E."""
+        """Return the word embeddings, V x E."""
         raise NotImplementedError
 
     def _encoder(self) -> AlbertTransformer:
@@ -51,7 +51,7 @@ class TrainingSwitches(nn.Module):
         every_n_layers: int = 1,
         offload: bool = False,
     ) -> None:
-        """The newer name of `gradient_checkpointing_enable`; every layer is recomputed, nothing is offloaded.
+        """Call `gradient_checkpointing_enable`: every layer is recomputed, and nothing is offloaded.
 
         Raises:
             ConfigError: other values of the two options.
@@ -63,7 +63,7 @@ class TrainingSwitches(nn.Module):
         self.gradient_checkpointing_enable(activation_checkpointing_kwargs)
 
     def activation_checkpointing_disable(self) -> None:
-        """The newer name of `gradient_checkpointing_disable`."""
+        """Call `gradient_checkpointing_disable`, of which this is the newer name."""
         self.gradient_checkpointing_disable()
 
     @property

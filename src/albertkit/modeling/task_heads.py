@@ -52,7 +52,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         self.patience = patience
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """As `AlbertPreTrainedModel.score`."""
+        """Return the logits (P, K) of the states of [CLS], (P, H)."""
         return self.classifier(self.albert.pool(states))
 
     def forward(
@@ -176,7 +176,7 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         self.post_init()
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """As `AlbertPreTrainedModel.score`."""
+        """Return the logits (P, K) of states (P, H)."""
         return self.classifier(states)
 
     def forward(
@@ -230,7 +230,7 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         self.post_init()
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """As `AlbertPreTrainedModel.score`."""
+        """Return the logits of start and end, (P, 2), of states (P, H)."""
         return self.qa_outputs(states)
 
     def forward(
@@ -301,7 +301,7 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         self.post_init()
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """As `AlbertPreTrainedModel.score`."""
+        """Return the logits (P, 1) of the states of [CLS] of each choice, (P, H)."""
         return self.classifier(self.albert.pool(states))
 
     def forward(
@@ -379,5 +379,5 @@ def _span_loss(logits: Tensor, positions: Tensor, *, name: str) -> Tensor:
 
 
 def _merge_choices(values: Tensor | None) -> Tensor | None:
-    """(B, C, ...) -> (B*C, ...)."""
+    """Merge batch and choices: (B, C, ...) -> (B*C, ...)."""
     return None if values is None else values.flatten(0, 1)

@@ -89,7 +89,7 @@ class OnnxReport:
         return self.file_bytes / self.weight_bytes
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain values for `json.dumps`."""
+        """Return the report as plain values for `json.dumps`."""
         return {**asdict(self), "size_ratio": self.size_ratio}
 
     def __repr__(self) -> str:
@@ -312,7 +312,7 @@ def _places(target: Path, source: Path) -> tuple[Path, bool]:
 def _choose(
     config: AlbertConfig, tensors: Arrays, architecture: str | None
 ) -> tuple[str, dict[str, np.ndarray], LoadReport]:
-    """The first class of model that these tensors fill, its weights, and the account of the others.
+    """Return the first class of model that these tensors fill, its weights, and a report of the others.
 
     The encoder may lack its pooler.
     """
@@ -336,7 +336,7 @@ def _choose(
 
 
 def _round(weights: Arrays, dtype: np.dtype, notes: list[str]) -> dict[str, np.ndarray]:
-    """The weights in another type; a note says by how much the largest change changed one."""
+    """Return the weights in another type, and add a note about the largest change."""
     rounded = cast(weights, dtype)
     change = max(
         float(np.abs(weights[name].astype(np.float32) - new.astype(np.float32)).max())

@@ -26,7 +26,7 @@ _MOST_BYTES = 2_000_000_000  # of one protobuf message, in which the graph must 
 
 @contextmanager
 def new_file(file: Path) -> Iterator[Path]:
-    """As `atomic_path`, in a folder that is made where missing and goes again where nothing is written.
+    """Write a file as `atomic_path` does, and make its folder, which is removed if nothing is written.
 
     Raises:
         CheckpointError: the file cannot be written.
@@ -90,7 +90,7 @@ def _describe(value: Any) -> str:
 def metadata_of(
     config: AlbertConfig, checkpoint: Checkpoint, tokenizer: TokenizerBase | None, *, compute: str
 ) -> dict[str, str]:
-    """What programs need to know that have the file alone; all values are text."""
+    """Return the facts that a program needs if it has only the file; all values are text."""
     shape = json_text(config.to_dict(), sort_keys=True)
     metadata = {
         "albertkit_version": __version__,
@@ -113,7 +113,7 @@ def metadata_of(
 
 
 def vocabulary_file(checkpoint: Checkpoint) -> str | None:
-    """The name of the file that holds the vocabulary; None where there is none."""
+    """Return the name of the vocabulary's file; None if there is none."""
     return next(
         (name for name in (MODEL_FILE, WORD_LIST_FILE, TOKENIZER_FILE) if name in checkpoint.vocabulary), None
     )

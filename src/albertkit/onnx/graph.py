@@ -230,7 +230,7 @@ class Graph:
     # --- what networks are made of --------------------------------------------------------------
 
     def linear(self, values: str, name: str) -> str:
-        """(..., inputs) -> (..., outputs), by the matrix and bias of that name."""
+        """Add a linear map (..., inputs) -> (..., outputs) with the matrix and bias of that name."""
         matrix, bias = f"{name}.weight", self.weight(f"{name}.bias")
         if self.int8 and is_computed(matrix, self._tensor(matrix)):
             return self.node("Add", self._integer_product(values, matrix), bias)
@@ -239,7 +239,7 @@ class Graph:
         return self.node("Add", self.node("MatMul", values, self.weight(matrix, transposed=True)), bias)
 
     def product_with_rows(self, values: str, table: str, *, bias: str) -> str:
-        """(..., width) -> (..., rows): multiply by the rows of a table, and add a bias."""
+        """Multiply by the rows of a table, and add a bias: (..., width) -> (..., rows)."""
         if self.flat:
             return self.node("Gemm", values, self.weight(table), self.weight(bias), transB=1)
         columns = self.node("Transpose", self.weight(table), perm=[1, 0])
@@ -253,7 +253,7 @@ class Graph:
         return self._restore(*(self.node("Gather", part, numbers) for part in rounded))
 
     def _integer_product(self, values: str, name: str) -> str:
-        """(..., inputs) -> (..., outputs), multiplied as integers."""
+        """Multiply as integers: (..., inputs) -> (..., outputs)."""
         matrix, scales = self._round(name, COMPUTED_LARGEST, transposed=True)
         if values not in self._activations:
             self._activations[values] = self._round_activation(values, width=self._tensor(name).shape[1])
@@ -264,7 +264,7 @@ class Graph:
         return self.node("Mul", product, token_scales)
 
     def _round_activation(self, values: str, *, width: int) -> tuple[str, str]:
-        """(..., width) -> bytes of the same shape, and the scale of each token, (..., 1)."""
+        """Round values (..., width) to bytes, and return them with the scale of each token, (..., 1)."""
         least = self.node("Neg", self.node("ReduceMin", values, self.vector(-1)))
         most = self.node("Max", self.node("ReduceMax", values, self.vector(-1)), least, self.number(_TINY))
         scales = self.node("Mul", most, self.number(1 / STORED_LARGEST))

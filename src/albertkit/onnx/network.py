@@ -71,7 +71,7 @@ class Network:
         return self.layer_norm(graph.node("Add", attended, output), f"{name}.full_layer_layer_norm")
 
     def attend(self, query: str, key: str, value: str, bias: str) -> str:
-        """(B, R, N*D), twice (B, T, N*D), and a bias (B, 1, 1, T) -> (B, R, N*D)."""
+        """Attend: (B, R, N*D), twice (B, T, N*D), and a bias (B, 1, 1, T) -> (B, R, N*D)."""
         graph, width = self.graph, self.head_width
 
         def split(values: str, order: list[int]) -> str:
@@ -89,11 +89,11 @@ class Network:
     # --- what heads are made of, as `heads.Network` describes it ------------------------------------
 
     def pool(self, states: str) -> str:
-        """(..., H) of [CLS] -> (..., H)."""
+        """Return the pooled states of [CLS]: (..., H) -> (..., H)."""
         return self.graph.node("Tanh", self.linear(states, f"{self.prefix}pooler"))
 
     def linear(self, values: str, name: str) -> str:
-        """(..., inputs) -> (..., outputs)."""
+        """Apply the linear map of that name: (..., inputs) -> (..., outputs)."""
         return self.graph.linear(values, name)
 
     def activate(self, values: str) -> str:
@@ -105,5 +105,5 @@ class Network:
         return self.graph.layer_norm(values, name, epsilon=self.config.layer_norm_eps)
 
     def multiply_by_words(self, values: str, bias: str) -> str:
-        """(..., E) -> (..., V)."""
+        """Multiply by the word embeddings, and add a bias: (..., E) -> (..., V)."""
         return self.graph.product_with_rows(values, word_table(self.architecture), bias=bias)

@@ -73,7 +73,7 @@ def build_rows(
     read_places = graph.input("read_places", ["read"])
 
     def attend(query: str, key: str, value: str, *, queries: str, places: str, width: int) -> str:
-        """(M or Q, N*D) and twice (M, N*D) -> (M or Q, N*D)."""
+        """Attend within rows: (M or Q, N*D) and twice (M, N*D) -> (M or Q, N*D)."""
         padded_query = graph.node("Gather", query, queries)
         padded_key, padded_value = (graph.node("Gather", values, row_tokens) for values in (key, value))
         contexts = network.attend(padded_query, padded_key, padded_value, bias)

@@ -67,7 +67,7 @@ def build(
 
 
 def _encode(network: Network, input_ids: str, attention_mask: str, token_type_ids: str) -> str:
-    """(B, T) each -> the last hidden states (B, T, H), or (B, 1, H) of [CLS]."""
+    """Encode inputs (B, T) as the last hidden states (B, T, H), or (B, 1, H) of [CLS]."""
     graph = network.graph
     graph.scope = "mask/"
     bias = _mask(graph, attention_mask)
@@ -97,7 +97,7 @@ def _encode(network: Network, input_ids: str, attention_mask: str, token_type_id
 
 
 def _mask(graph: Graph, attention_mask: str) -> str:
-    """(B, T) of 0 and 1 -> what is added to scores, (B, 1, 1, T). Rows that may see nothing see all."""
+    """Turn a mask (B, T) of 0 and 1 into a bias of scores (B, 1, 1, T); rows that may see nothing see all."""
     seen = graph.node("Cast", attention_mask, to=onnx.TensorProto.BOOL)
     count = graph.node(
         "ReduceSum", graph.node("Cast", seen, to=onnx.TensorProto.INT64), graph.vector(1), keepdims=1

@@ -139,7 +139,7 @@ class Pipeline(ABC):
         return min(saved_lengths(self.model.config).get("max_length", self.max_length), self.max_length)
 
     def _is_single(self, inputs: Any) -> bool:
-        """Whether this is one input, and not several."""
+        """Return whether this is one input, and not several."""
         return isinstance(inputs, str)
 
     def _read(self, given: Any) -> Any:

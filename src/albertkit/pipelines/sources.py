@@ -121,7 +121,7 @@ def _column_names(inputs: Any, rest: str | None) -> list[str] | None:
 
 
 def _is_dataset(inputs: Any) -> bool:
-    """Whether this is a dataset of torch or of `datasets`, which may be larger than memory."""
+    """Return whether this is a dataset of torch or of `datasets`, which may be larger than memory."""
     is_array = hasattr(inputs, "shape") and not hasattr(inputs, "column_names")
     if isinstance(inputs, Sequence | Mapping) or is_array:
         return False

@@ -177,7 +177,7 @@ class TextClassificationPipeline(Pipeline):
 
 
 def is_pair(given: Any) -> bool:
-    """Whether this is (text, second text); a list is several texts."""
+    """Return whether this is (text, second text); a list is several texts."""
     return isinstance(given, tuple) and len(given) == 2 and all(isinstance(one, str) for one in given)
 
 

@@ -179,7 +179,7 @@ def _states_of_pieces(model: AlbertForPreTraining) -> Tensor:
 
 
 def _covariance(deviations: Tensor) -> Tensor:
-    """(..., H) -> (H, H), kept from being singular."""
+    """Return the covariance of deviations (..., H) as (H, H), kept from being singular."""
     flat = deviations.flatten(0, -2)
     covariance = flat.T @ flat / len(flat)
     return covariance + 1e-3 * covariance.diagonal().mean() * torch.eye(len(covariance))

@@ -43,7 +43,7 @@ class _Place(NamedTuple):
         return len(self.row.input_ids)
 
     def fits(self, other: "_Place") -> bool:
-        """Whether one call of an engine can compute both rows."""
+        """Return whether one call of an engine can compute both rows."""
         return self.work.engine is other.work.engine and self.work.output == other.work.output
 
 
@@ -130,7 +130,7 @@ class RowQueue:
             return sum(place.length for place in self._places)
 
     def is_alive(self) -> bool:
-        """Whether rows are still computed."""
+        """Return whether rows are still computed."""
         return self._thread.is_alive()
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class RowQueue:
                     return self._take()
 
     def _wanted(self) -> bool:
-        """Whether there are rows, without those that nobody waits for."""
+        """Return whether there are rows, without those that nobody waits for."""
         self._places = [place for place in self._places if place.work.is_wanted()]
         return bool(self._places)
 

@@ -92,7 +92,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _is_busy(self) -> bool:
-        """Whether a request is being answered."""
+        """Return whether a request is being answered."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _look(self) -> None:

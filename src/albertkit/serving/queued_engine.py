@@ -41,12 +41,12 @@ class QueuedEngine(Engine):
         batch_tokens: int | None = None,
         batch_size: int | None = None,
     ) -> list[Any]:
-        """As `Engine.run`; the sizes of batches are those of the queue."""
+        """Compute rows as `Engine.run` does; the queue decides the sizes of batches."""
         del batch_tokens, batch_size
         return self.queue.compute(
             Work(self.ticket, self.engine, rows, output=output, read=read, then=then, budget=self.budget)
         )
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """As `Engine.batches`, all rows at once."""
+        """Yield the scores of all rows at once, as one batch."""
         yield range(len(rows)), self.run(rows, output=job.output, read=job.read)

@@ -200,7 +200,7 @@ class ChooseRequest(TaskRequest):
     truncate: bool = Field(False, description="Cut contexts that are too long, and say how much.")
 
     def characters(self) -> int:
-        """A context counts once for each choice, and a choice once for each gap of the question."""
+        """Count a context once for each choice, and a choice once for each gap of the question."""
         return sum(
             (len(one.context) + len(one.question or "")) * len(one.choices)
             + sum(map(len, one.choices)) * max(1, (one.question or "").count(GAP))

@@ -124,7 +124,7 @@ class Work:
         self.error: Exception | None = None
 
     def is_wanted(self) -> bool:
-        """Whether anybody waits for the rows that are not computed."""
+        """Return whether anybody waits for the rows that are not computed."""
         return self.error is None and self.ticket.error is None
 
     def take(self, number: int, scores: np.ndarray) -> None:

@@ -159,7 +159,7 @@ class Entities:
         return groups
 
     def _goes_on(self, before: Unit, unit: Unit) -> bool:
-        """Whether a unit belongs to the entity of the one before."""
+        """Return whether a unit belongs to the entity of the one before."""
         if self._kind(before) != self._kind(unit):
             return False
         if self._prefix(unit) in _BEGINS:

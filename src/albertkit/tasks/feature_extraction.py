@@ -34,5 +34,5 @@ def check_pooling(pooling: str | None) -> None:
 
 
 def pool_tokens(hidden_states: np.ndarray, pooling: Pooling) -> np.ndarray:
-    """(T, H) of one text -> (H,); for "cls" the first token is enough."""
+    """Return the vector (H,) of one text from its states (T, H); for "cls" the first token is enough."""
     return hidden_states[0] if pooling == "cls" else hidden_states.mean(axis=0)

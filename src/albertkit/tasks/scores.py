@@ -7,30 +7,30 @@ import numpy as np
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """(..., K) -> (..., K), each of which sums to 1."""
+    """Return probabilities (..., K) of scores (..., K), which sum to 1 over K."""
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def sigmoid(scores: np.ndarray) -> np.ndarray:
-    """(..., K) -> (..., K), each between 0 and 1."""
+    """Return probabilities (..., K) of scores (..., K), each by itself between 0 and 1."""
     powers = np.exp(-np.abs(scores))  # never overflows
     return np.where(scores >= 0, 1.0, powers) / (1 + powers)
 
 
 def log_sum_exp(scores: np.ndarray) -> np.ndarray:
-    """(..., K) -> (...)."""
+    """Return the logarithm of the sum of exponentials: (..., K) -> (...)."""
     largest = scores.max(axis=-1)
     return np.log(np.exp(scores - largest[..., None]).sum(axis=-1)) + largest
 
 
 def normalize(vectors: np.ndarray) -> np.ndarray:
-    """(..., K) -> (..., K) of length 1; a vector of zeros stays one."""
+    """Scale vectors (..., K) to length 1; a vector of zeros stays one."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 def largest(scores: np.ndarray, count: int) -> np.ndarray:
-    """(..., K) -> the places (..., count) of the largest scores, the largest first; at most K of them."""
+    """Return the places (..., count) of the largest of K scores, the largest first; at most K of them."""
     if count >= scores.shape[-1]:
         return np.argsort(-scores, axis=-1, kind="stable")
     places = np.sort(np.argpartition(-scores, count, axis=-1)[..., :count], axis=-1)
