@@ -1,4 +1,7 @@
-"""A task of your own: several labels for each word. docs/own-task.md explains it."""
+"""A task of your own: several labels for each word; docs/own-task.md explains it.
+
+python examples/own_task.py
+"""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -8,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from albertkit import evaluate, finetune, pipeline, predict
-from albertkit.tasks import SEVERAL, LabelSet, Metric, Row, Task, directions
+from albertkit import SEVERAL, LabelSet, Metric, Row, Task, directions, evaluate, finetune, pipeline, predict
 
 Labels = list[list[str]]  # of the words of a sentence
 IGNORED = -100.0  # the loss leaves out tokens with this label

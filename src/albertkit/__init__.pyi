@@ -2,6 +2,7 @@
 from albertkit.config import AlbertConfig as AlbertConfig
 from albertkit.config import AutoConfig as AutoConfig
 from albertkit.conversion import convert as convert
+from albertkit.engines.engine import Row as Row
 from albertkit.errors import AlbertKitError as AlbertKitError
 from albertkit.errors import CheckpointError as CheckpointError
 from albertkit.errors import ConfigError as ConfigError
@@ -52,6 +53,14 @@ from albertkit.pretraining.prepare import prepare as prepare
 from albertkit.pretraining.pretrain import pretrain as pretrain
 from albertkit.pretraining.train_tokenizer import train_tokenizer as train_tokenizer
 from albertkit.serving.start import serve as serve
+from albertkit.tasks.label_kinds import CLASS as CLASS
+from albertkit.tasks.label_kinds import NUMBER as NUMBER
+from albertkit.tasks.label_kinds import SEVERAL as SEVERAL
+from albertkit.tasks.label_kinds import TAGS as TAGS
+from albertkit.tasks.labels import LabelSet as LabelSet
+from albertkit.tasks.measuring import Metric as Metric
+from albertkit.tasks.measuring import directions as directions
+from albertkit.tasks.task import Task as Task
 from albertkit.tokenization.auto import AutoTokenizer as AutoTokenizer
 from albertkit.tokenization.encoding import BatchEncoding as BatchEncoding
 from albertkit.tokenization.tokenizer import AlbertTokenizer as AlbertTokenizer
