@@ -223,7 +223,14 @@ class _Tags(_ClassLabels):
         return super().baseline(chain.from_iterable(true))
 
 
-CLASS, SEVERAL, NUMBER, TAGS = _ClassLabels(), _SeveralLabels(), _Numbers(), _Tags()
+CLASS = _ClassLabels()
+"""One class of K for each example."""
+SEVERAL = _SeveralLabels()
+"""Any number of K classes for each example."""
+NUMBER = _Numbers()
+"""A number for each example."""
+TAGS = _Tags()
+"""One class of K for each word."""
 KINDS: dict[ProblemType, LabelKind] = {
     "single_label_classification": CLASS,
     "multi_label_classification": SEVERAL,
