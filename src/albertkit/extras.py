@@ -7,7 +7,6 @@ extra, it is a library of the base install that takes long to import.
 """
 
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 from typing import Any, NoReturn
@@ -21,11 +20,13 @@ _ENVIRONMENT = {"onnxruntime": {"ORT_DISABLE_TELEMETRY": "1"}}
 
 def version_of(library: str) -> str | None:
     """Return the version of a library by the name that it is imported as, None where it is not installed."""
+    from importlib import metadata  # takes longer than all else here
+
     if importlib.util.find_spec(library) is None:
         return None
     try:
-        return importlib.metadata.version(library)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
         pass  # its distribution has another name, as onnxruntime-gpu, or it is on PYTHONPATH alone
     try:
         return getattr(importlib.import_module(library), "__version__", "unknown")

@@ -3,11 +3,8 @@
 Results come in the order of the items, and only a few items are in memory at once.
 """
 
-import multiprocessing
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 from albertkit.cores import usable_cores
@@ -78,10 +75,15 @@ def _process_map(
     hint: str,
 ) -> Generator[Result, None, None]:
     # A fresh interpreter for each worker: forking a process that has threads (Arrow's, torch's) can hang.
+    # Imported here, since every verb imports this module for the names of the runners.
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
     pool = ProcessPoolExecutor(
         workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start, initargs=(work,)
     )
-    waiting: deque[tuple[str, Future[Result]]] = deque()
+    waiting: deque[tuple[str, Any]] = deque()
     try:
         for item in items:
             waiting.append((name(item), pool.submit(_work, item)))

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from albertkit import __version__
@@ -132,6 +131,8 @@ def _print_warning(message: Warning | str, *_: object) -> None:
 
 
 def _print_error(message: str) -> None:
+    from rich.console import Console
+
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error:[/] {escape(message)}")
 
 
