@@ -50,6 +50,16 @@ def test_rows_in_memory_are_read_as_files_are(folder: Path, tmp_path: Path) -> N
         albertkit.train_tokenizer(rows, text_column="body", vocab_size=400, output=tmp_path / "other")
 
 
+def test_half_a_character_in_a_row_is_an_error_that_names_the_row(tmp_path: Path) -> None:
+    rows = [{"text": "A sentence. Another one."}, {"text": "A sentence. \ud800 Another one."}]
+    for function, options in (
+        (albertkit.prepare, {"tokenizer": "bundled", "workers": 1}),
+        (albertkit.train_tokenizer, {}),
+    ):
+        with pytest.raises(DataError, match=r"row 2: \\ud800 is half of a character"):
+            function(rows, output=tmp_path / "out", **options)
+
+
 def test_a_run_is_continued_by_the_same_call(folder: Path, tmp_path: Path) -> None:
     arguments: dict[str, Any] = {
         "data": folder / "shards", "tokenizer": folder / "tok", "output": tmp_path / "run", "model": SHAPE,

@@ -107,6 +107,7 @@ class Corpus:
             text = row.values.get(self.text_column)
             if not isinstance(text, str):
                 raise DataError(f"{row.origin}: expected text in {self.text_column!r}, found {text!r:.80}")
+            _check_characters(text, row.origin)
             yield from _cut(SourceDocument(text=text, origin=row.origin, consumed=number / total))
 
     @property
@@ -162,8 +163,8 @@ class Corpus:
                 raise DataError(
                     f"{origin}: expected an object with text in {self.text_column!r}, found {found}"
                 )
-            if "\\u" in line and (lone := lone_surrogate(text)):
-                raise DataError(f"{origin}: {lone} is half of a character, which no text can hold")
+            if "\\u" in line:  # only an escape can write half a character into a file of UTF-8
+                _check_characters(text, origin)
             yield SourceDocument(text=text, origin=origin), share
 
 
@@ -209,6 +210,12 @@ def _cut(document: SourceDocument) -> Iterator[SourceDocument]:
         yield replace(document, text=text[start:end], continues=document.continues or start > 0)
         start = end
     yield replace(document, text=text[start:], continues=document.continues or start > 0)
+
+
+def _check_characters(text: str, origin: str) -> None:
+    """Raise a DataError if a text holds a lone surrogate, which UTF-8 cannot write."""
+    if lone := lone_surrogate(text):
+        raise DataError(f"{origin}: {lone} is half of a character, which no text can hold")
 
 
 def _no_text(size: int) -> str:
