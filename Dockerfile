@@ -1,4 +1,4 @@
-# albertkit serve, on the CPU, without torch. Every line below is also run by tests/test_dockerfile.py, without Docker.
+# albertkit serve, on the CPU, without torch. Every line below is also run by tests/project/test_dockerfile.py, without Docker.
 #
 #     docker build --tag albertkit .
 #     docker run --publish 127.0.0.1:8080:8080 albertkit

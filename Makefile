@@ -45,7 +45,7 @@ test: .venv/installed-test ## Run the suite (about 14 minutes on two cores).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 light: .venv-light/installed ## Run the tests marked `light` with the base install, without torch.
-	OMP_NUM_THREADS=1 .venv-light/bin/python -m pytest -m light $$(grep -l 'mark\.light' tests/test_*.py)
+	OMP_NUM_THREADS=1 .venv-light/bin/python -m pytest -m light $$(grep -rl --include='test_*.py' 'mark\.light' tests)
 
 check: .venv/installed-test ## Lint, format and types.
 	$(BIN)/ruff check .

@@ -14,6 +14,7 @@ import pytest
 from both_engines import engine_of_pipelines  # noqa: F401  # of files that use it
 from chromium import browser  # noqa: F401  # a fixture of the tests of pages
 from command_line import run  # noqa: F401  # a fixture of the tests of verbs
+from places import ROOT
 
 from albertkit.tokenization.vocabulary import train_vocabulary
 
@@ -24,7 +25,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("same")
 
-SHARED = Path(os.environ.get("ALBERTKIT_SHARED", Path(__file__).parents[2] / "shared"))
+SHARED = Path(os.environ.get("ALBERTKIT_SHARED", ROOT.parent / "shared"))
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +39,7 @@ def shared() -> Path:
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
     """Import a file of `scripts/` by its name; it is forgotten after the test."""
-    folder = Path(__file__).parents[1] / "scripts"
+    folder = ROOT / "scripts"
     monkeypatch.syspath_prepend(str(folder))
     yield importlib.import_module
     for file in folder.glob("*.py"):

@@ -4,9 +4,9 @@ import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
+from places import ROOT
 from torchless import run_without_torch
 
 pytestmark = pytest.mark.light
@@ -51,7 +51,6 @@ for use in uses:
 """
 
 
-ROOT = Path(__file__).parents[1]
 NAMED = re.compile(
     r"""(?:optional|require)\("[\w.]+", extra="(\w+)"|(?:albertkit|'\.)\[([\w,]+)\]|\bextra\s+`(\w+)`"""
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from places import ROOT
 
 from albertkit.checkpoints.folder import write_folder
 from albertkit.config import AlbertConfig
@@ -28,7 +29,6 @@ from albertkit.files import (
 
 pytestmark = pytest.mark.light
 
-ROOT = Path(__file__).parents[1]
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions of this kind are POSIX's")
 
 

@@ -1,0 +1,339 @@
+"""TensorFlow's checkpoint files, byte for byte as TensorFlow writes them, and with every kind of fault."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from places import GOLDEN
+from torch_files import Bundle, write_bundle
+
+from albertkit.checkpoints.cursor import Cursor
+from albertkit.checkpoints.names import (
+    OLDER_FACTOR,
+    TABLE,
+    canonical,
+    from_google,
+    row_of,
+    to_google,
+    why_no_weight,
+)
+from albertkit.checkpoints.sstable import (
+    _append,
+    _encode_block,
+    decompress,
+    masked_checksum,
+    read_table,
+    write_table,
+)
+from albertkit.checkpoints.tensor_bundle import prefixes, read_index
+from albertkit.errors import CheckpointError
+from albertkit.protobuf import varint
+
+RECORDED = GOLDEN / "google_tf1_small"
+INDEX, DATA = "m.index", "m.data-00000-of-00001"
+GLOBAL_STEP = 125_000
+
+TENSORS = {
+    "float32": torch.randn(5, 7, generator=torch.Generator().manual_seed(0)),
+    "float16": torch.arange(3).half(),
+    "bfloat16": torch.arange(6).bfloat16().reshape(2, 3),
+    "float64": torch.tensor([[1.5]], dtype=torch.float64),
+    "int32": torch.arange(4, dtype=torch.int32),
+    "int64": torch.tensor(1 << 40),
+    "nothing": torch.empty(0, 3),
+}
+
+
+def golden_tensors() -> dict[str, torch.Tensor]:
+    with np.load(RECORDED / "arrays.npz") as file:
+        tensors = {
+            key.removeprefix("weight:"): torch.from_numpy(file[key])
+            for key in file
+            if key.startswith("weight:")
+        }
+    return tensors | {"global_step": torch.tensor(GLOBAL_STEP)}
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    """A small checkpoint of every type."""
+    write_bundle(tmp_path / "m", TENSORS)
+    return tmp_path / "m"
+
+
+def read_all(prefix: Path) -> None:
+    bundle = Bundle(prefix)
+    for name in bundle.entries:
+        bundle.read(name)
+
+
+def assert_same(bundle: Bundle, expected: dict[str, torch.Tensor]) -> None:
+    assert set(bundle.entries) == set(expected)
+    for name, tensor in expected.items():
+        found = bundle.read(name)
+        assert found.dtype == tensor.dtype, name
+        assert found.shape == tensor.shape, name
+        assert torch.equal(found, tensor), name
+
+
+# --- the format ---------------------------------------------------------------------------------
+
+
+def test_the_bytes_are_those_of_tensorflow(tmp_path: Path) -> None:
+    index, _ = write_bundle(tmp_path / "model.ckpt-best", golden_tensors())
+    # The index has the place and the checksum of every tensor, so it stands for the data too.
+    assert index.read_bytes() == (RECORDED / index.name).read_bytes()
+    assert_same(Bundle(tmp_path / "model.ckpt-best"), golden_tensors())
+
+
+def test_fixture_of_tensorflow(shared: Path) -> None:
+    assert_same(Bundle(shared / "fixtures" / "google-tf1-small" / "model.ckpt-best"), golden_tensors())
+
+
+def test_round_trip_of_every_type(prefix: Path) -> None:
+    assert_same(Bundle(prefix), TENSORS)
+
+
+def test_many_names_fill_several_blocks(tmp_path: Path) -> None:
+    tensors = {f"{'scope/' * 20}{number}": torch.tensor([float(number)]) for number in range(20_000)}
+    write_bundle(tmp_path / "m", tensors)
+    assert (tmp_path / INDEX).stat().st_size > 256 * 1024
+    bundle = Bundle(tmp_path / "m")
+    assert list(bundle.entries) == sorted(tensors)
+    assert all(bundle.read(name).item() == tensors[name].item() for name in list(tensors)[::997])
+
+
+def test_changing_a_tensor_changes_no_file(prefix: Path) -> None:
+    before = (prefix.parent / DATA).read_bytes()
+    Bundle(prefix).read("float32").zero_()
+    assert (prefix.parent / DATA).read_bytes() == before
+    assert torch.equal(Bundle(prefix).read("float32"), TENSORS["float32"])
+
+
+def with_places(index: Path, changes: dict[str, bytes], header: bytes) -> None:
+    """Write an index anew with more fields in some entries; the last of a field counts."""
+    entries = {key: bytes(value.data) for key, value in read_table(index)} | {b"": header}
+    for name, fields in changes.items():
+        entries[name.encode()] += fields
+    index.unlink()
+    write_table(index, entries)
+
+
+def test_several_shards(prefix: Path) -> None:
+    data = (prefix.parent / DATA).read_bytes()
+    entry = Bundle(prefix).entries["int32"]
+    moved = data[entry.offset : entry.offset + entry.size]
+    (prefix.parent / DATA).rename(prefix.parent / "m.data-00000-of-00002")
+    (prefix.parent / "m.data-00001-of-00002").write_bytes(b"?" + moved)
+    # shard 1, offset 1: not where an int32 may lie in memory
+    with_places(prefix.parent / INDEX, {"int32": b"\x18\x01\x20\x01"}, b"\x08\x02\x1a\x02\x08\x01")
+    assert_same(Bundle(prefix), TENSORS)
+    (prefix.parent / "m.data-00001-of-00002").unlink()
+    with pytest.raises(CheckpointError, match=r"There is no .*m\.data-00001-of-00002: .* names 2 such files"):
+        Bundle(prefix).read("int32")
+
+
+def test_compressed_blocks(prefix: Path) -> None:
+    """TensorFlow may compress an index; each block is then Snappy's, here in literals and one copy."""
+    entries = [(key, bytes(value.data)) for key, value in read_table(prefix.parent / INDEX)]
+    block = _encode_block(entries, 16)
+    literals = b"".join(
+        bytes([len(part) - 1 << 2]) + part
+        for part in (block[at : at + 60] for at in range(0, len(block), 60))
+    )
+    compressed = varint(len(block)) + literals
+    table = bytearray(compressed + b"\x01" + masked_checksum(compressed, b"\x01").to_bytes(4, "little"))
+    handle = varint(0) + varint(len(compressed))
+    footer = _append(table, _encode_block([], 1)) + _append(table, _encode_block([(b"z", handle)], 1))
+    magic = (prefix.parent / INDEX).read_bytes()[-8:]
+    (prefix.parent / INDEX).write_bytes(table + footer.ljust(40, b"\0") + magic)
+    assert_same(Bundle(prefix), TENSORS)
+
+
+def test_snappy() -> None:
+    """The compressed form is from Google's own library."""
+    text = (
+        b"bert/encoder/layer_shared/attention/output/LayerNorm/beta "
+        b"bert/encoder/layer_shared/attention/output/LayerNorm/gamma " + b"a" * 39
+    )
+    compressed = (
+        b"\x9c\x01\xe8bert/encoder/layer_shared/attention/output/LayerNorm/beta b"
+        b"\xce:\x00\x18gamma a\x96\x01\x00"
+    )
+    assert decompress(Cursor(Path("block"), memoryview(compressed))) == text
+    long = bytes(range(256)) * 300
+    sized = varint(len(long)) + b"\xf8" + (len(long) - 1).to_bytes(3, "little") + long
+    assert decompress(Cursor(Path("block"), memoryview(sized))) == long
+    assert decompress(Cursor(Path("block"), memoryview(b"\x00"))) == b""
+
+
+def test_prefixes_of_a_folder(prefix: Path) -> None:
+    write_bundle(prefix.parent / "model.ckpt-7", {"x": torch.ones(1)})
+    (prefix.parent / "other.index").touch()
+    assert prefixes(prefix.parent) == [prefix, prefix.parent / "model.ckpt-7"]
+
+
+@pytest.mark.slow
+def test_tensorflow_reads_what_we_write(prefix: Path) -> None:
+    tensorflow = pytest.importorskip("tensorflow")
+    reader = tensorflow.train.load_checkpoint(str(prefix))
+    for name, tensor in TENSORS.items():
+        found = np.asarray(reader.get_tensor(name), dtype=np.float64)
+        assert np.array_equal(found, tensor.double().numpy()), name
+
+
+# --- faults, each with its place ----------------------------------------------------------------
+
+
+def test_every_truncation_is_an_error(prefix: Path) -> None:
+    for path in (prefix.parent / INDEX, prefix.parent / DATA):
+        content = path.read_bytes()
+        for length in range(len(content)):
+            path.unlink()
+            path.write_bytes(content[:length])
+            with pytest.raises(
+                CheckpointError, match=rf"{re.escape(str(path))} is damaged or incomplete at byte"
+            ):
+                read_all(prefix)
+        path.write_bytes(content)
+
+
+def test_every_flipped_bit_of_data_is_an_error(prefix: Path) -> None:
+    path = prefix.parent / DATA
+    content = path.read_bytes()
+    places = {entry.offset: entry for entry in Bundle(prefix).entries.values() if entry.size}
+    for at in range(0, len(content)):
+        path.unlink()
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        offset = max(offset for offset in places if offset <= at)
+        with pytest.raises(CheckpointError, match=rf"at byte {offset:,}: the checksum of '"):
+            read_all(prefix)
+
+
+def test_a_block_that_was_changed_is_named(prefix: Path) -> None:
+    path = prefix.parent / INDEX
+    content = bytearray(path.read_bytes())
+    content[20] ^= 8
+    path.write_bytes(content)
+    with pytest.raises(
+        CheckpointError, match=r"m.index is damaged or incomplete at byte 0: the checksum of the block"
+    ):
+        Bundle(prefix)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (b"\x38\x00", "stored in slices"),
+        (b"\x18\x01", "is in shard 1, and there are 1"),
+        (b"\x28\x05", "has the shape"),
+    ],
+)
+def test_entries_that_cannot_be(prefix: Path, fields: bytes, message: str) -> None:
+    with_places(prefix.parent / INDEX, {"float16": fields}, b"\x08\x01\x1a\x02\x08\x01")
+    with pytest.raises(CheckpointError, match=f"'float16'.* {message}|'float16' {message}"):
+        Bundle(prefix)
+
+
+def test_other_checkpoints(prefix: Path, tmp_path: Path) -> None:
+    with_places(prefix.parent / INDEX, {}, b"\x08\x01\x10\x01")
+    with pytest.raises(CheckpointError, match="big-endian"):
+        Bundle(prefix)
+    with pytest.raises(CheckpointError, match=r"There is no .*nothing.index"):
+        Bundle(tmp_path / "nothing")
+    write_table(tmp_path / "x.index", {b"key": b"value"})
+    with pytest.raises(CheckpointError, match="the first key is not that of the header"):
+        read_index(tmp_path / "x.index")
+    (tmp_path / "y.index").write_bytes(b"<html>" * 20)
+    with pytest.raises(CheckpointError, match="last eight bytes"):
+        read_index(tmp_path / "y.index")
+    with pytest.raises(CheckpointError, match=r"x is complex64: expected one of float32"):
+        write_bundle(tmp_path / "z", {"x": torch.zeros(1, dtype=torch.complex64)})
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_every_name_of_the_released_checkpoints_maps(shared: Path) -> None:
+    folder = shared / "fixtures" / "released-index"
+    for path, older in (
+        (folder / "albert_base_zh.model.ckpt-best.index", False),
+        (folder / "albert_tiny_zh.albert_model.ckpt.index", True),
+    ):
+        entries, shards = read_index(path)
+        assert shards == 1
+        mapped = {canonical(name): entry for name, entry in entries.items() if why_no_weight(name) is None}
+        left_out = {name for name in entries if why_no_weight(name)}
+        assert left_out == ({OLDER_FACTOR} if older else {"global_step"})
+        for name, entry in mapped.items():
+            row = row_of(name)
+            assert row is not None, name
+            assert row.is_vector == (len(entry.shape) == 1), name
+        # The whole of a pretraining model, but for the mapping that the older layout lacks.
+        wanted = {row.ours.format(group=0, layer=0) for row in TABLE if row.google}
+        wanted -= {row.ours for row in TABLE if row.part in ("classifier", "answer span head")}
+        if older:
+            wanted -= {f"encoder.embedding_hidden_mapping_in.{end}" for end in ("weight", "bias")}
+        assert {name.removeprefix("albert.") for name in mapped} == wanted
+
+
+def test_names_and_back() -> None:
+    for row in TABLE:
+        ours = row.ours.format(group=2, layer=1, exit=0)
+        found = to_google(ours)
+        if row.google is None:
+            assert found is None
+            continue
+        assert found is not None
+        back = from_google(found)
+        assert back is not None
+        assert back[0].removeprefix("albert.") == ours
+        assert back[1] is row
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("module/bert/pooler/dense/kernel", "albert.pooler.weight"),
+        ("a/b/embeddings/LayerNorm/beta", "albert.embeddings.LayerNorm.bias"),
+        ("encoder/transformer/group_1/inner_group_2/ffn_1/intermediate/output/dense/bias",
+         "albert.encoder.albert_layer_groups.1.albert_layers.2.ffn_output.bias"),
+        ("cls/seq_relationship/output_weights", "sop_classifier.classifier.weight"),
+        ("output_weights", "classifier.weight"),
+        ("cls/squad/output_bias", "qa_outputs.bias"),
+        ("tf_albert_for_pre_training/albert/encoder/albert_layer_groups_._0/albert_layers_._1/attention/query/kernel:0",
+         "albert.encoder.albert_layer_groups.0.albert_layers.1.attention.query.weight"),
+        ("tf_albert_model/albert/embeddings/position_embeddings/embeddings:0",
+         "albert.embeddings.position_embeddings.weight"),
+    ],
+)  # fmt: skip
+def test_names_of_other_writers(name: str, expected: str) -> None:
+    assert canonical(name) == expected
+    assert row_of(name) is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "global_step",
+        "beta1_power",
+        "bert/embeddings/word_embeddings/adam_m",
+        "bert/embeddings/word_embeddings/adam_v",
+        "bert/pooler/dense/kernel/lamb_m",
+        "bert/pooler/dense/kernel/Adam_1",
+        "bert/pooler/dense/kernel/ExponentialMovingAverage",
+    ],
+)
+def test_state_of_training_is_known(name: str) -> None:
+    assert why_no_weight(name)
+    assert row_of(name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["bert/pooler/dense/kernels", "x/output_weights", "bert/pooler/dense", "pooler/kernel"]
+)
+def test_foreign_names_are_not_taken_for_ours(name: str) -> None:
+    assert row_of(name) is None
+    assert why_no_weight(name) is None

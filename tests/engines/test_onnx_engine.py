@@ -1,0 +1,264 @@
+"""The layers in ONNX Runtime say what the plain model says; in int8 nearly, whatever the batch."""
+
+import copy
+import pickle
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from engine_rows import CLASSIFIER, OUTPUTS, SHAPES, WHOLE_TEXT, assert_equal, rows_of, some_tokens
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from modeling_twins import HEADS, make
+from torch import nn
+
+from albertkit.checkpoints.arrays import to_arrays, to_numpy
+from albertkit.engines import onnx_module
+from albertkit.engines.batches import Group
+from albertkit.engines.choosing import make_engine
+from albertkit.engines.engine import every_token, first_token
+from albertkit.engines.onnx_engine import OnnxNetwork, _alike
+from albertkit.engines.onnx_module import OnnxModuleEngine
+from albertkit.engines.plain import PlainEngine
+from albertkit.errors import ConfigError
+from albertkit.onnx.int8 import COMPUTED_LARGEST, quantize
+from albertkit.onnx.packed import build_rows
+
+
+class Rounding(nn.Module):
+    """A linear map in whole numbers, by its definition."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        numbers, scales = quantize(to_numpy(linear.weight), largest=COMPUTED_LARGEST)
+        self.weight, self.bias = torch.from_numpy(numbers * scales), linear.bias
+
+    def forward(self, states):
+        scales = states.abs().amax(dim=-1, keepdim=True) / 127
+        return nn.functional.linear((states / scales).round() * scales, self.weight, self.bias)
+
+
+@settings(max_examples=15)
+@given(
+    head=st.sampled_from(list(OUTPUTS)),
+    lengths=st.lists(st.integers(1, 24), min_size=1, max_size=12),
+    batch_tokens=st.sampled_from([None, 1, 30, 100]),
+    batch_size=st.sampled_from([None, 1, 3]),
+    shape=st.sampled_from(SHAPES),
+    read=st.sampled_from([first_token, every_token, some_tokens]),
+)
+def test_the_same_as_the_plain_model(head, lengths, batch_tokens, batch_size, shape, read):
+    model = make(head, **shape)
+    assert_equal(
+        model,
+        rows_of(lengths),
+        engine=make_engine(model, "onnx"),
+        output=OUTPUTS[head],
+        read=first_token if head in WHOLE_TEXT else read,
+        batch_tokens=batch_tokens,
+        batch_size=batch_size,
+    )
+
+
+def test_other_outputs_and_types():
+    model = make("AlbertForPreTraining")
+    rows = rows_of([9, 3, 9, 20])
+    assert_equal(model, rows, engine=make_engine(model, "onnx"), output="order")
+    assert_equal(model, rows, engine=make_engine(model, "onnx"), output="hidden_states", read=some_tokens)
+    assert make_engine(model, "onnx").run([]) == []
+    half = make(CLASSIFIER).bfloat16()
+    assert_equal(half, rows, engine=make_engine(half, "onnx"), atol=0.3)
+
+
+def test_the_model_is_not_called(monkeypatch):
+    model = make("AlbertForTokenClassification")
+    expected = PlainEngine(model).run(rows_of([4, 9]), read=every_token)
+    monkeypatch.setattr(PlainEngine, "batches", None)
+    for kind in ("onnx", "onnx-int8"):
+        found = make_engine(model, kind).run(rows_of([4, 9]), read=every_token)
+        assert [one.shape for one in found] == [one.shape for one in expected]
+
+
+class TestWhatTheConfigDoesNotTell:
+    """Such models are called as they are."""
+
+    def test_other_activations_and_norms(self):
+        for change in ("activation", "eps", "hook"):
+            model = make(CLASSIFIER, hidden_act="relu")
+            (layer,) = dict.fromkeys(model.albert.encoder.executed_layers())
+            if change == "activation":
+                layer.activation = nn.Tanh()
+            elif change == "eps":
+                layer.attention.LayerNorm.eps = 0.5
+            else:
+                layer.activation.register_forward_hook(lambda *values: -values[-1])
+            assert_equal(model, rows_of([3, 7]), engine=make_engine(model, "onnx"))
+
+    @pytest.mark.parametrize("change", ["hook", "module", "eps", "untied"])
+    def test_other_heads(self, change):
+        model = make("AlbertForMaskedLM")
+        head = model.predictions
+        if change == "hook":
+            head.dense.register_forward_hook(lambda *values: -values[-1])
+        elif change == "module":
+            head.decoder = nn.Sequential(head.decoder, nn.Tanh())
+        elif change == "eps":
+            head.LayerNorm.eps = 0.5
+        else:
+            head.decoder.weight = nn.Parameter(-head.decoder.weight.detach())
+        assert_equal(model, rows_of([3, 7]), engine=make_engine(model, "onnx"), read=every_token)
+
+    def test_functions_as_activation(self):
+        model = make(CLASSIFIER, hidden_act=torch.tanh)
+        assert_equal(model, rows_of([3, 7]), engine=make_engine(model, "onnx"))
+
+
+class TestWeightsThatChange:
+    @pytest.mark.parametrize("where", ["ffn", "attention.query", "attention.LayerNorm"])
+    def test_answers_are_those_of_the_weights_as_they_are(self, where):
+        model = make(CLASSIFIER)
+        engine, rows = make_engine(model, "onnx"), rows_of([5, 9])
+        engine.run(rows)
+        part = model.albert.encoder.executed_layers()[0].get_submodule(where)
+        with torch.no_grad():
+            part.weight.mul_(0.5)
+        assert_equal(model, rows, engine=engine)
+        part.bias.data.add_(0.3)  # changes no version
+        assert_equal(model, rows, engine=engine)
+
+    def test_made_once_for_each_model(self, monkeypatch):
+        made = []
+        original = OnnxNetwork.__init__
+
+        def count(self, *given, **options):
+            made.append(options["int8"])
+            original(self, *given, **options)
+
+        monkeypatch.setattr(OnnxNetwork, "__init__", count)
+        model = make(CLASSIFIER)
+        for length in (5, 6):
+            for kind in ("onnx", "onnx-int8"):
+                make_engine(model, kind).run(rows_of([length]))
+            make_engine(model, "onnx").run(rows_of([length]), output="hidden_states")
+        assert made == [False, True]  # all outputs share one
+        known = len(onnx_module._ENGINES._made)
+        del model
+        assert len(onnx_module._ENGINES._made) == known - 1
+
+    def test_copies_and_pickles(self):
+        engine = make_engine(make(CLASSIFIER), "onnx-int8")
+        rows = rows_of([5, 9])
+        expected = engine.run(rows)
+        for other in (copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))):
+            np.testing.assert_array_equal(other.run(rows), expected)
+            assert other.model is not engine.model
+
+
+class TestInt8:
+    @pytest.mark.parametrize("head", HEADS)
+    def test_the_same_as_a_model_whose_matrices_round(self, head):
+        model = make(head)
+        rows = rows_of([24, 5, 1, 13])
+        options = {"output": OUTPUTS[head], "read": first_token if head in WHOLE_TEXT else every_token}
+        exact = np.concatenate(PlainEngine(model).run(rows, **options))
+        found = np.concatenate(make_engine(model, "onnx-int8").run(rows, **options))
+        for layer in dict.fromkeys(model.base_model.encoder.executed_layers()):
+            for name, part in list(layer.named_modules()):
+                if isinstance(part, nn.Linear):
+                    layer.set_submodule(name, Rounding(part))
+        expected = np.concatenate(PlainEngine(model).run(rows, **options))
+        # Two ways of adding may fall on two sides of a half, here and there.
+        assert np.abs(found - expected).mean() < 0.25 * np.abs(exact - expected).mean()
+
+    def test_what_is_said_of_a_text_does_not_depend_on_its_batch(self):
+        model = make(CLASSIFIER)
+        with torch.no_grad():  # some words have values far above all others'
+            model.albert.embeddings.word_embeddings.weight[30:].mul_(50)
+        rows = rows_of([24, 5, 1, 13])
+        engine = make_engine(model, "onnx-int8")
+        np.testing.assert_allclose(engine.run(rows), engine.run(rows, batch_size=1), atol=1e-4, rtol=1e-4)
+
+    def test_matrices_are_stored_once_and_no_sum_of_two_products_overflows(self):
+        encoder = make("AlbertModel")
+        weights = to_arrays(encoder.state_dict())
+        graph, _ = build_rows("AlbertModel", encoder.config, weights, int8=True)
+        matrices = {
+            one.name: one
+            for one in graph.graph.initializer
+            if len(one.dims) == 2 and ".albert_layers." in one.name
+        }
+        assert len(matrices) == 6
+        for name, one in matrices.items():
+            numbers = np.frombuffer(one.raw_data, np.int8).reshape(one.dims)
+            assert np.abs(numbers.astype(int)).max() == COMPUTED_LARGEST
+            shape = encoder.state_dict()[name].shape
+            assert numbers.shape == (shape[1], shape[0])
+        assert 2 * 255 * COMPUTED_LARGEST < 2**15
+
+    def test_rounding(self):
+        matrix = np.array([[0.5, -1.0, 0.26], [0.0, 0.0, 0.0]], np.float32)
+        numbers, scales = quantize(matrix, largest=4)
+        assert numbers.tolist() == [[2, -4, 1], [0, 0, 0]]
+        assert scales.tolist() == [[0.25], [1.0]]
+        again, _ = quantize(numbers * scales, largest=4)
+        assert (again == numbers).all()
+
+    def test_rows_of_zeros(self):
+        model = make(CLASSIFIER)
+        with torch.no_grad():
+            for parameter in model.albert.encoder.parameters():
+                parameter.zero_()
+        assert_equal(model, rows_of([3]), engine=make_engine(model, "onnx-int8"))
+
+
+class TestLongRowsAmongShortOnes:
+    """Attention pads rows, so those of one call must be of about one length."""
+
+    @given(lengths=st.lists(st.integers(1, 512), min_size=1, max_size=60))
+    def test_padding_is_bounded_and_nothing_is_lost(self, lengths):
+        groups = [Group(1, length, 1) for length in sorted(lengths, reverse=True)]
+        runs = list(_alike(groups))
+        assert [group for run in runs for group in run] == groups
+        for run in runs:
+            assert len(run) * run[0].length <= 2 * sum(group.length for group in run)
+
+    def test_rows_of_about_one_length_share_a_call(self):
+        assert len(list(_alike([Group(1, length, 1) for length in range(40, 19, -1)]))) == 1
+
+    @pytest.mark.parametrize("read", [first_token, every_token, some_tokens])
+    def test_the_same_as_the_plain_model(self, read):
+        model = make(CLASSIFIER)
+        rows = rows_of([24, 1, 1, 2, 20, 3] + [2] * 40)
+        assert_equal(model, rows, engine=OnnxModuleEngine(model), output="hidden_states", read=read)
+
+
+@pytest.mark.parametrize("kind", ["onnx", "onnx-int8"])
+def test_memory_is_flat(kind, resident: Callable[[], int]):
+    """Any shapes, again and again, take no more memory."""
+    rng = random.Random(0)
+    engine = make_engine(make(CLASSIFIER), kind)
+
+    def work(count: int) -> None:
+        for _ in range(count):
+            rows = rows_of([rng.randint(1, 24) for _ in range(rng.randint(1, 60))])
+            engine.run(rows, read=some_tokens, output="hidden_states")
+
+    work(100)
+    before = resident()
+    work(150)
+    assert resident() - before < 4 * 2**20
+
+
+class TestChoosing:
+    def test_names(self):
+        model = make(CLASSIFIER)
+        for name in ("onnx", "onnx-int8"):
+            engine = make_engine(model, name)
+            assert isinstance(engine, OnnxModuleEngine)
+            assert engine.int8 == (name == "onnx-int8")
+
+    def test_other_devices(self):
+        with pytest.raises(ConfigError, match=r"on meta, and the engine 'onnx' computes on the CPU"):
+            make_engine(make(CLASSIFIER).to("meta"), "onnx")

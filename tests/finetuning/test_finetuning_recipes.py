@@ -1,0 +1,65 @@
+"""The recipes for fine-tuning are the paper's: Lan et al. 2019, appendix A.4, table 14."""
+
+import re
+
+import pytest
+import typer.main
+from places import ROOT
+
+from albertkit.cli.main import make_app
+from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.recipe import build, read_recipe
+from albertkit.tasks.registry import TASKS as LABELLED_TASKS
+
+pytestmark = pytest.mark.light
+
+# learning rate, batch, dropout, steps, warm-up steps, length; dropout before the classifier is 0.1 everywhere
+TABLE = {
+    "glue_cola": (1e-5, 16, 0.0, 5336, 320, 512),
+    "glue_stsb": (2e-5, 16, 0.0, 3598, 214, 512),
+    "glue_sst2": (1e-5, 32, 0.0, 20935, 1256, 512),
+    "glue_mnli": (3e-5, 128, 0.0, 10000, 1000, 512),
+    "glue_qnli": (1e-5, 32, 0.0, 33112, 1986, 512),
+    "glue_qqp": (5e-5, 128, 0.1, 14000, 1000, 512),
+    "glue_rte": (3e-5, 32, 0.1, 800, 200, 512),
+    "glue_mrpc": (2e-5, 32, 0.0, 800, 200, 512),
+    "glue_wnli": (2e-5, 16, 0.1, 2000, 250, 512),
+    "squad1": (5e-5, 48, 0.0, 3649, 365, 384),
+    "squad2": (3e-5, 48, 0.0, 8144, 814, 512),
+    "race": (2e-5, 32, 0.1, 12000, 1000, 512),
+}
+
+
+def test_there_is_one_for_each_task() -> None:
+    assert {path.stem for path in (ROOT / "recipes" / "finetuning").glob("*.toml")} == {*TABLE}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_is_the_papers(name: str) -> None:
+    path = ROOT / "recipes" / "finetuning" / f"{name}.toml"
+    settings = build(FinetuningSettings, read_recipe(path), where=name)
+    rate, batch, dropout, steps, warmup, length = TABLE[name]
+    training = settings.training(steps_per_epoch=100, hidden_size=4096)
+    assert (training.learning_rate, training.steps, training.warmup_steps) == (rate, steps, warmup)
+    assert (training.optimizer, training.schedule) == ("adamw", "linear")
+    assert (settings.batch_size, settings.task.max_length) == (batch, length)
+    assert settings.dropouts == {
+        "hidden_dropout_prob": dropout,
+        "attention_probs_dropout_prob": dropout,
+        "classifier_dropout_prob": 0.1,
+    }
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_says_how_to_start_it(name: str) -> None:
+    text = (ROOT / "recipes" / "finetuning" / f"{name}.toml").read_text().replace("\\\n#", "")
+    (command,) = re.findall(r"^#   albertkit (.*)$", text, re.MULTILINE)
+    verb, task, *arguments = command.split()
+    known = {
+        flag
+        for option in typer.main.get_command(make_app()).commands[verb].params  # type: ignore[attr-defined]
+        for flag in option.opts
+    }
+    assert task in LABELLED_TASKS
+    assert {argument for argument in arguments if argument.startswith("-")} <= known
+    assert arguments[arguments.index("--recipe") + 1] == f"recipes/finetuning/{name}.toml"

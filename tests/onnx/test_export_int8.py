@@ -1,0 +1,235 @@
+"""ONNX files in int8: what they compute, their size, what is measured and refused; models read from files."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from command_line import assert_one_line_error
+from engine_rows import CLASSIFIER
+from modeling_twins import HEADS, make
+from torchless import run_without_torch
+
+from albertkit import pipeline
+from albertkit.checkpoints.arrays import to_arrays
+from albertkit.engines.choosing import make_engine
+from albertkit.engines.onnx_module import OnnxModuleEngine
+from albertkit.errors import CheckpointError, ConfigError, DataError
+from albertkit.modeling import auto
+from albertkit.onnx import int8_loss
+from albertkit.onnx.check import TEXTS, open_session
+from albertkit.onnx.export import LARGEST_SHARE, export_onnx
+from albertkit.onnx.int8_loss import is_labelled, measure_agreement
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+SIZE: dict[str, Any] = {
+    "vocab_size": 500,
+    "embedding_size": 64,
+    "hidden_size": 256,
+    "intermediate_size": 1024,
+    "initializer_range": 0.05,
+    "max_position_embeddings": 256,
+}
+
+
+@pytest.fixture(scope="module")
+def labelled(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a classifier with a tokenizer."""
+    folder = tmp_path_factory.mktemp("labelled")
+    make(CLASSIFIER, **SIZE).save_pretrained(folder)
+    AlbertTokenizer(tiny_vocabulary, model_max_length=256).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rounded(labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in int8."""
+    folder = tmp_path_factory.mktemp("rounded") / "model"
+    export_onnx(labelled, folder, int8=True, max_drop=100)
+    return folder
+
+
+# --- what is computed ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_file_says_what_the_engine_says_of_the_model_read_from_it(head: str, tmp_path: Path) -> None:
+    make(head, **SIZE).save_pretrained(tmp_path / "model")
+    report = export_onnx(tmp_path / "model", tmp_path / "out", int8=True, max_drop=100)
+    assert report.architecture == head
+    model = getattr(auto, head).from_pretrained(tmp_path / "out")
+    engine, named = make_engine(model), make_engine(model, "onnx")
+    for one in (engine, named):
+        assert isinstance(one, OnnxModuleEngine)
+        assert one.int8
+    # The states before the head, through a file of the encoder alone.
+    encoder = model.base_model
+    report = export_onnx(
+        tmp_path / "out", tmp_path / "encoder.onnx", architecture="AlbertModel", int8=True, max_drop=100
+    )
+    ids = np.arange(14).reshape(1, 14)
+    found = open_session(tmp_path / "encoder.onnx").run(["last_hidden_state"], {"input_ids": ids})[0]
+    exact = encoder(torch.from_numpy(ids)).last_hidden_state.detach().numpy()
+    (expected,) = engine.run(_rows(ids), output="hidden_states", read=lambda row: range(14))
+    assert np.abs(found[0] - expected).mean() < 0.25 * np.abs(exact[0] - expected).mean()
+
+
+def _rows(ids: np.ndarray) -> list:
+    from albertkit.engines.engine import Row
+
+    return [Row(input_ids=one.tolist(), token_type_ids=[0] * len(one), example=0) for one in ids]
+
+
+def test_a_quarter_of_the_size_each_matrix_once(rounded: Path) -> None:
+    file = onnx.load(rounded / "model.onnx")
+    exact = sum(one.nelement() * 4 for one in make(CLASSIFIER, **SIZE).state_dict().values())
+    assert (rounded / "model.onnx").stat().st_size < LARGEST_SHARE * exact
+    in_int8 = [one.name for one in file.graph.initializer if one.data_type == onnx.TensorProto.INT8]
+    assert len(in_int8) == len(set(in_int8)) == 8  # six of the layer, the words, the pooler
+    config = json.loads((rounded / "config.json").read_text())
+    assert config["quantization"] == "int8"
+
+
+def test_pipelines_and_verbs_run_a_folder_in_int8(rounded: Path, labelled: Path, run) -> None:
+    def scores(model: Path, engine: str) -> list[float]:
+        classify = pipeline("text-classification", model, engine=engine, device="cpu", top_k=None)
+        return [{one["label"]: one["score"] for one in found}["LABEL_0"] for found in classify(list(TEXTS))]
+
+    found = scores(rounded, "auto")
+    assert found == scores(rounded, "onnx") == scores(rounded, "onnx-int8")
+    for model in (rounded, labelled):  # both in float32
+        difference = np.abs(np.subtract(found, scores(model, "torch"))).mean()
+        assert 1e-5 < difference < 0.15
+    result = run("classify", "--model", rounded, "--engine", "onnx", "--json", TEXTS[0])
+    assert result.status == 0, result.errors
+
+
+# --- what is measured ---------------------------------------------------------------------------
+
+
+def test_a_metric_on_labelled_examples(labelled: Path, tmp_path: Path, run) -> None:
+    classify = pipeline("text-classification", labelled, device="cpu")
+    said = [one["label"] for one in classify(list(TEXTS))]
+    lines = [{"sentence": text, "label": label} for text, label in zip(TEXTS, said, strict=True)]
+    file = tmp_path / "dev.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    arguments = ("--int8", "--calibrate", file, "--text-column", "sentence", "--max-drop", "50")
+    result = run("export", "onnx", labelled, tmp_path / "a.onnx", *arguments, "--json")
+    assert result.status == 0, result.errors
+    report = json.loads(result.output)
+    assert report["dtype"] == report["compute"] == "int8 and float32"
+    loss = report["loss"]
+    assert loss["metric"] == "accuracy"
+    assert loss["exact"] == 100
+    assert loss["examples"] == len(TEXTS)
+
+
+LABELLED = """
+import json
+from albertkit.onnx.export import export_onnx
+
+report = export_onnx("source", "out", int8=True, calibrate="dev.csv", max_drop=100)
+print(json.dumps(report.to_json()))
+"""
+
+
+def test_without_torch_the_metric_is_the_same(
+    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    light, full = tmp_path / "light", tmp_path / "full"
+    for folder in (light, full):
+        shutil.copytree(labelled, folder / "source")
+        rows = [f'"{text}",LABEL_{number % 2}\n' for number, text in enumerate(TEXTS)]
+        (folder / "dev.csv").write_text("text,label\n" + "".join(rows))
+    found = json.loads(run_without_torch(LABELLED, cwd=light))
+    monkeypatch.chdir(full)
+    report = export_onnx("source", "out", int8=True, calibrate="dev.csv", max_drop=100)
+    assert found == json.loads(json.dumps(report.to_json()))
+    assert report.loss is not None
+    assert (report.loss.metric, report.loss.examples) == ("accuracy", len(TEXTS))
+
+
+def test_too_large_a_loss_leaves_no_file(labelled: Path, tmp_path: Path, monkeypatch, run) -> None:
+    from albertkit.onnx import graph
+
+    monkeypatch.setattr(graph, "COMPUTED_LARGEST", 1)  # nothing but -1, 0 and 1
+    monkeypatch.setattr(graph, "STORED_LARGEST", 1)
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(TEXTS) + "\n")
+    command = ("export", "onnx", labelled, tmp_path / "out/model.onnx", "--int8", "--calibrate", file)
+    result = run(*command, "--max-drop", "-1")
+    assert_one_line_error(result, "In int8 the model loses", "points of agreement", "Nothing was written")
+    assert not (tmp_path / "out").exists()
+
+
+def test_agreement_of_every_head(tmp_path: Path) -> None:
+    """All decisions of a file in float32; few where the model has another head."""
+    for head in HEADS:
+        model = make(head, max_position_embeddings=64)
+        model.save_pretrained(tmp_path / head)
+        export_onnx(tmp_path / head, tmp_path / f"{head}.onnx")
+        twin = (head, model.config, to_arrays(model.state_dict()))
+        loss = measure_agreement(tmp_path / f"{head}.onnx", twin, None, TEXTS, optional_inputs=True)
+        assert loss.drop == pytest.approx(0, abs=1e-3)
+        assert loss.examples >= 6
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if not name.startswith("albert."):  # the head, or all of the encoder alone
+                    parameter.neg_()
+        twin = (head, model.config, to_arrays(model.state_dict()))
+        loss = measure_agreement(tmp_path / f"{head}.onnx", twin, None, TEXTS, optional_inputs=True)
+        assert loss.drop > 5
+
+
+def test_not_a_number_is_too_large_a_loss() -> None:
+    with pytest.raises(CheckpointError, match="loses nan points"):
+        int8_loss.Loss("accuracy", 90.0, float("nan"), 3).refuse_beyond(0.5)
+
+
+def test_which_files_have_labels() -> None:
+    assert is_labelled(Path("dev.tsv"), CLASSIFIER)
+    assert not is_labelled(Path("dev.txt"), CLASSIFIER)
+    assert is_labelled(Path("dev.txt"), "AlbertForTokenClassification")
+    assert not is_labelled(Path("dev.tsv"), "AlbertModel")
+
+
+def test_what_does_not_go_together(labelled: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="give int8"):
+        export_onnx(labelled, tmp_path / "a.onnx", calibrate=labelled / "config.json")
+    with pytest.raises(ConfigError, match="for CPUs"):
+        export_onnx(labelled, tmp_path / "a.onnx", int8=True, compute="float16")
+    with pytest.raises(ConfigError, match="at least 18"):
+        export_onnx(labelled, tmp_path / "a.onnx", int8=True, opset=17)
+    with pytest.raises(DataError, match="there is no file"):
+        export_onnx(labelled, tmp_path / "a.onnx", int8=True, calibrate=str(tmp_path / "none"))
+
+
+# --- models read from files ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("head", ["AlbertForPreTraining", CLASSIFIER])
+def test_a_file_is_a_checkpoint(dtype: str, head: str, tmp_path: Path) -> None:
+    make(head, tie_word_embeddings=head == CLASSIFIER).save_pretrained(tmp_path / "model")
+    export_onnx(tmp_path / "model", tmp_path / "out", dtype=dtype)
+    expected = getattr(auto, head).from_pretrained(tmp_path / "model").to(getattr(torch, dtype)).state_dict()
+    found = getattr(auto, head).from_pretrained(tmp_path / "out", dtype="auto").state_dict()
+    assert found.keys() == expected.keys()
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=0, atol=0)
+
+
+def test_files_of_others_and_damaged_ones(rounded: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes((rounded / "config.json").read_bytes())
+    file = onnx.load(rounded / "model.onnx")
+    file.producer_name = "pytorch"
+    onnx.save(file, tmp_path / "model.onnx")
+    with pytest.raises(CheckpointError, match="written by pytorch"):
+        auto.AlbertModel.from_pretrained(tmp_path)
+    (tmp_path / "model.onnx").write_bytes((rounded / "model.onnx").read_bytes()[:5000])
+    with pytest.raises(CheckpointError, match="damaged or incomplete"):
+        auto.AlbertModel.from_pretrained(tmp_path)

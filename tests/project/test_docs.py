@@ -1,0 +1,264 @@
+"""Every block of code in the documentation, run as it stands on its page.
+
+The blocks of a page run one after the other in one folder. A block with a title is a file of that name there.
+What a page takes for granted is in `GIVEN`, what is run otherwise than it is written in `SMALLER`, what is
+not run in `NOT_RUN`: nothing else is.
+"""
+
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from documented_files import FILES
+from markdown_it import MarkdownIt
+from warm_commands import ROOT, warm_commands
+
+DOCS = ROOT / "docs"
+PAGES = sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+RUN = ("bash", "python")
+SHOWN = ("text", "toml", "csv", "json", "jsonl")
+"""Languages of blocks that are output or files."""
+
+GIVEN: dict[str, dict[str, str]] = {
+    "bundled-model.md": {"books.parquet": "corpus"},
+    "checkpoints.md": {"albert_base_v2.tar.gz": "google's release", "my-model": "classifier"},
+    "cli.md": {
+        "my-model": "classifier",
+        "tagger": "tagger",
+        "reader": "reader",
+        "M": "chooser",
+        "albert_base_v2.tar.gz": "google's release",
+    },
+    "continue-pretraining.md": {
+        "my-domain": "books",
+        "train.csv": "labelled texts",
+        "dev.csv": "labelled texts",
+    },
+    "corpora.md": {"books": "books"},
+    "finetuning.md": {
+        "train.csv": "labelled texts",
+        "dev.csv": "labelled texts",
+        "test.csv": "labelled texts",
+        "new.jsonl": "json lines",
+        "pairs.csv": "pairs",
+        "dev-pairs.csv": "pairs",
+        "texts.csv": "texts",
+        "glue": "glue",
+    },
+    "labelled-data.md": {"train.csv": "stars", "validation.csv": "stars"},
+    "languages.md": {"xquad.de.json": "xquad"},
+    "own-task.md": {"train.csv": "labelled texts", "dev.csv": "labelled texts"},
+    "pandas-and-pytorch.md": {"letters.csv": "letters"},
+    "pretraining.md": {"books.parquet": "corpus"},
+    "serving.md": {"runs/reviews": "classifier"},
+    "speed.md": {
+        "my-model": "classifier",
+        "reviews.txt": "lines",
+        "train.tsv": "labelled tsv",
+        "dev.tsv": "labelled tsv",
+    },
+    "using.md": {"run": "classifier", "reviews.txt": "lines", "pairs.tsv": "two columns"},
+}
+"""Page -> {what its reader has: what is there instead, from documented_files.py}."""
+
+TINY_CORPUS = {"--vocab-size 8192": "--vocab-size 500", "--holdout-every 40": "--holdout-every 5"}
+STEPS = "--steps 1 --warmup-steps 0"
+ONE_STEP = f"{STEPS} --evaluation-sequences 16"
+IN_FP32 = "--decay-steps 0 --precision fp32"  # bf16 takes minutes on a CPU without it
+SMALLER: dict[str, dict[str, str]] = {
+    "bundled-model.md": TINY_CORPUS
+    | {
+        "--recipe recipes/bundled.toml": f"--recipe recipes/bundled.toml {ONE_STEP} {IN_FP32}",
+        "excerpts-start.toml --data": f"excerpts-start.toml {ONE_STEP} --data",
+        "excerpts.toml --data": f"excerpts.toml {ONE_STEP} --data",
+        "further.toml --data": f"further.toml {ONE_STEP} --data",
+    },
+    "cli.md": {
+        'of Leith." --model my-model': 'of Leith." --model tagger',
+        'the harbour." --model my-model': 'the harbour." --model reader',
+    },
+    "continue-pretraining.md": {
+        "--steps 1000 --warmup-steps 50": STEPS,
+        "finetune text": f"finetune {STEPS} text",
+    },
+    "corpora.md": TINY_CORPUS,
+    "finetuning.md": {
+        "finetune text-classification": f"finetune text-classification {STEPS}",
+        "finetune sentence-embedding": f"finetune sentence-embedding {STEPS}",
+        "--model albert-base-v2": "--model bundled",
+        "cola sst2 qqp qnli wnli": "qnli",
+        "glue_$task.toml": f"glue_$task.toml {STEPS} --batch-size 8 --max-length 64",
+    },
+    "languages.md": {"--vocab-size 2000": "--vocab-size 500", "max_minutes = 5": "max_minutes = 0.01"},
+    "own-task.md": {'output="run",': 'output="run", steps=1,'},
+    "pandas-and-pytorch.md": {
+        "epochs=6, batch_size=16": 'epochs=6, batch_size=16, precision="fp32"',
+        "epochs=2": 'epochs=1, precision="fp32"',
+    },
+    "pretraining.md": TINY_CORPUS
+    | {
+        "recipes/smoke.toml": f"recipes/smoke.toml {STEPS}",
+        "recipes/paper/albert-base-v2.toml": f"recipes/smoke.toml {STEPS}",
+        "recipes/paper/albert-xxlarge-v2.toml": f"recipes/smoke.toml {STEPS}",
+    },
+    "serving.md": {"localhost:8080": "localhost:$PORT"},
+    "speed.md": {
+        "--against": "--lengths 16 --batches 1,8 --rounds 1 --against",
+        "--early-exit\n": f"--early-exit {STEPS}\n",
+        "--calibrate dev.tsv": "--calibrate dev.tsv --max-drop 100",
+    },
+}
+"""Page -> {what it says: what is run}, for the time (hours), the data and models it takes."""
+
+NOT_RUN: dict[str, dict[str, str]] = {
+    "bundled-model.md": {"python scripts/carry.py": "tests/project/test_carry.py does, with a small model"},
+    "cli.md": {
+        "albertkit serve": "serving.md does",
+        "albertkit playground": "tests/serving/test_playground.py does, with a browser",
+        "albertkit train-tokenizer": "corpora.md does",
+        "albertkit prepare": "corpora.md does",
+        "albertkit pretrain": "bundled-model.md does",
+        "albertkit finetune": "finetuning.md does",
+        "albertkit evaluate": "finetuning.md does",
+        "albertkit predict": "finetuning.md does",
+        "albertkit bench": "speed.md does",
+    },
+    "index.md": {"make demo": "installs an environment; tests/project/test_readme.py reads it"},
+    "keras.md": {
+        "from albertkit": "tests/keras/test_keras.py does, on each backend",
+        "import keras": "tests/keras/test_keras.py does, on each backend",
+    },
+    "reproducibility.md": {"make test": "is this suite, and benchmarks of an hour"},
+}
+"""Page -> {how a block begins: why it is not run here, or which page runs the same}."""
+
+PRINTED: dict[str, dict[str, float]] = {
+    "pandas-and-pytorch.md": {
+        r"^accuracy +([\d.]+) \(baseline": 0.4,
+        r"^examples +(\d+)": 36,
+        r"^predictions +(\d+)": 36,
+        r"praise +([\d.]+)": 0.3,
+        r"^accuracy ([\d.]+)$": 0.4,
+    }
+}
+"""Page -> {a pattern of what its blocks print: the minimum of each number that it finds}."""
+
+SERVING = """
+albertkit() {
+  if [ "$1" != serve ]; then command albertkit "$@"; return; fi
+  if [ -f server.pid ]; then kill "$(cat server.pid)"; fi
+  while curl -s localhost:$PORT/healthz > health; do sleep 0.05; done
+  command albertkit "$@" --port $PORT & echo $! > server.pid
+  until curl -fs localhost:$PORT/readyz > health; do kill -0 $!; sleep 0.05; done
+}
+"""
+"""In front of every block for a shell: `albertkit serve` goes on in the background, at a free port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a page."""
+
+    line: int
+    language: str
+    title: str
+    code: str
+
+
+def blocks_of(page: str) -> list[Block]:
+    tokens = MarkdownIt().parse((DOCS / page).read_text(encoding="utf-8"))
+    found = []
+    for token in tokens:
+        if token.type == "fence":
+            language, _, rest = token.info.partition(" ")
+            title = re.search(r'title="([^"]+)"', rest)
+            found.append(Block(token.map[0] + 1, language, title[1] if title else "", token.content))
+    return found
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with warm_commands(tmp_path_factory.mktemp("warm")) as environment:
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def larder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("larder")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder like the root of the repository, in which scripts write their own copy of the pages."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    shutil.copytree(DOCS, tmp_path / "docs")
+    for name in ("examples", "recipes"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)])
+def test_blocks(
+    page: str, folder: Path, larder: Path, environment: dict[str, str], tiny_texts: list[str]
+) -> None:
+    for name, kind in GIVEN.get(page, {}).items():
+        if not (larder / kind).exists():
+            FILES[kind](larder / kind, tiny_texts, environment)
+        (folder / name).parent.mkdir(exist_ok=True)
+        (shutil.copytree if (larder / kind).is_dir() else shutil.copy)(larder / kind, folder / name)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        environment = environment | {"PORT": str(free.getsockname()[1])}
+    printed = ""
+    smaller, not_run = SMALLER.get(page, {}), tuple(NOT_RUN.get(page, ()))
+    for block in blocks_of(page):
+        code = block.code
+        for written, instead in smaller.items():
+            code = code.replace(written, instead)
+        if block.title:
+            (folder / block.title).write_text(code, encoding="utf-8")
+        if block.language in RUN and not code.startswith(not_run):
+            printed += run_block(page, block, code, folder, environment)
+    for pattern, minimum in PRINTED.get(page, {}).items():
+        numbers = re.findall(pattern, printed, flags=re.MULTILINE)
+        assert numbers, (pattern, printed)
+        assert all(float(number) >= minimum for number in numbers), (pattern, printed)
+
+
+def run_block(page: str, block: Block, code: str, folder: Path, environment: dict[str, str]) -> str:
+    """Run a block, with the line numbers of its page in errors; return what it prints."""
+    if block.language == "python":
+        (folder / "block.py").write_text("\n" * block.line + code, encoding="utf-8")
+        command = ["python", "block.py"]
+    else:
+        command = ["bash", "-euo", "pipefail", "-c", SERVING + code]
+    with (folder / "printed").open("w+b") as printed:  # a pipe would be held open by a server
+        result = subprocess.run(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=printed,
+            stderr=subprocess.STDOUT, timeout=600,
+        )  # fmt: skip
+        printed.seek(0)
+        output = printed.read().decode()
+    assert result.returncode == 0, f"{page}, line {block.line}:\n{code}\n{output[-4000:]}"
+    return output
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_say_their_language(page: str) -> None:
+    for block in blocks_of(page):
+        assert block.language in (*RUN, *SHOWN), f"{page}, line {block.line}: {block.language!r}"
+
+
+def test_exceptions_are_of_pages_that_are_there() -> None:
+    for exceptions in (GIVEN, SMALLER, NOT_RUN, PRINTED):
+        assert exceptions.keys() <= set(PAGES)
+    for page, beginnings in NOT_RUN.items():
+        for beginning in beginnings:
+            assert any(block.code.startswith(beginning) for block in blocks_of(page)), f"{page}: {beginning}"
+    for page, changes in SMALLER.items():
+        for written in changes:
+            assert any(written in block.code for block in blocks_of(page)), f"{page}: {written}"

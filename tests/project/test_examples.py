@@ -1,0 +1,112 @@
+"""The scripts and notebooks of examples/, run as a user does: what they show must be worth showing."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from places import ROOT
+
+EXAMPLES = ROOT / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+PAGE = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+
+# What is printed: a pattern, and the least that every number found by it must be. What is trained differs a
+# little with threads and hardware, so the bounds lie between what is seen and what chance would give.
+FIGURES: dict[str, dict[str, float]] = {
+    "answer_questions": {r"exact ([\d.]+)%": 50, r"F1 ([\d.]+)%": 60},
+    "call_server": {r"([\d.]+)%  door": 5, r"vectors: 2 of (\d+) numbers": 64},
+    "classify_letters": {r"letters: ([\d.]+)%": 60},
+    "continue_pretraining": {r"masked_accuracy +[\d.]+% +([\d.]+)%": 60, r"after .*lit (\d+)%": 30},
+    "convert_checkpoint": {r"-> \w+: (\d+) tensors": 30},
+    "export_int8": {r"the same word in (\d) of 6": 4, r"float32 +([\d.]+) MB": 5},
+    "fill_mask": {r"([\d.]+)%  door": 5, r"([\d.]+) times as probable": 5},
+    "julia_walkthrough": {r"layers of width (\d+)": 64, r"transformer +(\d+)x": 64},
+    "own_task": {r"exact ([\d.]+)%": 90},
+    "restore_order": {r"pairs in order: ([\d.]+)%": 52},
+    "search_letters": {r"of the same kind: (\d+)%": 50},
+    "tag_words": {r"not seen: ([\d.]+)%": 60},
+    "finetune_a_classifier": {r"accuracy   ([\d.]+)": 0.6, r"right: (\d+) of 36": 22},
+    "first_steps": {
+        r"^door: ([\d.]+)%": 5,
+        r"mean cosine of the three pairs ([\d.]+)": 0.2,
+        r"(\d+) heads, \d+ pieces": 2,
+    },
+}
+SAID = {
+    "call_server": ["order: in order", "refused: input: there is no [MASK] in the text"],
+    "classify_letters": ["praise", "question"],
+    "convert_checkpoint": ["34 of 34 tensors are equal bit for bit", "the token ids are the same: True"],
+    "julia_walkthrough": ["sentence-order head  2x3 (features first)"],
+    "own_task": ["'labels': [[], ['plant']]", "[[], ['food', 'plant'], ['food']]"],
+    "tag_words": ["PORT    Plymouth"],
+    "first_steps": ["in order"],
+}
+PICTURES = {"first_steps": 3, "finetune_a_classifier": 2}
+
+
+def check(name: str, printed: str) -> None:
+    assert name in FIGURES, f"say in {Path(__file__).name} what {name} prints that must be true"
+    for pattern, least in FIGURES[name].items():
+        found = re.findall(pattern, printed, flags=re.MULTILINE)
+        assert found, (pattern, printed)
+        assert all(float(number) >= least for number in found), (pattern, printed)
+    for text in SAID.get(name, []):
+        assert text in printed
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_script(
+    script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    runpy.run_path(str(script), run_name="__main__")
+    check(script.stem, capsys.readouterr().out)
+    assert not list(tmp_path.iterdir())  # it leaves nothing where it was called
+
+
+def test_calling_a_server_without_its_libraries_ends_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "fastapi.py").write_text("raise ImportError('no fastapi')")
+    command = [sys.executable, EXAMPLES / "call_server.py"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the server needs libraries that are not installed (no fastapi)")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook(notebook: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for variable in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "TMPDIR"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    content: Any = nbformat.read(notebook, as_version=4)
+    NotebookClient(content, timeout=300, resources={"metadata": {"path": str(EXAMPLES)}}).execute()
+    outputs = [output for cell in content.cells for output in cell.get("outputs", [])]
+    check(notebook.stem, "".join(output.text for output in outputs if output.get("name") == "stdout"))
+    pictures = [output for output in outputs if "image/png" in output.get("data", {})]
+    assert len(pictures) == PICTURES[notebook.stem]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_kept_without_outputs(notebook: Path) -> None:
+    """Outputs would be those of an older model soon, and every run a change of kilobytes."""
+    content: Any = nbformat.read(notebook, as_version=4)
+    nbformat.validate(content)
+    for cell in content.cells:
+        assert not cell.get("outputs"), f"jupyter nbconvert --clear-output --inplace {notebook}"
+        assert cell.get("execution_count") is None
+
+
+@pytest.mark.parametrize("path", [*SCRIPTS, *NOTEBOOKS], ids=lambda path: path.name)
+def test_the_page_lists_it(path: Path) -> None:
+    assert f"(../examples/{path.name})" in PAGE
+    if path.suffix == ".py":
+        assert f"python examples/{path.name}" in path.read_text(encoding="utf-8")

@@ -1,0 +1,122 @@
+"""The recipes: each is valid, says how to start it, and takes two steps; the paper's are the paper's."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import typer.main
+from places import ROOT
+from safetensors.torch import load_file
+
+from albertkit.cli.main import make_app
+from albertkit.config import AlbertConfig
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.pretraining import masking
+from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.run import pretrain
+from albertkit.pretraining.settings import PretrainingSettings
+from albertkit.recipe import build, read_recipe
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training import loop
+from albertkit.training.curves import read_metrics
+from albertkit.training.state import checkpoint_folder
+
+RECIPES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "recipes").rglob("*.toml")
+    if path.parent.name != "finetuning"  # tests/finetuning/test_finetuning_recipes.py has those
+)
+PAPER = [f"recipes/paper/albert-{size}-{version}.toml" for version in ("v1", "v2")
+         for size in ("base", "large", "xlarge", "xxlarge")]  # fmt: skip
+
+
+def settings_of(recipe: str) -> PretrainingSettings:
+    return build(PretrainingSettings, read_recipe(ROOT / recipe), where=recipe)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
+    """Shards in `shards/`, none held out: evaluations and their plots are tested elsewhere."""
+    folder = tmp_path_factory.mktemp("recipes")
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(folder / "tokenizer")
+    file = folder / "corpus.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
+    prepare([file], folder / "tokenizer", folder / "shards", workers=1)
+    return folder
+
+
+def test_the_recipes_are_there() -> None:
+    bundled = {"bundled", "bundled-grown", "bundled-excerpts", "bundled-excerpts-start", "bundled-further"}
+    others = {"smoke", "mini", "base-1gpu", "small-1gpu", "small-1gpu-start"} | bundled
+    assert {*RECIPES} == {*PAPER} | {f"recipes/{name}.toml" for name in others}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_takes_two_steps(recipe: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "peak_flops", lambda *_: 1e12)  # a second of measuring the machine, each time
+    settings = settings_of(recipe)
+    model = dict(settings.model)
+    if model["hidden_size"] > 768:  # all else as it is, the depth too
+        model |= {"hidden_size": 2 * model["num_attention_heads"], "intermediate_size": 64}
+    one_row = {"batch_size": 1} if settings.batch_size else {"batch_tokens": settings.examples.max_seq_length}
+    in_steps = {"tokens": None, "warmup_tokens": 0, "decay_tokens": 0, "steps": 2, "warmup_steps": 1}
+    # bf16 takes minutes on CPUs without it.
+    training = replace(settings.training, **in_steps, decay_steps=0, log_every=1, precision="fp32")
+    small = replace(settings, **one_row, model=model, training=training)
+    result = pretrain(small, str(data / "shards"), str(data / "tokenizer"), str(tmp_path))
+    assert result.finished
+    assert result.state.step == 2
+    masked_lm = settings.examples.masked_lm
+    name, low, high = ("masked_loss", 3, 10) if masked_lm else ("order_loss", 0, 2)
+    losses = [line[f"train/{name}"] for line in read_metrics(tmp_path)]
+    assert len(losses) == 2
+    assert all(low < loss < high for loss in losses)  # new: about ln(500) = 6.2 and ln(2)
+    trained = AlbertForPreTraining.from_pretrained(tmp_path)
+    assert trained.config.hidden_size == model["hidden_size"]
+    before, after = (
+        load_file(folder / "model.safetensors") for folder in (checkpoint_folder(tmp_path, 0), tmp_path)
+    )
+    assert all(torch.isfinite(values).all() for values in after.values())
+    unused = "decoder.bias" if masked_lm else "predictions"
+    assert all(not torch.equal(before[name], after[name]) for name in before if unused not in name)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_is_no_known_bad_pair(recipe: str) -> None:
+    assert settings_of(recipe).with_learning_rate().warnings() == []
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_says_how_to_start_it(recipe: str) -> None:
+    """Every command of the header exists with its flags, and the last one starts this recipe."""
+    text = (ROOT / recipe).read_text().replace("\\\n#", "")
+    commands = [line.split() for line in re.findall(r"^#   ((?:albertkit|torchrun) .*)$", text, re.MULTILINE)]
+    verbs = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
+    for command in commands:
+        verb, *arguments = command[command.index("albertkit") + 1 :]
+        known = {flag for option in verbs[verb].params for flag in option.opts}
+        assert {argument for argument in arguments if argument.startswith("-")} <= known
+    assert commands[-1][commands[-1].index("--recipe") + 1] == recipe
+    assert ("torchrun" in commands[-1]) == (recipe in PAPER)
+
+
+@pytest.mark.parametrize("recipe", PAPER)
+def test_the_papers_recipes_are_the_papers(recipe: str) -> None:
+    _, size, version = Path(recipe).stem.split("-")
+    settings = settings_of(recipe)
+    preset = AlbertConfig.preset(size, version=version)  # type: ignore[arg-type]
+    assert AlbertConfig(**settings.model).to_dict() == preset.to_dict()
+    # Lan et al. 2019, section 4.1; version 2: README of the original.
+    steps = {"v1": 125_000, "v2": 10_000_000 if size == "base" else 3_000_000}[version]
+    training = settings.training
+    assert (training.steps, training.warmup_steps, training.schedule) == (steps, 3125, "linear")
+    assert (training.optimizer, training.learning_rate) == ("lamb", 1.76e-3)
+    assert (training.weight_decay, training.max_grad_norm) == (0.01, 1.0)
+    assert (settings.batch_size, settings.order_weight, settings.frequency_bias) == (4096, 1.0, False)
+    examples = settings.examples
+    assert (examples.max_seq_length, examples.short_sequence_probability) == (512, 0.1)
+    assert (examples.masked_lm_probability, examples.max_ngram) == (0.15, 3)
+    assert [masking.budget(tokens, examples) for tokens in (100, 512, 9999)] == [15, 77, 80]

@@ -1,0 +1,141 @@
+"""What readers of the documentation have: corpora, labelled files, models, all as small as works."""
+
+import csv
+import json
+import random
+import subprocess
+import tarfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from places import ROOT
+
+import albertkit
+from albertkit.datasets.glue import TASKS
+
+Make = Callable[[Path, list[str], dict[str, str]], None]
+"""A path, two hundred small texts and the environment with `albertkit` -> a file or folder there."""
+
+
+def write_books(path: Path, texts: list[str], _: dict[str, str]) -> None:
+    path.mkdir()
+    for number in range(0, len(texts), 4):
+        (path / f"{number:03d}.txt").write_text("\n\n".join(texts[number : number + 4]), encoding="utf-8")
+
+
+def write_corpus(path: Path, texts: list[str], _: dict[str, str]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path)
+
+
+def sentences(texts: list[str], columns: int, rows: int) -> Iterator[list[str]]:
+    """Draw rows of sentences without commas."""
+    lines = [line for text in texts for line in text.splitlines() if "," not in line]
+    draw = random.Random(0)
+    for _ in range(rows):
+        yield [draw.choice(lines) for _ in range(columns)]
+
+
+def write_table(*columns: str, delimiter: str = ",") -> Make:
+    """Make a table of sentences; columns `label` and `stars` are of two classes."""
+    classes = {"label": ("bad", "good"), "stars": ("1", "5")}
+
+    def write(path: Path, texts: list[str], _: dict[str, str]) -> None:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter=delimiter)
+            writer.writerow(columns)
+            for number, row in enumerate(sentences(texts, len(columns), rows=24)):
+                writer.writerow(
+                    [
+                        classes.get(name, [cell] * 2)[number % 2]
+                        for name, cell in zip(columns, row, strict=True)
+                    ]
+                )
+
+    return write
+
+
+def write_lines(path: Path, texts: list[str], _: dict[str, str]) -> None:
+    path.write_text("".join(f"{line}\n" for (line,) in sentences(texts, 1, rows=20)), encoding="utf-8")
+
+
+def write_json_lines(path: Path, texts: list[str], _: dict[str, str]) -> None:
+    rows = [json.dumps({"text": line}) for (line,) in sentences(texts, 1, rows=20)]
+    path.write_text("\n".join(rows), encoding="utf-8")
+
+
+def write_letters(path: Path, texts: list[str], _: dict[str, str]) -> None:
+    """Write the letters of the examples, those to learn from first."""
+    folder = ROOT / "examples" / "data"
+    train, validation = (
+        (folder / f"letters_{split}.csv").read_text(encoding="utf-8") for split in ("train", "validation")
+    )
+    path.write_text(train + validation.partition("\n")[2], encoding="utf-8")
+
+
+def write_glue(path: Path, texts: list[str], _: dict[str, str]) -> None:
+    """Write two splits of the tasks on the pages, in their layouts."""
+    for name in ("cola", "sst2", "qqp", "qnli", "wnli", "stsb"):
+        task = TASKS[name]
+        columns = task.columns or tuple(column for column in (task.text, task.pair, task.label) if column)
+        (path / task.folder).mkdir(parents=True)
+        for split in ("train", "dev"):
+            with (path / task.folder / f"{split}.tsv").open("w", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+                writer.writerows([] if task.columns else [columns])
+                for number, row in enumerate(sentences(texts, len(columns), rows=8)):
+                    row[columns.index(task.label)] = task.names[number % 2] if task.names else str(number % 5)
+                    writer.writerow(row)
+
+
+def write_xquad(path: Path, texts: list[str], _: dict[str, str]) -> None:
+    articles = [
+        {"paragraphs": [{"context": text} for text in texts[start : start + 5]]} for start in range(0, 200, 5)
+    ]
+    path.write_text(json.dumps({"data": articles}), encoding="utf-8")
+
+
+def write_model(name: str, **config: object) -> Make:
+    """Make a model of a class: the bundled one with a new head."""
+
+    def write(path: Path, texts: list[str], _: dict[str, str]) -> None:
+        with warnings.catch_warnings(action="ignore"):  # of the new head
+            model = getattr(albertkit, name).from_pretrained("bundled", **config)
+        model.save_pretrained(path)
+        albertkit.AutoTokenizer.from_pretrained("bundled").save_pretrained(path)
+
+    return write
+
+
+def write_release(path: Path, texts: list[str], environment: dict[str, str]) -> None:
+    """Pack the bundled model's weights as Google packed its own."""
+    folder = path.with_name("albert_base")
+    command = ["albertkit", "convert", "bundled", folder, "--to", "tf1"]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folder, "albert_base")
+
+
+FILES: dict[str, Make] = {
+    "books": write_books,
+    "corpus": write_corpus,
+    "glue": write_glue,
+    "labelled texts": write_table("text", "label"),
+    "labelled tsv": write_table("text", "label", delimiter="\t"),
+    "stars": write_table("review", "stars"),
+    "pairs": write_table("sentence1", "sentence2"),
+    "texts": write_table("text"),
+    "lines": write_lines,
+    "json lines": write_json_lines,
+    "two columns": write_table("first", "second", delimiter="\t"),
+    "classifier": write_model("AlbertForSequenceClassification", id2label={0: "bad", 1: "good"}),
+    "tagger": write_model("AlbertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "I-PER"}),
+    "reader": write_model("AlbertForQuestionAnswering"),
+    "chooser": write_model("AlbertForMultipleChoice"),
+    "letters": write_letters,
+    "google's release": write_release,
+    "xquad": write_xquad,
+}

@@ -1,0 +1,168 @@
+"""`albertkit`, `python` and `torchrun` for shells: forks of a process that has imported what they need.
+
+    python tests/support/warm_commands.py FOLDER
+
+listens at FOLDER/socket; FOLDER/bin has the commands. Each runs in a fork with the folder, environment and
+streams of whoever called it, so pipes, redirections and loops of a shell work. In place of the processes that
+`torchrun` would start, its script runs in one; the options of `torchrun` are parsed by itself. `pip install`
+installs nothing and checks that the extras exist.
+"""
+
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from places import ROOT
+
+COMMANDS = ("albertkit", "pip", "python", "torchrun")
+IMPORTED = (
+    "albertkit.cli.main",
+    "albertkit.finetuning.train",
+    "albertkit.finetuning.suites",
+    "albertkit.pipelines",
+    "albertkit.pretraining.prepare",
+    "albertkit.pretraining.run",
+    "matplotlib.pyplot",
+    "pyarrow.parquet",
+    "scipy.stats",
+    "sklearn.metrics",
+    "torch._dynamo",
+    "torch.utils.tensorboard",
+)
+CLIENT = """#!{python} -IS
+import json, os, signal, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({address!r})
+    request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(server, [len(request).to_bytes(4, "big")], [0, 1, 2])
+    server.sendall(request)
+    process = int.from_bytes(server.recv(4, socket.MSG_WAITALL), "big")
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(process, signal.SIGTERM))
+    sys.exit(int.from_bytes(server.recv(1) or b"\\xff", "big"))
+"""
+
+
+@contextmanager
+def warm_commands(folder: Path) -> Iterator[dict[str, str]]:
+    """Give the environment of shells in which the commands are warm, while the process lives."""
+    (folder / "bin").mkdir()
+    for name in COMMANDS:
+        path = folder / "bin" / name
+        path.write_text(CLIENT.format(python=sys.executable, address=str(folder / "socket")))
+        path.chmod(0o755)
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TOKENIZERS_PARALLELISM"), "1")
+    environment = os.environ | one_thread | {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg", "COLUMNS": "120"}
+    command = [sys.executable, __file__, str(folder)]
+    with subprocess.Popen(command, env=environment, start_new_session=True) as server:
+        try:
+            while not (folder / "socket").exists():
+                assert server.poll() is None, "the warm process ended"
+                time.sleep(0.01)
+            yield environment | {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        finally:
+            os.killpg(server.pid, signal.SIGKILL)  # and what was left in the background
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    for name in IMPORTED:
+        importlib.import_module(name)
+    from albertkit.tokenization.auto import AutoTokenizer
+
+    AutoTokenizer.from_pretrained("bundled").save_pretrained(
+        folder / "tokenizer"
+    )  # makes tables of characters
+
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / "starting"))
+    listener.listen()
+    (folder / "starting").rename(folder / "socket")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        client, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            client.sendall(bytes([serve(client)]))
+            os._exit(0)
+        client.close()
+
+
+def serve(client: socket.socket) -> int:
+    """Run what a client asks for as the client; return its exit status."""
+    length, streams, _, _ = socket.recv_fds(client, 4, 3)
+    client.sendall(os.getpid().to_bytes(4, "big"))  # signals are passed on
+    with client.makefile("rb") as file:
+        arguments, folder, environment = json.loads(file.read(int.from_bytes(length, "big")))
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    status = 0
+    try:
+        run(Path(arguments[0]).name, arguments[1:])
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return status & 255
+
+
+def run(command: str, arguments: list[str]) -> None:
+    if command == "torchrun":
+        from torch.distributed.run import parse_args
+
+        asked = parse_args(arguments)
+        command, arguments = (
+            "python",
+            ["-m"] * asked.module + [asked.training_script, *asked.training_script_args],
+        )
+    if command == "pip":
+        check_extras(arguments)
+    elif command == "albertkit":
+        from albertkit.cli.main import run as run_albertkit
+
+        sys.argv = ["albertkit", *arguments]
+        run_albertkit()
+    elif arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.path[0] = ""
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path[0] = str(Path(arguments[0]).resolve().parent)
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+def check_extras(arguments: list[str]) -> None:
+    """Check that every extra in `pip install 'albertkit[extra]'` is one of pyproject.toml."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    verb, *wanted = arguments
+    for requirement in wanted:
+        name, _, names = requirement.rstrip("]").partition("[")
+        if verb != "install" or (
+            names and (name not in (".", "albertkit") or {*names.split(",")} - extras.keys())
+        ):
+            sys.exit(f"pip {' '.join(arguments)}: no such extra")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""A task in one file outside of the package, metrics of one's own, and data in memory."""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from places import ROOT
+
+from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import TextExample
+from albertkit.errors import ConfigError, DataError
+from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning.predict import predict
+from albertkit.finetuning.run import FinetuningRun
+from albertkit.finetuning.train import finetune
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.pipelines import pipeline
+from albertkit.tasks.measuring import Metric
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+OWN = runpy.run_path(str(ROOT / "examples" / "own_task.py"))
+FAST: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 8, "device": "cpu", "precision": "fp32"}
+ROWS = [{"text": f"the {word} was {mark}", "label": label}
+        for mark, label in (("lost", "bad"), ("painted", "good"))
+        for word in ("river", "house", "key", "harbour", "letter")]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    shape = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("model")
+    config = AlbertConfig(vocab_size=len(tokenizer), num_hidden_layers=2, initializer_range=0.2, **shape)
+    AlbertForPreTraining(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(model: Path, tmp_path_factory: pytest.TempPathFactory) -> FinetuningRun:
+    output = tmp_path_factory.mktemp("run") / "run"
+    return finetune(
+        "text-classification", train=ROWS, validation=ROWS, model=model, output=output, steps=2, **FAST
+    )
+
+
+def test_a_task_of_your_own_learns_and_predicts(model: Path, tmp_path: Path) -> None:
+    task, sentences = OWN["SeveralTags"](), OWN["sentences"]
+    run = finetune(
+        task, train=sentences(96, 0), validation=sentences(20, 1), model=model, output=tmp_path / "run",
+        epochs=8, metrics=Metric(OWN["mistakes"], lower_is_better=True), **FAST,
+    )  # fmt: skip
+    assert run.report is not None
+    assert run.report["main_metric"] == "mistakes"
+    assert run.metrics["exact"] > 0.8
+    assert run.metrics["mistakes"] < 1
+    measured = evaluate(run.folder, data=sentences(20, 1), task=task, device="cpu")
+    assert measured.metrics == {"exact": run.metrics["exact"]}
+    found = predict(run.folder, input=[{"words": ["the", "bread"]}] * 3, task=task, device="cpu")
+    assert [one["row"] for one in found] == [1, 2, 3]
+    with pytest.raises(ConfigError, match="was fine-tuned for 'several-tags'; give the task"):
+        evaluate(run.folder, data=sentences(3, 1), device="cpu")
+    answer = pipeline(task, run.folder, device="cpu")
+    assert answer({"words": ["the", "bread"]})["labels"] == found[0]["labels"]
+    frame = pd.DataFrame({"words": [["the", "bread"], ["ships"]]})
+    assert [one["words"] for one in answer(frame)] == [["the", "bread"], ["ships"]]
+    assert run.pipeline(device="cpu")([{"words": ["the", "bread"]}])[0]["labels"] == found[0]["labels"]
+
+
+def test_rows_that_a_task_does_not_read_are_counted(model: Path, tmp_path: Path) -> None:
+    task = OWN["SeveralTags"]()
+    sentences = OWN["sentences"](20, 0)
+    run = finetune(task, train=sentences, model=model, output=tmp_path / "run", steps=1, **FAST)
+    with pytest.raises(DataError, match=r"1 of 2 rows cannot be read.*input, row 2: no 'words'"):
+        predict(run.folder, input=[{"words": ["the"]}, {"text": "the"}], task=task, device="cpu")
+
+
+def test_data_in_memory_is_as_good_as_a_file(classifier: FinetuningRun, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    file = tmp_path / "rows.csv"
+    frame = pd.DataFrame(ROWS)
+    frame.to_csv(file, index=False)
+    examples = [TextExample(row["text"], label=row["label"]) for row in ROWS]
+    expected = evaluate(classifier.folder, data=file, device="cpu")
+    for data in (
+        ROWS, frame, pa.Table.from_pylist(ROWS), datasets.Dataset.from_list(ROWS), examples, iter(examples)
+    ):  # fmt: skip
+        found = evaluate(classifier.folder, data=data, device="cpu")
+        assert found.metrics == expected.metrics
+    labels = [one["label"] for one in predict(classifier.folder, input=frame, device="cpu")]
+    assert labels == [one["label"] for one in predict(classifier.folder, input=file, device="cpu")]
+    written = predict(classifier.folder, input=ROWS, output=tmp_path / "out.jsonl", device="cpu")
+    assert (written.total, len((tmp_path / "out.jsonl").read_text().splitlines())) == (10, 10)
+    assert list(frame.join(pd.DataFrame(list(predict(classifier.folder, input=frame)))[["score"]])) == [
+        "text", "label", "score",
+    ]  # fmt: skip
+    for wrong in (3, {"train": ROWS}):
+        with pytest.raises(DataError):
+            evaluate(classifier.folder, data=wrong, device="cpu")
+
+
+def test_a_metric_of_your_own_chooses_the_best_model(model: Path, tmp_path: Path) -> None:
+    values = iter([0.5, 0.7, 0.3, 0.6, 0.6])
+
+    def error(true: list[str], predicted: list[str]) -> float:
+        assert len(true) == len(predicted)
+        return next(values)
+
+    for lower, best in ((True, 2), (False, 1)):
+        values = iter([0.5, 0.7, 0.3, 0.6] + [0.5] * 20)
+        run = finetune(
+            "text-classification", train=ROWS, validation=ROWS, model=model, output=tmp_path / str(lower),
+            metrics=Metric(error, lower_is_better=lower), steps=3, evaluate_every=1, **FAST,
+        )  # fmt: skip
+        assert run.loop.state.best_step == best
+
+
+def test_without_validation_data_some_examples_are_held_out(model: Path, tmp_path: Path) -> None:
+    settings = {**FAST, "steps": 1, "model": model}
+    run = finetune("text-classification", train=ROWS * 2, output=tmp_path / "run", **settings)
+    assert run.report is not None
+    counts = [run.report["data"][name]["examples"] for name in ("training", "validation")]
+    assert counts == [18, 2]
+    with pytest.raises(DataError, match="too few to hold out"):
+        finetune("text-classification", train=ROWS[3:8], output=tmp_path / "other", **settings)
+    with pytest.raises(ConfigError, match=r"unknown setting 'epoch'; did you mean 'epochs'"):
+        finetune("text-classification", train=ROWS, output=tmp_path / "other", epoch=1)
+
+
+def test_results_are_good_to_read(classifier: FinetuningRun) -> None:
+    assert repr(classifier).startswith("FinetuningRun")
+    found = evaluate(classifier.folder, data=ROWS, device="cpu")
+    assert repr(found).startswith("Evaluation")
+    assert "accuracy" in repr(found)
+    assert np.isclose(found.baseline["accuracy"], 0.5)
+    assert [one["true"] for one in found.records] == [row["label"] for row in ROWS]

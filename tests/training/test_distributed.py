@@ -1,0 +1,164 @@
+"""Two processes train as one does: the same data, seen once, and the same losses."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from places import SUPPORT
+from safetensors.torch import load_file
+
+from albertkit.pretraining.prepare import prepare
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training.curves import read_metrics
+from albertkit.training.distributed import World
+from albertkit.training.state import checkpoints
+
+RECIPE = """
+batch_tokens = 1024
+evaluation_sequences = 16
+
+[model]
+embedding_size = 16
+hidden_size = 32
+num_hidden_layers = 2
+num_attention_heads = 2
+intermediate_size = 64
+max_position_embeddings = 64
+
+[examples]
+max_seq_length = 64
+
+[training]
+steps = 20
+warmup_steps = 2
+learning_rate = 3e-3
+optimizer = "adamw"
+precision = "fp32"
+accumulation = 2
+log_every = 1
+evaluate_every = 20
+save_every = 10
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
+    folder = tmp_path_factory.mktemp("distributed")
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(folder / "tokenizer")
+    file = folder / "corpus.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
+    prepare([file], folder / "tokenizer", folder / "shards", workers=1, holdout_every=10)
+    (folder / "recipe.toml").write_text(RECIPE)
+    return folder
+
+
+def pretrain(data: Path, output: Path, *options: object, processes: int = 1) -> str:
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = [
+        sys.executable, *(launcher if processes > 1 else []), "-m", "albertkit", "pretrain",
+        "--recipe", data / "recipe.toml", "--data", data / "shards", "--tokenizer", data / "tokenizer",
+        "--output", output, "--device", "cpu", *options,
+    ]  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    result = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, env=environment, timeout=200
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stderr
+
+
+def figures(output: Path, name: str) -> list[float]:
+    return [line[name] for line in read_metrics(output) if name in line]
+
+
+def test_two_processes_are_one(data: Path, tmp_path: Path) -> None:
+    pretrain(data, tmp_path / "one")
+    said = pretrain(data, tmp_path / "two", "--max-minutes", "1e-9", processes=2)
+    assert "2 processes" in said
+    assert said.count("stopped (the same command goes on) at step 1,") == 1  # one process speaks
+    assert [folder.name for folder in checkpoints(tmp_path / "two")] == ["step-0000000", "step-0000001"]
+    said = pretrain(data, tmp_path / "two", processes=2)
+    assert "resuming from step-0000001" in said
+    for name in ("train/masked_loss", "train/order_loss", "eval/masked_loss", "grad_norm"):
+        one, two = figures(tmp_path / "one", name), figures(tmp_path / "two", name)
+        assert len(one) >= 2
+        assert two == pytest.approx(one, abs=1e-4), name
+    # Every token once: both count those of all processes.
+    assert figures(tmp_path / "two", "tokens") == figures(tmp_path / "one", "tokens")
+    weights = [load_file(tmp_path / name / "model.safetensors") for name in ("one", "two")]
+    assert all((weights[0][key] - weights[1][key]).abs().max() < 1e-4 for key in weights[0])
+
+
+def test_processes_with_one_objective_and_muon(data: Path, tmp_path: Path) -> None:
+    """The head of the other objective gets no gradient, which the processes must agree on."""
+    options = ("--no-sentence-order", "--optimizer", "muon", "--steps", 4)
+    pretrain(data, tmp_path / "one", *options)
+    said = pretrain(data, tmp_path / "two", *options, processes=2)
+    assert "finished at step 4" in said
+    one, two = (figures(tmp_path / name, "train/masked_loss") for name in ("one", "two"))
+    assert one[0] - one[-1] > 0.05
+    assert two == pytest.approx(one, abs=5e-3)
+
+
+def test_a_sum_returns_when_nobody_else_holds_its_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread of gloo that lets go of a tensor only when the interpreter ends takes the process with it."""
+    released = []
+
+    def all_reduce(values: torch.Tensor) -> None:
+        holder = [torch.ones(4, requires_grad=True) * values]  # its graph keeps `values`
+
+        def release() -> None:
+            released.append(values.tolist())
+            holder.clear()
+
+        threading.Timer(0.2, release).start()
+
+    monkeypatch.setattr("albertkit.training.distributed.dist.all_reduce", all_reduce)
+    found = World(torch.device("cpu"), rank=0, size=2).sum(torch.full((4,), 2.0))
+    assert released == [[2.0] * 4]
+    assert found.tolist() == [2.0] * 4
+
+
+SLOW_EVALUATION = """
+import sys, time
+from datetime import timedelta
+from pathlib import Path
+import torch.distributed.distributed_c10d as c10d
+c10d.default_pg_timeout = timedelta(seconds=1)  # of gloo; its own is 30 minutes, and that of NCCL 10
+sys.path.insert(0, {support!r})
+import training_runs as t
+from albertkit.training.distributed import join_world
+from albertkit.training.loop import train
+with join_world("cpu") as world:
+    model = t.tiny_model()
+    train(
+        model, t.objective, t.batches, t.settings(steps=2, warmup_steps=0), Path({output!r}),
+        save_model=model.save_pretrained, evaluate=lambda: time.sleep(2) or {{}}, world=world,
+    )
+"""
+
+
+def test_the_others_wait_for_an_evaluation_however_long_it_takes(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SLOW_EVALUATION.format(support=str(SUPPORT), output=str(tmp_path / "run")))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    common = os.environ | {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, program],
+            env=common | {"WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    said = [process.communicate(timeout=100)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    assert [folder.name for folder in checkpoints(tmp_path / "run")] == ["step-0000000", "step-0000002"]

@@ -1,0 +1,129 @@
+"""The optimizers take the original's steps: 30 of them, recorded from the original implementation."""
+
+import numpy as np
+import pytest
+import torch
+from places import GOLDEN
+from torch import nn
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.training.optimizers import (
+    NO_DECAY,
+    AdamW,
+    build_optimizer,
+    clip_gradients,
+    linear_factor,
+    trapezoid_factor,
+)
+from albertkit.training.settings import TrainingSettings
+
+
+def settings(optimizer: str, learning_rate: float, weight_decay: float) -> TrainingSettings:
+    return TrainingSettings(
+        steps=1,
+        optimizer=optimizer,  # type: ignore[arg-type]
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+    )
+
+
+class _Named(nn.Module):
+    """Parameters under the recorded (TensorFlow) names."""
+
+    def __init__(self, values: dict[str, np.ndarray]) -> None:
+        super().__init__()
+        for name, value in values.items():
+            self.register_parameter(name.replace("/", "_"), nn.Parameter(torch.from_numpy(value.copy())))
+
+
+@pytest.mark.parametrize("name", ["lamb", "adamw"])
+def test_steps_equal_the_original(name: str) -> None:
+    recorded = np.load(GOLDEN / f"{name}.npz", allow_pickle=False)
+    names = [key.removeprefix("init:") for key in recorded.files if key.startswith("init:")]
+    model = _Named({key: recorded[f"init:{key}"] for key in names})
+    peak = float(recorded["learning_rate"])
+    optimizer = build_optimizer(model, settings(name, peak, float(recorded["weight_decay"])))
+    steps, warmup = int(recorded["num_train_steps"]), int(recorded["num_warmup_steps"])
+    worst = 0.0
+    for step in range(steps):
+        for key in names:
+            model.get_parameter(key.replace("/", "_")).grad = torch.from_numpy(recorded[f"grad:{key}"][step])
+        clip_gradients(model.parameters(), float(recorded["max_grad_norm"]))
+        for group in optimizer.param_groups:
+            group["lr"] = peak * linear_factor(step + 1, length=steps, warmup=warmup)
+        optimizer.step()
+        for key in names:
+            ours = model.get_parameter(key.replace("/", "_")).detach().numpy()
+            worst = max(worst, float(np.abs(ours - recorded[f"param:{key}"][step]).max()))
+    assert worst <= 1e-6
+
+
+def test_corrected_adamw_is_torchs() -> None:
+    model = nn.Linear(3, 2)
+    optimizer = build_optimizer(model, settings("adamw-corrected", 0.1, 0.5))
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 0.0]
+
+
+def test_muon_updates_the_matrices_of_the_layers_and_adamw_all_other_parameters() -> None:
+    shape = {"vocab_size": 20, "embedding_size": 4, "hidden_size": 8, "intermediate_size": 16}
+    config = AlbertConfig(**shape, num_hidden_layers=2, num_attention_heads=2)
+    model, twin = AlbertForPreTraining(config), AlbertForPreTraining(config)
+    twin.load_state_dict(model.state_dict())
+    optimizer = build_optimizer(model, settings("muon", 0.01, 0.1))
+    inner = "albert.encoder.albert_layer_groups.0.albert_layers.0."
+    names = ["attention.query", "attention.key", "attention.value", "attention.dense", "ffn", "ffn_output"]
+    weights = dict(twin.named_parameters())
+    matrices = [weights.pop(f"{inner}{name}.weight") for name in names]
+    plain = [weights.pop(name) for name in list(weights) if any(part in name for part in NO_DECAY)]
+    muon = torch.optim.Muon(
+        matrices, lr=0.01, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+    )
+    groups = [{"params": [*weights.values()]}, {"params": plain, "weight_decay": 0.0}]
+    adamw = AdamW(groups, lr=0.01, weight_decay=0.1)
+    for step in range(3):
+        for seeded in (model, twin):
+            torch.manual_seed(step)
+            for param in seeded.parameters():
+                param.grad = torch.randn(param.shape)
+        for group in [*optimizer.param_groups, *muon.param_groups, *adamw.param_groups]:
+            group["lr"] = 0.01 * (step + 1)
+        if step == 1:
+            optimizer.load_state_dict(optimizer.state_dict())  # as a rollback does
+        for each in (optimizer, muon, adamw):
+            each.step()
+    assert optimizer.state_dict()["state"].keys() == set(range(len([*model.parameters()])))
+    for name, param in model.named_parameters():
+        assert torch.equal(param, twin.get_parameter(name)), name
+
+
+def test_muon_is_refused_where_it_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="layers with trainable matrices; choose 'adamw'"):
+        build_optimizer(nn.Linear(3, 2), settings("muon", 0.1, 0.0))
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(ConfigError, match=r"needs PyTorch 2\.9 or later, and this is"):
+        build_optimizer(nn.Linear(3, 2), settings("muon", 0.1, 0.0))
+
+
+def test_clipping_leaves_small_gradients_alone() -> None:
+    param = nn.Parameter(torch.zeros(4))
+    param.grad = torch.full((4,), 0.25)
+    assert clip_gradients([param], 1.0).item() == pytest.approx(0.5)
+    assert torch.equal(param.grad, torch.full((4,), 0.25))
+    param.grad = torch.full((4,), 2.0)
+    assert clip_gradients([param], 1.0).item() == pytest.approx(4.0)
+    assert param.grad.norm().item() == pytest.approx(1.0)
+
+
+def test_schedules() -> None:
+    assert [linear_factor(step, length=10, warmup=2) for step in (0, 1, 2, 5, 10)] == [
+        0,
+        0.5,
+        0.8,
+        0.5,
+        0,
+    ]
+    factors = [trapezoid_factor(step, length=10, warmup=2, decay=4) for step in (0, 1, 2, 6, 8, 10)]
+    assert factors == [0, 0.5, 1, 1, 0.5, 0]

@@ -1,0 +1,615 @@
+"""The loop: exact resume, clean endings, refused resumes, nothing half-written."""
+
+import errno
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from filelock import FileLock
+from places import SUPPORT
+from safetensors.torch import load_file
+from training_runs import Objective, Rows, batches, objective, run, settings, tiny_model
+
+from albertkit.errors import ConfigError, DiskFullError, TrainingError
+from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+from albertkit.training import throughput
+from albertkit.training.curves import read_metrics
+from albertkit.training.loop import train
+from albertkit.training.objective import StepOutput
+from albertkit.training.state import checkpoint_folder, checkpoint_step, checkpoints
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "precision"),
+    [("lamb", "fp32"), ("adamw", "fp32"), ("adamw-corrected", "fp32"), ("muon", "fp32"), ("muon", "bf16")],
+)
+def test_interrupted_run_is_bitwise_the_uninterrupted_one(
+    tmp_path: Path, optimizer: str, precision: str
+) -> None:
+    changes = {"optimizer": optimizer, "precision": precision}
+    run(tmp_path / "whole", settings(**changes))
+    first = run(tmp_path / "pieces", settings(**changes, max_minutes=1e-9))
+    assert (first.finished, first.state.step) == (False, 1)
+    second = run(tmp_path / "pieces", settings(**changes))
+    assert (second.finished, second.state.step, second.state.tokens) == (True, 12, 12 * 32)
+    for name in ("model.safetensors", "training_state.safetensors"):
+        whole = load_file(checkpoint_folder(tmp_path / "whole", 12) / name)
+        pieces = load_file(checkpoint_folder(tmp_path / "pieces", 12) / name)
+        assert whole.keys() == pieces.keys()
+        assert all(torch.equal(whole[key], pieces[key]) for key in whole), name
+
+
+SLOW_RUN = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {support!r})
+import training_runs as t
+class Slow(t.Objective):
+    def __call__(self, *arguments):
+        time.sleep(0.05)
+        return super().__call__(*arguments)
+t.run(Path({output!r}), t.settings(steps=40), objective=Slow())
+"""
+
+
+def test_killed_run_goes_on_from_its_checkpoint_bitwise(tmp_path: Path) -> None:
+    run(tmp_path / "whole", settings(steps=40))
+    command = [
+        sys.executable,
+        "-c",
+        SLOW_RUN.format(support=str(SUPPORT), output=str(tmp_path / "killed")),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    metrics = tmp_path / "killed" / "metrics.jsonl"
+    deadline = time.monotonic() + 300
+    while not (metrics.exists() and '"step": 10,' in metrics.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()  # SIGKILL, somewhere after step 10
+    process.wait()
+    saved = [int(folder.name.split("-")[1]) for folder in checkpoints(tmp_path / "killed")]
+    assert saved
+    assert saved[-1] < 40
+    run(tmp_path / "killed", settings(steps=40))
+    whole = load_file(tmp_path / "whole" / "model.safetensors")
+    killed = load_file(tmp_path / "killed" / "model.safetensors")
+    assert all(torch.equal(whole[key], killed[key]) for key in whole)
+    losses = [
+        {line["step"]: line["train/loss"] for line in read_metrics(tmp_path / name) if "train/loss" in line}
+        for name in ("whole", "killed")
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_sigterm_writes_a_checkpoint_and_ends(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        SLOW_RUN.format(support=str(SUPPORT), output=str(tmp_path)),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    metrics = tmp_path / "metrics.jsonl"
+    deadline = time.monotonic() + 300
+    while not (metrics.exists() and '"step": 2,' in metrics.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 0
+    last = read_metrics(tmp_path)[-1]["step"]
+    assert last < 40
+    assert checkpoints(tmp_path)[-1] == checkpoint_folder(tmp_path, int(last))
+
+
+def test_a_signal_during_the_first_evaluation_is_not_lost(tmp_path: Path) -> None:
+    model = tiny_model()
+
+    def evaluate() -> dict[str, float]:
+        signal.raise_signal(signal.SIGTERM)
+        return {"loss": 1.0}
+
+    result = train(
+        model, objective, batches, settings(), tmp_path, save_model=model.save_pretrained, evaluate=evaluate
+    )
+    assert (result.finished, result.signal, result.state.step) == (False, signal.SIGTERM, 1)
+    assert checkpoints(tmp_path)[-1] == checkpoint_folder(tmp_path, 1)
+
+
+def test_any_seed_will_do(tmp_path: Path) -> None:
+    assert run(tmp_path, settings(steps=3, warmup_steps=1, seed=2**63)).finished
+
+
+def test_every_checkpoint_is_a_model_folder_and_the_last_ones_are_kept(tmp_path: Path) -> None:
+    run(tmp_path, settings(steps=12, save_every=2, keep_checkpoints=2))
+    assert [folder.name for folder in checkpoints(tmp_path)] == ["step-0000010", "step-0000012"]
+    for folder in checkpoints(tmp_path):
+        assert AlbertForMaskedLM.from_pretrained(folder).config.hidden_size == 16
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fingerprint", "named"),
+    [
+        ({"seed": 5}, {}, "seed: saved 0, now 5"),
+        ({"learning_rate": 0.02}, {}, "learning_rate: saved 0.01, now 0.02"),
+        ({"steps": 20}, {}, "steps: saved 12, now 20"),
+        ({}, {"data": "other"}, "data: saved 'books', now 'other'"),
+        ({}, {"task": {"length": 9, "depth": 2}}, r"\(task.length: saved 8, now 9\)"),
+        ({}, {"task": {"length": 8, "depth": 2, "width": None}}, "task.width: saved nothing, now None"),
+        ({}, {"task": {}}, "task.depth: saved 2, now nothing; task.length: saved 8, now nothing"),
+        ({}, {"data": "0123456789abcdef" * 4}, "data: saved 'books', now '01234567'..."),
+    ],
+)
+def test_resume_with_other_settings_is_refused(
+    tmp_path: Path, changes: dict[str, Any], fingerprint: dict[str, Any], named: str
+) -> None:
+    same = {"data": "books", "task": {"length": 8, "depth": 2}}
+    run(tmp_path, settings(max_minutes=1e-9), same)
+    with pytest.raises(TrainingError, match=named):
+        run(tmp_path, settings(**changes), same | fingerprint)
+
+
+def test_trapezoid_takes_more_steps_until_its_decay_begins(tmp_path: Path) -> None:
+    trapezoid = {
+        "schedule": "trapezoid",
+        "warmup_steps": 2,
+        "decay_steps": 4,
+        "save_every": 1,
+        "keep_checkpoints": 99,
+    }
+    run(tmp_path / "long", settings(**trapezoid, steps=16))
+    run(tmp_path / "grown", settings(**trapezoid, steps=12, max_minutes=1e-9))
+    run(tmp_path / "grown", settings(**trapezoid, steps=16))
+    long, grown = (load_file(tmp_path / name / "model.safetensors") for name in ("long", "grown"))
+    assert all(torch.equal(long[key], grown[key]) for key in long)
+    with pytest.raises(TrainingError, match="the decay had begun"):
+        run(tmp_path / "long", settings(**trapezoid, steps=18))
+
+
+class BadOnce(Objective):
+    """The batch that is number `step`, counted from 1, has a bad loss."""
+
+    def __init__(self, step: int, factor: float, always: bool = False) -> None:
+        generator = torch.Generator().manual_seed(step - 1)
+        self.bad = torch.randint(5, 40, (4, 8), generator=generator)
+        self.factor, self.always = factor, always
+
+    def __call__(self, model: Any, batch: Rows, counts: dict[str, int]) -> StepOutput:
+        result = super().__call__(model, batch, counts)
+        bad = self.always or torch.equal(batch.ids, self.bad)
+        return StepOutput(loss=result.loss * self.factor, sums=result.sums) if bad else result
+
+
+@pytest.mark.parametrize("optimizer", ["lamb", "muon"])
+def test_a_bad_loss_rolls_back_and_its_data_is_skipped(tmp_path: Path, optimizer: str) -> None:
+    changed = settings(optimizer=optimizer)
+    result = run(tmp_path / "bad", changed, objective=BadOnce(7, math.nan))
+    assert result.finished
+    # Batches 5 to 7 are gone (the last checkpoint was that of step 4), so step 12 takes batch 15.
+    assert result.state.position == {"step": 15}
+    (event,) = [line for line in read_metrics(tmp_path / "bad") if "rolled_back_from" in line]
+    assert (event["step"], event["rolled_back_from"], event["bad_loss"]) == (4, 7, "nan")
+    logged = [line["step"] for line in read_metrics(tmp_path / "bad") if "train/loss" in line]
+    assert logged == [2, 4, 6, 8, 10, 12]
+
+    def without(position: dict[str, int] | None) -> Iterator[tuple[Rows, dict[str, int]]]:
+        for batch, after in batches(position):
+            if after["step"] not in (5, 6, 7):
+                yield batch, after
+
+    model = tiny_model()
+    train(model, objective, without, changed, tmp_path / "plain", save_model=model.save_pretrained)
+    bad, plain = (load_file(tmp_path / name / "model.safetensors") for name in ("bad", "plain"))
+    assert all(torch.equal(bad[key], plain[key]) for key in plain)
+
+
+def test_a_loss_spike_rolls_back(tmp_path: Path) -> None:
+    result = run(tmp_path, settings(steps=120, save_every=50), objective=BadOnce(110, 100.0))
+    (event,) = [line for line in read_metrics(tmp_path) if "rolled_back_from" in line]
+    assert (event["step"], event["rolled_back_from"]) == (100, 110)
+    assert result.state.position == {"step": 130}
+    assert result.metrics["loss"] < 4
+
+
+def test_losses_that_stay_bad_stop_the_run(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"step 1 is nan .* after 3 rollbacks to .*step-0000000"):
+        run(tmp_path, settings(), objective=BadOnce(1, math.nan, always=True))
+
+
+def test_constant_outputs_stop_the_run(tmp_path: Path) -> None:
+    model = tiny_model()
+    spreads = iter([0.5, 1e-4, 0.3, 1e-4, 1e-5, 0.2])
+    with pytest.raises(TrainingError, match=r"no longer depend on the input: .* 1e-05 at step 8"):
+        train(
+            model,
+            objective,
+            batches,
+            settings(evaluate_every=2),
+            tmp_path,
+            save_model=model.save_pretrained,
+            evaluate=lambda: {"output_spread": next(spreads)},
+        )
+
+
+def test_the_best_model_is_kept_and_a_run_that_gets_no_better_ends(tmp_path: Path) -> None:
+    def trained(output: Path, scores: list[float], **changes: Any) -> Any:
+        model, values = tiny_model(), iter(scores)
+        return train(
+            model,
+            objective,
+            batches,
+            settings(evaluate_every=2, save_every=2, keep_checkpoints=99, **changes),
+            output,
+            save_model=model.save_pretrained,
+            evaluate=lambda: {"accuracy": next(values)},
+            best_metric="accuracy",
+        )
+
+    scores = [0.1, 0.5, 0.7, 0.6, 0.65, 0.7]
+    result = trained(tmp_path / "stopped", scores, early_stopping=3)
+    assert (result.finished, result.state.step) == (True, 10)
+    assert (result.state.best, result.state.best_step) == (0.7, 4)
+    final, best, fourth = (
+        load_file(tmp_path / "stopped" / folder / "model.safetensors")
+        for folder in (".", "best", "checkpoints/step-0000004")
+    )
+    assert all(torch.equal(final[key], fourth[key]) and torch.equal(best[key], fourth[key]) for key in fourth)
+    again = trained(tmp_path / "stopped", [], early_stopping=3)  # nothing is left to do
+    assert (again.finished, again.state.step) == (True, 10)
+    # Stopped by the clock after the first step, it remembers what was best.
+    trained(tmp_path / "resumed", [0.9], early_stopping=3, max_minutes=1e-9)
+    resumed = trained(tmp_path / "resumed", scores, early_stopping=3)
+    assert (resumed.state.step, resumed.state.best, resumed.state.best_step) == (6, 0.9, 0)
+    # Of equals the first is kept, but not a model before any training.
+    equal = trained(tmp_path / "equal", [0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.3])
+    assert (equal.state.best, equal.state.best_step) == (0.7, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "optimizer", "tolerance"),
+    [
+        ({"accumulation": 3}, "lamb", 1e-6),
+        ({"gradient_checkpointing": True}, "lamb", 1e-6),
+        ({"accumulation": 3}, "muon", 5e-3),  # it orthogonalizes in bfloat16
+    ],
+)
+def test_less_memory_is_the_same_run(
+    tmp_path: Path, changes: dict[str, Any], optimizer: str, tolerance: float
+) -> None:
+    run(tmp_path / "plain", settings(optimizer=optimizer), dropout=0.0)
+    run(tmp_path / "less", settings(optimizer=optimizer, **changes), dropout=0.0)
+    plain, less = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "less"))
+    assert all(torch.allclose(plain[key], less[key], atol=tolerance) for key in plain)
+    losses = [
+        [line.get("train/loss") for line in read_metrics(tmp_path / name)] for name in ("plain", "less")
+    ]
+    assert losses[0] == pytest.approx(losses[1], abs=10 * tolerance, nan_ok=True)
+
+
+def test_a_run_counted_in_tokens_is_the_one_counted_in_steps(tmp_path: Path) -> None:
+    run(tmp_path / "steps", settings())
+    in_tokens = {"steps": None, "warmup_steps": 0, "tokens": 12 * 32, "warmup_tokens": 3 * 32}
+    result = run(tmp_path / "tokens", settings(**in_tokens))
+    assert (result.finished, result.state.step, result.state.tokens) == (True, 12, 12 * 32)
+    steps, tokens = (load_file(tmp_path / name / "model.safetensors") for name in ("steps", "tokens"))
+    assert all(torch.equal(steps[key], tokens[key]) for key in steps)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tokens": 5}, "steps is 12 and tokens is 5: give the length of a run in one of them"),
+        ({"steps": None}, "steps is None and tokens is None"),
+        ({"warmup_tokens": 5}, "warmup_tokens is given, but the length of the run is in steps"),
+        ({"warmup_steps": 13}, r"warm-up \(13\) and decay \(0\) together are longer than the run \(12 steps"),
+        ({"accumulation": 0}, "accumulation must be 1 or more, not 0"),
+        ({"spike": 0.0}, "spike must be more than 0"),
+    ],
+)
+def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        settings(**changes)
+
+
+def test_two_runs_cannot_share_a_folder(tmp_path: Path) -> None:
+    tmp_path.joinpath("checkpoints").mkdir()
+    with FileLock(tmp_path / ".lock"), pytest.raises(TrainingError, match="is in use by another run"):
+        run(tmp_path, settings())
+    assert run(tmp_path, settings()).finished
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
+    model = tiny_model()
+
+    def save(folder: Path) -> None:
+        model.save_pretrained(folder)
+        if "0000008" in folder.name:
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder / "model.safetensors"))
+
+    with pytest.raises(OSError, match="No space left on device"):
+        train(model, objective, batches, settings(), tmp_path, save_model=save)
+    assert checkpoints(tmp_path)[-1].name == "step-0000004"
+    assert [file.name for file in (tmp_path / "checkpoints").glob(".*")] == []
+    run(tmp_path, settings())
+    run(tmp_path / "whole", settings())
+    resumed, whole = (load_file(folder / "model.safetensors") for folder in (tmp_path, tmp_path / "whole"))
+    assert all(torch.equal(resumed[key], whole[key]) for key in whole)
+
+
+@pytest.mark.parametrize("step", [2, 4])
+def test_a_full_disk_leaves_no_half_of_the_best_model(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At step 2 there is no space for the new best model, at the end none for its copy."""
+    model, scores, saved = tiny_model(), iter([0.1, 0.2, 0.3]), []
+
+    def no_space(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def save(folder: Path) -> None:
+        model.save_pretrained(folder)
+        saved.append(folder.name)
+        if step == 2 and saved.count(".best.tmp") == 2:
+            raise DiskFullError(f"{folder}: no space left on the disk")
+
+    def go_on() -> Any:
+        return train(
+            model, objective, batches, settings(steps=4, evaluate_every=2, save_every=2), tmp_path,
+            save_model=save, evaluate=lambda: {"accuracy": next(scores)}, best_metric="accuracy",
+        )  # fmt: skip
+
+    with monkeypatch.context() as patched:
+        if step == 4:
+            patched.setattr(shutil, "copytree", no_space)
+        with pytest.raises(DiskFullError, match="no space left on the disk"):
+            go_on()
+    assert [file.name for file in tmp_path.rglob("*.tmp")] == []
+    scores = iter([0.2, 0.3])
+    assert go_on().finished
+
+
+def test_tensorboard_has_the_figures(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run(tmp_path, settings())
+    board = EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    shown = {event.step: event.value for event in board.Scalars("train/loss")}
+    lines = {line["step"]: line["train/loss"] for line in read_metrics(tmp_path) if "train/loss" in line}
+    assert shown == pytest.approx(lines, abs=1e-5)
+    assert {"tokens_per_second", "memory_gb", "minutes_left", "learning_rate"} <= set(board.Tags()["scalars"])
+
+
+def test_figures_are_written_without_tensorflow(tmp_path: Path) -> None:
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
+    program = (
+        "from albertkit.training.progress import tensorboard\n"
+        f"tensorboard.SummaryWriter({str(tmp_path)!r}).close()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.slow
+def test_a_compiled_run_is_the_plain_one(tmp_path: Path) -> None:
+    run(tmp_path / "plain", settings(), dropout=0.0)
+    run(tmp_path / "compiled", settings(compile=True), dropout=0.0)
+    plain, compiled = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "compiled"))
+    assert all(torch.allclose(plain[key], compiled[key], atol=1e-5) for key in plain)
+
+
+def test_metrics_are_averages_over_the_steps_between(tmp_path: Path) -> None:
+    run(tmp_path, settings(log_every=1))
+    each = [line["train/loss"] for line in read_metrics(tmp_path) if "train/loss" in line]
+    run(tmp_path / "pairs", settings(log_every=2))
+    pairs = [line["train/loss"] for line in read_metrics(tmp_path / "pairs") if "train/loss" in line]
+    assert len(each) == 12
+    assert pairs == pytest.approx([(a + b) / 2 for a, b in zip(each[::2], each[1::2], strict=True)], abs=1e-5)
+    rates = [
+        json.loads(line)["learning_rate"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert rates[:2] == pytest.approx([0.0, 0.01 / 3])
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    run(tmp_path, settings())
+    state = checkpoint_folder(tmp_path, 12) / "training_state.safetensors"
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(TrainingError, match=r"step-0000012 is damaged .* Delete it"):
+        run(tmp_path, settings())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: [],
+        lambda state: state | {"step": "12"},
+        lambda state: state | {"watch": None},
+        lambda state: state | {"watch": {"seen": 3, "other": 1}},
+        lambda state: state | {"position": {"step": None}},
+        lambda state: state | {"more": 1},
+        lambda state: state | {"fingerprint": {"precision": "int8"}},
+        lambda state: {name: value for name, value in state.items() if name != "tokens"},
+    ],
+)
+@pytest.mark.parametrize("precision", ["auto", "fp32"])
+def test_a_damaged_state_is_named(tmp_path: Path, damage: Any, precision: str) -> None:
+    run(tmp_path, settings(max_minutes=1e-9))
+    file = checkpoint_folder(tmp_path, 1) / "training_state.json"
+    file.write_text(json.dumps(damage(json.loads(file.read_text()))))
+    with pytest.raises(TrainingError, match=r"step-0000001 (is damaged .* Delete it|cannot be resumed)"):
+        run(tmp_path, settings(precision=precision))
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_text("precious")
+    with pytest.raises(TrainingError, match=r"holds model\.safetensors: a new run would overwrite it"):
+        run(tmp_path, settings())
+    assert (tmp_path / "model.safetensors").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("has_instructions", "bf16", "expected"), [(True, 2e11, True), (True, 8e10, False), (False, 2e11, False)]
+)
+def test_bf16_is_chosen_where_it_is_faster(
+    has_instructions: bool, bf16: float, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instructions for it are not enough: on some CPUs products in fp32 are the faster ones."""
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has_instructions)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    measured = {torch.bfloat16: bf16, torch.float32: 1.5e11}
+    monkeypatch.setattr(throughput, "measured_flops", lambda device, dtype, sizes: measured[dtype])
+    assert throughput.computes_in_bf16.__wrapped__(torch.device("cpu")) is expected
+
+
+def test_checkpoints_are_in_the_order_of_their_steps(tmp_path: Path) -> None:
+    """At 10,000,000 steps the names get longer, and no longer sort as text."""
+    steps = (9_999_999, 10_000_000, 500, 123_456_789)
+    for step in steps:
+        checkpoint_folder(tmp_path, step).mkdir(parents=True)
+    for other in ("step-", "step-9.old", ".step-0000007.tmp"):
+        (tmp_path / "checkpoints" / other).mkdir()
+    assert [checkpoint_step(folder) for folder in checkpoints(tmp_path)] == sorted(steps)
+
+
+def test_the_newest_checkpoint_is_kept_at_any_step(tmp_path: Path) -> None:
+    run(tmp_path, settings(steps=4))
+    for step, renamed in ((0, 9_999_998), (4, 9_999_999)):
+        folder = checkpoint_folder(tmp_path, step).rename(checkpoint_folder(tmp_path, renamed))
+        state = json.loads((folder / "training_state.json").read_text())
+        (folder / "training_state.json").write_text(json.dumps(state | {"step": renamed}))
+    longer = settings(steps=10_000_001, save_every=1, keep_checkpoints=2, schedule="trapezoid")
+    for folder in checkpoints(tmp_path):
+        state = json.loads((folder / "training_state.json").read_text())
+        state |= {"fingerprint": longer.fingerprint(), "schedule_factor": 1.0}
+        (folder / "training_state.json").write_text(json.dumps(state))
+    assert run(tmp_path, longer).state.step == 10_000_001
+    assert [folder.name for folder in checkpoints(tmp_path)] == ["step-10000000", "step-10000001"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "best"),
+    [
+        ("mean_squared_error", [0.9, 0.5, 0.7, math.nan, 0.5], 0.5),
+        ("accuracy", [math.nan, 0.5, 0.7, math.nan, 0.6], 0.7),
+    ],
+)
+def test_the_best_of_an_error_is_the_lowest_and_nan_is_never_the_best(
+    tmp_path: Path, metric: str, scores: list[float], best: float
+) -> None:
+    model, values = tiny_model(), iter(scores)
+    result = train(
+        model,
+        objective,
+        batches,
+        settings(steps=4, evaluate_every=1, log_every=1),
+        tmp_path,
+        save_model=model.save_pretrained,
+        evaluate=lambda: {metric: next(values)},
+        best_metric=metric,
+        lower_is_better=metric == "mean_squared_error",
+    )
+    assert (result.state.best, result.state.best_step) == (best, scores.index(best))
+    lines = (tmp_path / "metrics.jsonl").read_text()
+    assert "NaN" not in lines
+    assert '"eval/' + metric + '": null' in lines
+
+
+def test_figures_survive_a_resume_that_is_refused_or_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "metrics.jsonl"
+    run(tmp_path, settings(max_minutes=1e-9))
+    with file.open("a") as stream:
+        stream.write('not JSON\n{"step": 2, "tokens": 64}\n{"step": 3, "to')
+    before = file.read_bytes()
+    with pytest.raises(TrainingError, match="seed: saved 0, now 5"):
+        run(tmp_path, settings(seed=5))
+    assert file.read_bytes() == before
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="no space left on the disk"):
+            run(tmp_path, settings())
+    assert file.read_bytes() == before
+    # A resume drops damaged lines and the steps that it takes again, and no other line.
+    result = run(tmp_path, settings())
+    assert result.finished
+    assert [line["step"] for line in read_metrics(tmp_path)] == [0, 1, 2, 4, 6, 6, 8, 10, 12, 12]
+    inode = file.stat().st_ino
+    run(tmp_path, settings())
+    assert file.stat().st_ino == inode  # nothing to drop: the file is not written again
+
+
+def test_figures_without_their_checkpoints_are_not_overwritten(tmp_path: Path) -> None:
+    run(tmp_path / "run", settings(max_minutes=1e-9))
+    left = tmp_path / "left"
+    left.mkdir()
+    figures = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    (left / "metrics.jsonl").write_bytes(figures)
+    with pytest.raises(TrainingError, match=r"metrics\.jsonl has figures, but .* has no checkpoint"):
+        run(left, settings())
+    assert (left / "metrics.jsonl").read_bytes() == figures
+    # A run that was killed before its first checkpoint leaves the evaluation of step 0, or half of it.
+    first = figures.splitlines(keepends=True)[0]
+    for content in (first, first + first[:20]):
+        (left / "metrics.jsonl").write_bytes(content)
+        (left / ".best.tmp").mkdir(exist_ok=True)
+        assert run(left, settings()).finished
+        assert [line["step"] for line in read_metrics(left)][:2] == [0, 2]
+        shutil.rmtree(left)
+        left.mkdir()
+    (left / "best").mkdir()  # of no run, since a run writes figures before it
+    with pytest.raises(TrainingError, match="holds best/: a new run would overwrite it"):
+        run(left, settings())
+    file = tmp_path / "file"
+    file.write_text("precious")
+    with pytest.raises(TrainingError, match="file is a file"):
+        run(file, settings())
+    assert file.read_text() == "precious"
+
+
+@pytest.mark.parametrize("saved", ["fp32", "bf16"])
+def test_a_resume_computes_in_the_saved_precision(
+    tmp_path: Path, saved: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command goes on where the machine, or a new measurement of it, would choose otherwise."""
+    monkeypatch.setattr("albertkit.training.state.computes_in_bf16", lambda _: saved == "bf16")
+    run(tmp_path, settings(precision="auto", max_minutes=1e-9))
+    monkeypatch.setattr("albertkit.training.state.computes_in_bf16", lambda _: saved != "bf16")
+    assert run(tmp_path, settings(precision="auto")).finished
+    state = json.loads((checkpoint_folder(tmp_path, 12) / "training_state.json").read_text())
+    assert state["fingerprint"]["precision"] == saved
+    other = {"fp32": "bf16", "bf16": "fp32"}[saved]
+    with pytest.raises(TrainingError, match=f"precision: saved '{saved}', now '{other}'"):
+        run(tmp_path, settings(precision=other))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_evaluation_computes_in_the_precision_of_the_run(tmp_path: Path, precision: str) -> None:
+    model, seen = tiny_model(), set()
+
+    def evaluate() -> dict[str, float]:
+        seen.add(model(input_ids=next(batches(None))[0].ids).logits.dtype)
+        return {}
+
+    train(
+        model, objective, batches, settings(precision=precision), tmp_path,
+        save_model=model.save_pretrained, evaluate=evaluate,
+    )  # fmt: skip
+    assert seen == {{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]}
