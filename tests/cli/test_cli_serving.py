@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from albertkit.modeling.task_heads import (
 )
 from albertkit.pipelines import pipeline
 from albertkit.serving.metrics import Metrics
-from albertkit.serving.start import named_settings
+from albertkit.serving.start import named_settings, serve
 
 ORDER = {"input": {"text": "He came in.", "text_pair": "He sat down."}}
 
@@ -180,6 +181,24 @@ def test_workers_that_cannot_load_a_model_end_the_server(run, tmp_path: Path) ->
     assert result.status == 1
     assert "config.json" in result.errors
     assert "error: a worker process failed to start; see its error above" in result.errors
+
+
+def test_workers_that_die_before_they_load_end_the_server(tmp_path: Path) -> None:
+    # Without `if __name__ == "__main__"`, each worker runs the script again, and fails.
+    script = tmp_path / "script.py"
+    script.write_text("import albertkit\nalbertkit.serve(workers=2, port=0)\n")
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1
+    assert "ConfigError: a worker process failed to start; see its error above" in result.stderr
+
+
+def test_a_server_without_a_temporary_folder_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_folder(**_: object) -> None:
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", no_folder)
+    with pytest.raises(FileNotFoundError, match="no usable temporary directory"):
+        serve(workers=2, port=0)
 
 
 @pytest.mark.parametrize(

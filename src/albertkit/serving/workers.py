@@ -7,12 +7,14 @@ import socket
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import wait
+from multiprocessing.queues import SimpleQueue
 from typing import Any
 
-from uvicorn.config import STARTUP_FAILURE
+from uvicorn.config import STARTUP_FAILURE, Config
 from uvicorn.supervisors import Multiprocess
 
 from albertkit.cores import VARIABLE, usable_cores
@@ -23,6 +25,7 @@ from albertkit.serving.server import BACKLOG, load_service, read_key, uvicorn_co
 from albertkit.serving.settings import ServingSettings
 
 _LOADING_SECONDS = 120  # maximum time until a new worker answers the supervisor
+_PAUSE = 0.1  # seconds between two checks of whether a worker has loaded the models
 
 
 def serve_in_processes(
@@ -48,29 +51,73 @@ def serve_in_processes(
     )
     config.timeout_worker_healthcheck = _LOADING_SECONDS
 
-    def announce() -> None:
-        served = names.get()
-        listening.listen(BACKLOG)
-        ready(served)
-
-    threading.Thread(target=announce, daemon=True).start()
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     try:
         with tempfile.TemporaryDirectory(prefix="albertkit-metrics-") as folder:
             os.environ[FOLDER_VARIABLE] = folder
-            supervisor = Multiprocess(config, [listening])
+            supervisor = _Supervisor(config, listening, names, ready)
             supervisor.run()
     finally:
-        del os.environ[FOLDER_VARIABLE]
+        os.environ.pop(FOLDER_VARIABLE, None)
         listening.close()
         for number, handler in handlers.items():
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
-    if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
+    if supervisor.failed:
         raise ConfigError("a worker process failed to start; see its error above")
 
 
-def _load_application(settings: ServingSettings, names: Any) -> Callable[..., Any]:
+class _Supervisor(Multiprocess):
+    """uvicorn's supervisor; it also stops if a worker dies before any worker has loaded the models.
+
+    Args:
+        config: uvicorn's configuration.
+        listening: Bound socket that the workers share.
+        names: Queue to which each worker sends the names of its models.
+        ready: Called with the names of the first worker that has loaded the models.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        listening: socket.socket,
+        names: "SimpleQueue[list[str]]",
+        ready: Callable[[list[str]], None],
+    ) -> None:
+        super().__init__(config, [listening])
+        self.listening = listening
+        self.names = names
+        self.ready = ready
+        self._died_early = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the supervisor stopped because a worker failed to start."""
+        return self._died_early or any(process.exitcode == STARTUP_FAILURE for process in self.processes)
+
+    def init_processes(self) -> None:
+        """Start the workers, and a thread that waits for the first to load the models."""
+        super().init_processes()
+        for process in self.processes:
+            # The supervisor waits for a worker's answer until the last copy of this end is closed.
+            process.child_conn.close()
+        threading.Thread(target=self._announce, daemon=True).start()
+
+    def _announce(self) -> None:
+        workers = [process.process.sentinel for process in self.processes]
+        while self.names.empty():
+            if wait(workers, timeout=_PAUSE):
+                self._died_early = not (self.signal_queue or self.should_exit.is_set())
+                self.should_exit.set()
+                return
+        served = self.names.get()
+        self.listening.listen(BACKLOG)
+        self.ready(served)
+        while True:  # other workers send their names too; a full queue would block them
+            self.names.get()
+
+
+def _load_application(settings: ServingSettings, names: "SimpleQueue[list[str]]") -> Callable[..., Any]:
     """Load the models in a worker, and return the application."""
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
@@ -78,6 +125,9 @@ def _load_application(settings: ServingSettings, names: Any) -> Callable[..., An
         service, garbage = load_service(settings)
     except (AlbertKitError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(STARTUP_FAILURE)
+    except Exception:  # with any other exit status the supervisor would start workers forever
+        traceback.print_exc()
         sys.exit(STARTUP_FAILURE)
     names.put(service.describe())
     return make_application(service, key=key, garbage=garbage)
