@@ -242,8 +242,8 @@ def gpu(bench: Bench) -> None:
         state("gpu, bf16: peak memory (MB)", ours["megabytes"], theirs["megabytes"]),
     ]
     bench.show(f"pretraining, ALBERT-base, length 512, {device}", figures)
-    utilisation = [compare("gpu, bf16: model FLOPs utilisation", ours["mfu"], 1.0, at_least=0.45)]
-    bench.show("of the rate the maker states", utilisation, against="peak")
+    utilization = [compare("gpu, bf16: model FLOPs utilization", ours["mfu"], 1.0, at_least=0.45)]
+    bench.show("of the rate the maker states", utilization, against="peak")
 
 
 def parameters() -> Figure:

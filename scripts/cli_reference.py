@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 HEAD = """\
 # Command line
 
-The reference of every verb and option; [using.md](using.md) and its neighbours explain. This page is written
+The reference of every verb and option; [using.md](using.md) and its neighbors explain. This page is written
 by `scripts/cli_reference.py` from what `albertkit --help` and `albertkit VERB --help` (or `-h`) say.
 """
 
@@ -64,7 +64,7 @@ ENVIRONMENT = {
     "RAY_ADDRESS": "The cluster of `--runner ray`; otherwise a Ray on this machine.",
     "KERAS_BACKEND": "Of `albertkit.keras`: tensorflow, jax or torch.",
     "PROMETHEUS_MULTIPROC_DIR": "Set by `serve --workers` for its processes, not by others.",
-    "NO_COLOR, COLUMNS": "Of what is printed: no colours; the width, where there is no terminal.",
+    "NO_COLOR, COLUMNS": "Of what is printed: no colors; the width, where there is no terminal.",
     "_ALBERTKIT_COMPLETE": "Set by the shell that asks for completions.",
 }
 

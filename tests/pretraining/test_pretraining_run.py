@@ -231,7 +231,9 @@ def test_one_batch_is_learnt_or_the_check_fails(data: Path, tmp_path: Path) -> N
     first, *_, last = [line for line in read_metrics(tmp_path / "learnt") if "train/masked_loss" in line]
     assert last["train/masked_loss"] < 0.1 * first["train/masked_loss"]
     slow = replace(settings, training=replace(training, steps=5, learning_rate=1e-5, log_every=1))
-    with pytest.raises(TrainingError, match=r"one batch was not learnt \(train/masked_loss 4\.\d+ -> 4\.\d+"):
+    with pytest.raises(
+        TrainingError, match=r"one batch was not learned \(train/masked_loss 4\.\d+ -> 4\.\d+"
+    ):
         run(data, tmp_path / "slow", slow)
 
 

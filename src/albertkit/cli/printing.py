@@ -60,7 +60,7 @@ def as_fields(given: Any) -> dict[str, Any]:
 
 
 def new_console() -> "Console":
-    """Return where tables go: without colours made from the numbers in texts."""
+    """Return where tables go: without colors made from the numbers in texts."""
     from rich.console import Console
 
     return Console(highlight=False)

@@ -96,7 +96,7 @@ def start_at_sinusoids(model: AlbertForPreTraining) -> None:
     """Set the position embeddings (positions, E) to sinusoids (Vaswani et al. 2017, section 3.5).
 
     Their root mean square is `initializer_range`, that of the random embeddings they replace. A step to the
-    next position is then one linear map for all positions, so attention to neighbours has one thing to learn
+    next position is then one linear map for all positions, so attention to neighbors has one thing to learn
     where random embeddings give it one for each position. They are trained on like any other weights.
     """
     weight = model.albert.embeddings.position_embeddings.weight

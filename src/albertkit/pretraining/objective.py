@@ -1,4 +1,4 @@
-"""What pretraining minimises and measures: masked words and sentence order (Lan et al. 2019, section 3.1)."""
+"""What pretraining minimizes and measures: masked words and sentence order (Lan et al. 2019, section 3.1)."""
 
 import math
 from collections.abc import Callable

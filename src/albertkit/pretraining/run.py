@@ -27,7 +27,7 @@ from albertkit.training.throughput import TRAINING_PASSES
 
 logger = logging.getLogger(__name__)
 
-OVERFITTED = 0.1  # share of its first loss below which one batch is learnt
+OVERFITTED = 0.1  # share of its first loss below which one batch is learned
 
 
 def pretrain(
@@ -56,7 +56,7 @@ def pretrain(
         ConfigError: sequences longer than the model's positions, a model of another vocabulary, or an
             impossible shape.
         TrainingError: a resume with other settings or data, losses that stay bad, constant outputs, or one
-            batch that was not learnt.
+            batch that was not learned.
     """
     data, output = Path(data), Path(output)
     world = world or World(torch.device("cpu"))
@@ -172,7 +172,7 @@ def _require_overfitted(output: Path) -> None:
     shown = ", ".join(f"{name} {lines[0][name]:.3f} -> {lines[-1][name]:.3f}" for name in names)
     if any(lines[-1][name] > OVERFITTED * lines[0][name] for name in names):
         raise TrainingError(
-            f"one batch was not learnt ({shown}): more steps or another learning rate, in another output "
+            f"one batch was not learned ({shown}): more steps or another learning rate, in another output "
             "folder, may do; if not, the model, the data or the optimizer is broken"
         )
-    logger.info("one batch was learnt: %s", shown)
+    logger.info("one batch was learned: %s", shown)

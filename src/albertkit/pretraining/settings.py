@@ -70,7 +70,7 @@ class ExampleSettings:
     warmup_seq_length: int = 32
     """Tokens of the sequences that a run begins with, if it has a warm-up of length (Li et al. 2021)."""
     warmup_documents: int = 0
-    """Documents of the first epoch that are cut into such sequences: attention to neighbours is learnt much
+    """Documents of the first epoch that are cut into such sequences: attention to neighbors is learned much
     sooner where there are few tokens to choose from."""
     short_sequence_probability: float = 0.1
     """Share of sequences that are drawn shorter."""
@@ -134,7 +134,7 @@ class PretrainingSettings:
     frequency_bias: bool = False
     """Start the output bias at the log frequencies of the pieces, which the layers then need not learn."""
     sinusoidal_positions: bool = False
-    """Start the position embeddings as sinusoids, by which neighbours are found sooner, not at random."""
+    """Start the position embeddings as sinusoids, by which neighbors are found sooner, not at random."""
     unit_mapping: bool = False
     """Start the embedding mapping so that hidden states enter the first layer as they enter all others."""
     matching_head: bool = False

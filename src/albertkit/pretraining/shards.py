@@ -174,7 +174,7 @@ class ShardSet:
     def check_tokenizer(self, file: str | Path) -> None:
         """Raise a DataError unless `file` is the vocabulary that these shards were made with.
 
-        So must the normalisation in the `tokenizer_config.json` beside it be.
+        So must the normalization in the `tokenizer_config.json` beside it be.
         """
         found = file_sha256(Path(file))
         if found != self.manifest.tokenizer_sha256:

@@ -90,7 +90,7 @@ def train(
             there, or None. The reason stays in the state, so the same command does not go on either.
         fingerprint: what else must be the same for a resume (data, shape).
         world: the processes of the run.
-        flops_per_token: operations of a training step for each token, for the utilisation figure.
+        flops_per_token: operations of a training step for each token, for the utilization figure.
 
     Raises:
         TrainingError: a resume with other settings, a folder in use or that holds something else than a run,
@@ -318,7 +318,7 @@ class _Run:
             "memory_gb": peak_memory(self.world.device) / 1e9,
             "minutes_left": state.seconds / done * (self.settings.length - done) / 60,
         }
-        if self.peak_flops:  # "mfu" is model FLOPs utilisation
+        if self.peak_flops:  # "mfu" is model FLOPs utilization
             figures["mfu"] = speed * self.flops_per_token / (self.peak_flops * self.world.size)
         figures |= {f"train/{name}": value for name, value in self.averages.take(self.world).items()}
         if self.reporter:

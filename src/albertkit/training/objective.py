@@ -26,7 +26,7 @@ class StepOutput:
     """What an objective returns for one part of a batch."""
 
     loss: Tensor
-    """Scalar, to be minimised: this part's share of the loss of the whole batch."""
+    """Scalar, to be minimized: this part's share of the loss of the whole batch."""
     sums: dict[str, tuple[Tensor, int]]
     """Metric name -> (sum over the part, number of items summed); the same names for every part."""
 

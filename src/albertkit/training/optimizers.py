@@ -117,7 +117,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def _trust_ratio(param: Tensor, update: Tensor) -> Tensor:
-    """Return ||param|| / ||update||, or 1 where either is zero. On the device: no synchronisation."""
+    """Return ||param|| / ||update||, or 1 where either is zero. On the device: no synchronization."""
     param_norm = torch.linalg.vector_norm(param)
     update_norm = torch.linalg.vector_norm(update)
     usable = (param_norm > 0) & (update_norm > 0)

@@ -48,7 +48,7 @@ class TrainingSettings:
     """bf16: matrix products in bfloat16 (autocast), weights and optimizer in float32; auto: bf16 where that
     is faster, as measured when the run begins."""
     seed: int = 0
-    """Seed of initialisation, data order, masks and dropout."""
+    """Seed of initialization, data order, masks and dropout."""
 
     spike: float = 10.0
     """Standard deviations above its running mean at which a loss is a spike. A spike, or a loss that is no
@@ -130,7 +130,7 @@ class TrainingSettings:
 
         A trapezoid's total is not among them: until its decay begins, the run does not depend on it.
         """
-        # Evaluations do not change what is learnt, only when it ends.
+        # Evaluations do not change what is learned, only when it ends.
         free = {
             "early_stopping",
             "evaluate_every",

@@ -1,4 +1,4 @@
-"""How fast a run is against its machine: model FLOPs utilisation (Chowdhery et al. 2022, appendix B)."""
+"""How fast a run is against its machine: model FLOPs utilization (Chowdhery et al. 2022, appendix B)."""
 
 import resource
 import sys
@@ -18,7 +18,7 @@ STATED_BF16 = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "
 
 
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
-    """Return the FLOP/s that utilisation is counted against.
+    """Return the FLOP/s that utilization is counted against.
 
     The maker's figure where it is known (a GPU in bfloat16), else that of a large matrix product, measured
     now in about a second.
