@@ -105,6 +105,17 @@ def test_data_in_memory_is_as_good_as_a_file(classifier: FinetuningRun, tmp_path
             evaluate(classifier.folder, data=wrong, device="cpu")
 
 
+@pytest.mark.parametrize("data", [[], (), iter([]), pd.DataFrame(), pa.Table.from_pylist([])])
+def test_data_without_examples_say_so(classifier: FinetuningRun, data: Any) -> None:
+    with pytest.raises(DataError, match=r"^input has no examples; expected at least one$"):
+        predict(classifier.folder, input=data, device="cpu")
+
+
+def test_texts_are_no_examples(classifier: FinetuningRun) -> None:
+    with pytest.raises(DataError, match="input is an iterable of texts, such as 'the river'; expected dicts"):
+        predict(classifier.folder, input=["the river"], device="cpu")
+
+
 def test_a_metric_of_your_own_chooses_the_best_model(model: Path, tmp_path: Path) -> None:
     values = iter([0.5, 0.7, 0.3, 0.6, 0.6])
 

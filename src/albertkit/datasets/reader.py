@@ -242,7 +242,7 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         name: what error messages call data in memory.
 
     Raises:
-        DataError: it is nothing of that kind.
+        DataError: it is nothing of that kind, or has no examples.
     """
     if isinstance(data, Table):
         return data
@@ -263,8 +263,15 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         data = list(data)
     if isinstance(data, Mapping) or hasattr(data, "column_names"):
         return ObjectTable(data, name=name)
-    first = next(iter(data), None)
-    return ObjectTable(data, name=name) if first is None or isinstance(first, Mapping) else list(data)
+    if not len(data):
+        raise DataError(f"{name} has no examples; expected at least one")
+    first = next(iter(data))
+    if isinstance(first, str):
+        raise DataError(
+            f"{name} is an iterable of texts, such as {first!r:.60}; expected dicts, such as "
+            '{"text": ...}, or examples. To read a file, give its path alone'
+        )
+    return ObjectTable(data, name=name) if isinstance(first, Mapping) else list(data)
 
 
 def open_table(source: Any, *, header: bool = True, delimiter: str | None = None) -> Table:
