@@ -281,10 +281,10 @@ def test_a_hopeless_run_ends_early(model: Path, data: Path, tmp_path: Path) -> N
     AlbertForPreTraining(config).save_pretrained(tmp_path / "dull")
     tokenizer.save_pretrained(tmp_path / "dull")
     model = tmp_path / "dull"
-    settings = replace(FAST, steps=153, evaluate_every=51, learning_rate=1e-12)
+    settings = replace(FAST, steps=90, evaluate_every=30, learning_rate=1e-12)
     result = tune("text-classification", settings, model, data, tmp_path / "whole")
     assert result.restarts == 2
-    for run, steps in ((".", 51), ("restart-1", 51), ("restart-2", 153)):
+    for run, steps in ((".", 30), ("restart-1", 30), ("restart-2", 90)):
         assert checkpoints(tmp_path / "whole" / run)[-1].name == f"step-{steps:07d}"
     assert result.report is not None
     assert result.report["collapsed"] is not None

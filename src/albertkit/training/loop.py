@@ -105,6 +105,8 @@ def train(
         run.resume_or_start()
         run.wrap()
         signal = run.steps(batches, stopping)
+        if run.reporter:
+            run.reporter.draw()
     return RunResult(run.state, run.is_finished(), signal, run.metrics)
 
 
@@ -341,7 +343,7 @@ class _Run:
                 self.metrics = self.evaluate_model()
             self.model.train()
             self.reporter.log(self.state, {f"eval/{name}": value for name, value in self.metrics.items()})
-            self.reporter.plot()
+            self.reporter.publish()
             metric, lower = self.best_metric, self.lower_is_better
             if metric and self.state.is_best(self.metrics[metric], lower=lower):
                 with written_folder(self.output / BEST) as folder:

@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
+_SECONDS_BETWEEN_PICTURES = 30.0  # drawing takes most of a second, and an evaluation may take less
 
 
 class Reporter:
@@ -41,6 +43,7 @@ class Reporter:
         load_plotting()  # what is not installed must show before an hour's work
         tensorboard.SummaryWriter  # noqa: B018
         self._bar = ProgressBar(lines=False).__enter__()
+        self._drawn, self._outdated = time.monotonic(), False
 
     def close(self) -> None:
         """End the bar and flush."""
@@ -65,11 +68,19 @@ class Reporter:
         shown = (f"{name} {value:.4g}" for name, value in values.items())
         logger.info("%s", "  ".join([f"step {state.step}{length}", *shown]))
 
-    def plot(self) -> None:
-        """Draw `curves.png` and let TensorBoard see the newest figures."""
-        plot_curves(self.output)
+    def publish(self) -> None:
+        """Show the newest figures in TensorBoard, and in `curves.png` if it is older than half a minute."""
+        self._outdated = True
+        if time.monotonic() - self._drawn > _SECONDS_BETWEEN_PICTURES:
+            self.draw()
         if self._board:
             self._board.flush()
+
+    def draw(self) -> None:
+        """Draw `curves.png`, unless it shows all that was published."""
+        if self._outdated:
+            plot_curves(self.output)
+            self._drawn, self._outdated = time.monotonic(), False
 
     def write(self, state: RunState, values: dict[str, Any]) -> dict[str, Any]:
         """Append a line to `metrics.jsonl`; return its beginning, which says where the run is.
