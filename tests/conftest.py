@@ -15,6 +15,7 @@ from both_engines import engine_of_pipelines  # noqa: F401  # of files that use 
 from chromium import browser  # noqa: F401  # a fixture of the tests of pages
 from command_line import run  # noqa: F401  # a fixture of the tests of verbs
 from places import ROOT
+from warm_commands import warm_commands
 
 from albertkit.tokenization.vocabulary import train_vocabulary
 
@@ -63,6 +64,13 @@ def two_cpu_ray() -> Iterator[None]:
         )
         yield
         ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def warm_shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of processes for which `albertkit` and `python` start in milliseconds."""
+    with warm_commands(tmp_path_factory.mktemp("warm")) as environment:
+        yield environment
 
 
 @pytest.fixture(scope="session")

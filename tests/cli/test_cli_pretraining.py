@@ -4,13 +4,11 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
-from warm_commands import warm_commands
 
 from albertkit import AlbertForMaskedLM, AlbertTokenizer
 from albertkit.training.curves import read_metrics
@@ -38,18 +36,17 @@ warmup_steps = 1
 
 
 @pytest.fixture(scope="module")
-def albertkit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Albertkit]:
+def albertkit(warm_shell: dict[str, str]) -> Albertkit:
     """The command, which must end with `status`."""
-    with warm_commands(tmp_path_factory.mktemp("warm")) as environment:
 
-        def run(*arguments: object, status: int = 0) -> CompletedProcess[str]:
-            command = [shutil.which("albertkit", path=environment["PATH"]), *map(str, arguments)]
-            wide = environment | {"COLUMNS": "200"}
-            result = subprocess.run(command, capture_output=True, text=True, env=wide, timeout=120)
-            assert result.returncode == status, result.stderr
-            return result
+    def run(*arguments: object, status: int = 0) -> CompletedProcess[str]:
+        command = [shutil.which("albertkit", path=warm_shell["PATH"]), *map(str, arguments)]
+        wide = warm_shell | {"COLUMNS": "200"}
+        result = subprocess.run(command, capture_output=True, text=True, env=wide, timeout=120)
+        assert result.returncode == status, result.stderr
+        return result
 
-        yield run
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -188,12 +185,14 @@ def test_missing_places_and_devices_are_one_line(
         assert result.stderr.count("\n") == 1, result.stderr
 
 
-def test_a_signal_shows_in_the_exit_status(run_folder: Path, tmp_path: Path) -> None:
+def test_a_signal_shows_in_the_exit_status(
+    run_folder: Path, warm_shell: dict[str, str], tmp_path: Path
+) -> None:
     work = run_folder.parent
     places = ("--data", work / "shards", "--tokenizer", work / "tokenizer", "--output", tmp_path / "run")
     settings = ("--recipe", work / "small.toml", "--steps", 100_000, "--log-every", 1)
-    command = [sys.executable, "-m", "albertkit", "pretrain", *places, *settings]
-    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+    command = [shutil.which("albertkit", path=warm_shell["PATH"]), "pretrain", *places, *settings]
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True, env=warm_shell)
     assert process.stderr is not None
     while not process.stderr.readline().startswith("step 2/"):
         assert process.poll() is None

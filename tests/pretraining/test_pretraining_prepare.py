@@ -150,6 +150,14 @@ def test_reading_errors_name_file_and_line(tmp_path: Path, name: str, content: b
         read(file)
 
 
+def test_paths_come_in_any_iterable_as_text_or_path(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(f"Text of {name}.")
+    expected = ["Text of a.txt.", "Text of b.txt."]
+    for paths in (str(tmp_path), [str(tmp_path)], (tmp_path,), iter(sorted(tmp_path.glob("*.txt")))):
+        assert [document.text.strip() for document in Corpus.find(paths)] == expected
+
+
 def test_inputs_that_lead_nowhere(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no input given"):
         read()

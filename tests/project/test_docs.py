@@ -9,14 +9,13 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from documented_files import FILES
 from markdown_it import MarkdownIt
-from warm_commands import ROOT, warm_commands
+from places import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
@@ -182,12 +181,6 @@ def blocks_of(page: str) -> list[Block]:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with warm_commands(tmp_path_factory.mktemp("warm")) as environment:
-        yield environment
-
-
-@pytest.fixture(scope="module")
 def larder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("larder")
 
@@ -204,15 +197,15 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)])
 def test_blocks(
-    page: str, folder: Path, larder: Path, environment: dict[str, str], tiny_texts: list[str]
+    page: str, folder: Path, larder: Path, warm_shell: dict[str, str], tiny_texts: list[str]
 ) -> None:
     for name, kind in GIVEN.get(page, {}).items():
         if not (larder / kind).exists():
-            FILES[kind](larder / kind, tiny_texts, environment)
+            FILES[kind](larder / kind, tiny_texts, warm_shell)
         (folder / name).parent.mkdir(exist_ok=True)
         (shutil.copytree if (larder / kind).is_dir() else shutil.copy)(larder / kind, folder / name)
     with socket.create_server(("127.0.0.1", 0)) as free:
-        environment = environment | {"PORT": str(free.getsockname()[1])}
+        environment = warm_shell | {"PORT": str(free.getsockname()[1])}
     printed = ""
     smaller, not_run = SMALLER.get(page, {}), tuple(NOT_RUN.get(page, ()))
     for block in blocks_of(page):

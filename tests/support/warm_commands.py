@@ -3,9 +3,10 @@
     python tests/support/warm_commands.py FOLDER
 
 listens at FOLDER/socket; FOLDER/bin has the commands. Each runs in a fork with the folder, environment and
-streams of whoever called it, so pipes, redirections and loops of a shell work. In place of the processes that
-`torchrun` would start, its script runs in one; the options of `torchrun` are parsed by itself. `pip install`
-installs nothing and checks that the extras exist.
+streams of the process that called it, so pipes, redirections and loops of a shell work. The calling process
+passes SIGINT and SIGTERM on, and SIGUSR1 as SIGKILL. In place of the processes that `torchrun` would start,
+its script runs in one; the options of `torchrun` are parsed by itself. `pip install` installs nothing and
+checks that the extras exist.
 """
 
 import importlib
@@ -48,7 +49,9 @@ with socket.socket(socket.AF_UNIX) as server:
     socket.send_fds(server, [len(request).to_bytes(4, "big")], [0, 1, 2])
     server.sendall(request)
     process = int.from_bytes(server.recv(4, socket.MSG_WAITALL), "big")
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(process, signal.SIGTERM))
+    for name, passed in (("SIGINT", "SIGINT"), ("SIGTERM", "SIGTERM"), ("SIGUSR1", "SIGKILL")):
+        number = getattr(signal, passed)
+        signal.signal(getattr(signal, name), lambda *_, number=number: os.kill(process, number))
     sys.exit(int.from_bytes(server.recv(1) or b"\\xff", "big"))
 """
 

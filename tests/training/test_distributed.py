@@ -1,18 +1,17 @@
 """Two processes train as one does: the same data, seen once, and the same losses."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from places import SUPPORT
 from safetensors.torch import load_file
+from two_processes import in_two_processes
 
+import albertkit
 from albertkit.pretraining.prepare import prepare
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
@@ -58,32 +57,31 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_v
     return folder
 
 
-def pretrain(data: Path, output: Path, *options: object, processes: int = 1) -> str:
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+def pretrain(data: Path, output: Path, *options: object, shell: dict[str, str]) -> str:
+    """Pretrain in two processes, and return what they say."""
     command = [
-        sys.executable, *(launcher if processes > 1 else []), "-m", "albertkit", "pretrain",
-        "--recipe", data / "recipe.toml", "--data", data / "shards", "--tokenizer", data / "tokenizer",
-        "--output", output, "--device", "cpu", *options,
+        "albertkit", "pretrain", "--recipe", data / "recipe.toml", "--data", data / "shards",
+        "--tokenizer", data / "tokenizer", "--output", output, "--device", "cpu", *options,
     ]  # fmt: skip
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    result = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, env=environment, timeout=200
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stderr
+    return in_two_processes(command, shell)
+
+
+def pretrain_alone(data: Path, output: Path, **settings: Any) -> None:
+    places = {"data": data / "shards", "tokenizer": data / "tokenizer", "output": output}
+    albertkit.pretrain(data / "recipe.toml", **places, device="cpu", **settings)
 
 
 def figures(output: Path, name: str) -> list[float]:
     return [line[name] for line in read_metrics(output) if name in line]
 
 
-def test_two_processes_are_one(data: Path, tmp_path: Path) -> None:
-    pretrain(data, tmp_path / "one")
-    said = pretrain(data, tmp_path / "two", "--max-minutes", "1e-9", processes=2)
+def test_two_processes_are_one(data: Path, tmp_path: Path, warm_shell: dict[str, str]) -> None:
+    pretrain_alone(data, tmp_path / "one")
+    said = pretrain(data, tmp_path / "two", "--max-minutes", "1e-9", shell=warm_shell)
     assert "2 processes" in said
     assert said.count("stopped (the same command goes on) at step 1,") == 1  # one process speaks
     assert [folder.name for folder in checkpoints(tmp_path / "two")] == ["step-0000000", "step-0000001"]
-    said = pretrain(data, tmp_path / "two", processes=2)
+    said = pretrain(data, tmp_path / "two", shell=warm_shell)
     assert "resuming from step-0000001" in said
     for name in ("train/masked_loss", "train/order_loss", "eval/masked_loss", "grad_norm"):
         one, two = figures(tmp_path / "one", name), figures(tmp_path / "two", name)
@@ -95,11 +93,13 @@ def test_two_processes_are_one(data: Path, tmp_path: Path) -> None:
     assert all((weights[0][key] - weights[1][key]).abs().max() < 1e-4 for key in weights[0])
 
 
-def test_processes_with_one_objective_and_muon(data: Path, tmp_path: Path) -> None:
+def test_processes_with_one_objective_and_muon(
+    data: Path, tmp_path: Path, warm_shell: dict[str, str]
+) -> None:
     """The head of the other objective gets no gradient, which the processes must agree on."""
+    pretrain_alone(data, tmp_path / "one", sentence_order=False, optimizer="muon", steps=4)
     options = ("--no-sentence-order", "--optimizer", "muon", "--steps", 4)
-    pretrain(data, tmp_path / "one", *options)
-    said = pretrain(data, tmp_path / "two", *options, processes=2)
+    said = pretrain(data, tmp_path / "two", *options, shell=warm_shell)
     assert "finished at step 4" in said
     one, two = (figures(tmp_path / name, "train/masked_loss") for name in ("one", "two"))
     assert one[0] - one[-1] > 0.05
@@ -144,21 +144,17 @@ with join_world("cpu") as world:
 """
 
 
-def test_the_others_wait_for_an_evaluation_however_long_it_takes(tmp_path: Path) -> None:
+def test_the_others_wait_for_an_evaluation_however_long_it_takes(
+    tmp_path: Path, warm_shell: dict[str, str]
+) -> None:
     program = tmp_path / "program.py"
     program.write_text(SLOW_EVALUATION.format(support=str(SUPPORT), output=str(tmp_path / "run")))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    common = os.environ | {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, program],
-            env=common | {"WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in "01"
-    ]
-    said = [process.communicate(timeout=100)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], said
+    in_two_processes(["python", program], warm_shell)
     assert [folder.name for folder in checkpoints(tmp_path / "run")] == ["step-0000000", "step-0000002"]
+
+
+def test_processes_of_a_test_that_do_not_end_are_killed(tmp_path: Path, warm_shell: dict[str, str]) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import time\ntime.sleep(60)")
+    with pytest.raises(AssertionError, match=r"states \[None, None\]"):
+        in_two_processes(["python", program], warm_shell, timeout=0.3)

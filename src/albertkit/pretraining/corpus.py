@@ -68,15 +68,18 @@ class Corpus:
         Raises:
             DataError: an input leads to no readable file.
         """
-        if isinstance(inputs, (list, tuple)) and not inputs:
+        if isinstance(inputs, Iterator):  # such as Path("books").glob("*.txt")
+            inputs = list(inputs)
+        paths = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+        if not paths:
             raise DataError("no input given: expected files, folders, glob patterns or rows")
-        source = as_source(inputs, name="the rows given")
-        if isinstance(source, Table):
-            source.check_columns({"text_column": text_column})
-            return cls(table=source, text_column=text_column)
-        files: list[Path] = []
-        for name in [source] if isinstance(source, str) else source:
-            files.extend(_files_of(str(name)))
+        if not all(isinstance(path, (str, Path)) for path in paths):
+            table = as_source(inputs, name="the rows given")
+            if not isinstance(table, Table):
+                raise DataError(f"{inputs!r:.60}: expected paths, or rows that are dicts")
+            table.check_columns({"text_column": text_column})
+            return cls(table=table, text_column=text_column)
+        files = [file for path in paths for file in _files_of(str(path))]
         unique = dict.fromkeys(path.resolve() for path in files)
         return cls(files=tuple(unique), text_column=text_column, sentence_per_line=sentence_per_line)
 
