@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sentencepiece
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
@@ -54,17 +55,20 @@ def _is_character_map(content: bytes) -> bool:
     size = int.from_bytes(content[:4], "little")
     if size % 1024 or not 4 <= size <= len(content) - 4:
         return False
-    units, strings = memoryview(content[4 : 4 + size]).cast("I"), content[4 + size :]
+    units, strings = np.frombuffer(content[4 : 4 + size], "<u4"), content[4 + size :]
     if not strings.endswith(b"\0"):
         return False
-    for place, unit in enumerate(units):
-        if unit >> 31:  # a leaf: the place of a string
-            start = unit & 0x7FFFFFFF
-            if start >= len(strings) or (start and strings[start - 1]):
-                return False
-        elif place ^ (unit >> 10 << ((unit & 0x200) >> 6)) >= len(units):
-            return False
-    return True
+    leaves = units >> 31 == 1
+    children = np.arange(len(units), dtype="<u4") ^ units >> 10 << ((units & 0x200) >> 6)
+    ends = np.frombuffer(strings, np.uint8) == 0
+    # A leaf has the place of a string, which begins where another one ends.
+    begins = np.concatenate([[True], ends[:-1]])
+    places = units[leaves] & 0x7FFFFFFF
+    return bool(
+        (children[~leaves] < len(units)).all()
+        and (places < len(strings)).all()
+        and begins[places].all()
+    )
 
 
 def ends_in_digit_and_comma(piece: str) -> bool:
