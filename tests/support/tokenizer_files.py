@@ -9,8 +9,9 @@ FILES = ("spiece.model", "tokenizer.json")
 
 
 def load(file: str, vocabulary: Path, folder: Path, **rules: bool) -> TokenizerBase:
-    """Load a vocabulary from its model, or from the tokenizer.json that is saved with it."""
+    """Load a vocabulary from its model, or from the tokenizer.json that is saved with it in the folder."""
     if file == "spiece.model":
         return AlbertTokenizer(vocabulary, **rules)
-    AlbertTokenizer(vocabulary).save_pretrained(folder)
+    if not (folder / file).exists():
+        AlbertTokenizer(vocabulary).save_pretrained(folder)
     return AlbertTokenizerFast(tokenizer_file=folder / file, **rules)

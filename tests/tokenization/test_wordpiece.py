@@ -59,23 +59,34 @@ TEXTS = [
 ]
 
 
+CHARACTERS = CharacterTable(BertNormalization())
+
+
 @cache
-def is_newer_than_the_rust_library(text: str) -> bool:
-    """Tell whether the two differ in a character: the Rust library has the categories of Unicode 8."""
+def differs_in_the_rust_library(characters: str) -> bool:
+    """Return whether the Rust library finds other words than we do around any of the characters."""
+    text = " ".join(f"a{character}b" for character in characters)
     normalizer = tokenizers.normalizers.BertNormalizer()
     words = tokenizers.pre_tokenizers.BertPreTokenizer()
-    theirs = [word for word, _ in words.pre_tokenize_str(normalizer.normalize_str(f"a{text}b"))]
-    return theirs != f"a{text}b".translate(CharacterTable(BertNormalization())).split()
+    theirs = [word for word, _ in words.pre_tokenize_str(normalizer.normalize_str(text))]
+    return theirs != text.translate(CHARACTERS).split()
 
 
-def test_characters_newer_than_the_rust_library_are_few() -> None:
-    """The original has the categories of Python; so have we."""
-    assigned = (
-        chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")
-    )
-    newer = [one for one in assigned if is_newer_than_the_rust_library(one)]
-    assert len(newer) < 0.005 * 140_000
-    assert all(unicodedata.ucd_3_2_0.category(one) != unicodedata.category(one) for one in newer)
+def test_few_characters_differ_in_the_rust_library() -> None:
+    """The original has the categories of Python's Unicode, as we have; the Rust library has Unicode 8."""
+    different = [
+        character
+        for start in range(0, 0x110000, 64)
+        if differs_in_the_rust_library(block := "".join(map(chr, assigned(start, start + 64))))
+        for character in block
+        if differs_in_the_rust_library(character)
+    ]
+    assert len(different) < 0.005 * 140_000
+    assert all(unicodedata.ucd_3_2_0.category(one) != unicodedata.category(one) for one in different)
+
+
+def assigned(start: int, stop: int) -> list[int]:
+    return [code for code in range(start, stop) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
 
 
 def random_texts(count: int, seed: int) -> list[str]:
@@ -95,7 +106,7 @@ def random_texts(count: int, seed: int) -> list[str]:
         return chr(code)
 
     def known() -> str:
-        while is_newer_than_the_rust_library(drawn := character()):
+        while differs_in_the_rust_library(drawn := character()):
             pass
         return drawn
 
@@ -155,8 +166,8 @@ def test_real_texts(shared: Path, vocabulary: Path) -> None:
         for article in json.loads((shared / "data" / "xquad" / f"xquad.{language}.json").read_text())["data"]
         for paragraph in article["paragraphs"]
         for question in paragraph["qas"][:1]
-    ]
-    assert len(texts) == 720
+    ][::3]
+    assert len(texts) == 240
     pieces = [*PIECES, *sorted({c for text in texts for c in text if not c.isspace()} - set(PIECES))]
     folder = vocabulary / "real"
     folder.mkdir()

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sentencepiece
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
@@ -52,6 +51,8 @@ def _is_character_map(content: bytes) -> bool:
 
     The table is a trie over UTF-8 (a double array of darts-clone), followed by the strings that it points to.
     """
+    import numpy as np  # a tokenizer loaded from a spiece.model needs no NumPy
+
     size = int.from_bytes(content[:4], "little")
     if size % 1024 or not 4 <= size <= len(content) - 4:
         return False
@@ -65,9 +66,7 @@ def _is_character_map(content: bytes) -> bool:
     begins = np.concatenate([[True], ends[:-1]])
     places = units[leaves] & 0x7FFFFFFF
     return bool(
-        (children[~leaves] < len(units)).all()
-        and (places < len(strings)).all()
-        and begins[places].all()
+        (children[~leaves] < len(units)).all() and (places < len(strings)).all() and begins[places].all()
     )
 
 

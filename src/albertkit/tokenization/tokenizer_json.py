@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def _original_steps(normalization: Normalization) -> list[dict[str, Any]]:
     steps += [_replace({"String": "``"}, '"'), _replace({"String": "''"}, '"')]
     if not normalization.keep_accents:
         # Not StripAccents: it also drops vowel signs, which the original keeps.
-        steps += [{"type": "NFKD"}, _replace({"Regex": _characters(_is_combining)}, "")]
+        steps += [{"type": "NFKD"}, _replace({"Regex": _characters(unicodedata.combining)}, "")]
     return [*steps, {"type": "Lowercase"}] if normalization.do_lower_case else steps
 
 
@@ -139,21 +140,13 @@ def _replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": pattern, "content": content}
 
 
-def _is_combining(character: str) -> bool:
-    return unicodedata.combining(character) != 0
-
-
 @lru_cache
-def _characters(belongs: Callable[[str], bool]) -> str:
+def _characters(belongs: Callable[[str], object]) -> str:
     """Return a regular expression's class of all characters that belong."""
-    ranges: list[list[int]] = []
-    for code in range(sys.maxunicode + 1):
-        if belongs(chr(code)):
-            if ranges and ranges[-1][1] == code - 1:
-                ranges[-1][1] = code
-            else:
-                ranges.append([code, code])
-    return "[" + "".join(f"\\x{{{first:X}}}-\\x{{{last:X}}}" for first, last in ranges) + "]"
+    codes = map(ord, filter(belongs, map(chr, range(sys.maxunicode + 1))))
+    # Neighbors have the same distance between their code and their number in the list.
+    runs = [list(run) for _, run in groupby(enumerate(codes), lambda numbered: numbered[1] - numbered[0])]
+    return "[" + "".join(f"\\x{{{run[0][1]:X}}}-\\x{{{run[-1][1]:X}}}" for run in runs) + "]"
 
 
 def read_unigram_json(path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
