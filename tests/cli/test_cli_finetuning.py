@@ -30,6 +30,8 @@ from albertkit.tasks.loading import CHUNK
 from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 ROWS = [("the river was painted", "new"), ("the house was lost", "old")]
 
 

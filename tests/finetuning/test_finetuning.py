@@ -60,6 +60,8 @@ from albertkit.training.curves import read_metrics
 from albertkit.training.run_state import LossWatch, RunState
 from albertkit.training.state import checkpoints
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 CPU = torch.device("cpu")
 FAST = FinetuningSettings(
     epochs=6,

@@ -39,6 +39,8 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 CPU = torch.device("cpu")
 FAST = FinetuningSettings(
     epochs=4, batch_size=8, learning_rate=3e-3, dropout=0.0, precision="fp32", evaluate_every=24, log_every=1

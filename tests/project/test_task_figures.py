@@ -14,6 +14,8 @@ from albertkit.config import AlbertConfig
 from albertkit.modeling.model import AlbertModel
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 
 @pytest.fixture
 def scripts(script: Callable[[str], ModuleType]) -> tuple[ModuleType, ModuleType]:

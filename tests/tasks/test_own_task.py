@@ -23,6 +23,8 @@ from albertkit.pipelines import pipeline
 from albertkit.tasks.measuring import Metric
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 OWN = runpy.run_path(str(ROOT / "examples" / "own_task.py"))
 FAST: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 8, "device": "cpu", "precision": "fp32"}
 ROWS = [{"text": f"the {word} was {mark}", "label": label}
