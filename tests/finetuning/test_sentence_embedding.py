@@ -2,11 +2,7 @@
 
 import json
 import math
-import os
 import random
-import socket
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,7 @@ from bound_tasks import bound
 from command_line import Run
 from safetensors.torch import load_file
 from training_losses import embedding_loss_of
+from two_processes import in_two_processes
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import PairExample
@@ -454,37 +451,21 @@ def test_vectors_and_cosines_for_files(trained: Path, data: Path, tmp_path: Path
     assert "nothing tells how good its vector is" in result.errors.splitlines()[-1]
 
 
-def test_two_processes_and_parts_are_one(model: Path, data: Path, tmp_path: Path) -> None:
+def test_two_processes_and_parts_are_one(
+    model: Path, data: Path, tmp_path: Path, warm_shell: dict[str, str]
+) -> None:
     """Batches of 7, so that neither processes nor parts have equally many pairs."""
     settings = replace(FAST, steps=4, batch_size=7, learning_rate=1e-3)
     tune(settings, model, data, tmp_path / "run1")
-    command = [
-        sys.executable, "-m", "albertkit", "finetune", "sentence-embedding", "--model", model,
-        "--train", data / "train.jsonl", "--validation", data / "validation.jsonl",
-        "--output", tmp_path / "run2", "--device", "cpu", "--precision", "fp32", "--steps", 4,
-        "--batch-size", 7, "--log-every", 1, "--learning-rate", 1e-3, "--dropout", 0, "--accumulation", 2,
-    ]  # fmt: skip
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    # As torchrun starts them.
-    shared = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    processes = [
-        subprocess.Popen(
-            list(map(str, command)),
-            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    try:
-        for process in processes:
-            _, errors = process.communicate(timeout=200)
-            assert process.returncode == 0, errors
-    finally:
-        for process in processes:
-            process.kill()
+    in_two_processes(
+        [
+            "albertkit", "finetune", "sentence-embedding", "--model", model,
+            "--train", data / "train.jsonl", "--validation", data / "validation.jsonl", "--output",
+            tmp_path / "run2", "--device", "cpu", "--precision", "fp32", "--steps", 4, "--batch-size", 7,
+            "--log-every", 1, "--learning-rate", 1e-3, "--dropout", 0, "--accumulation", 2,
+        ],
+        warm_shell,
+    )  # fmt: skip
     one, two = (
         [line["train/loss"] for line in read_metrics(tmp_path / f"run{processes}") if "train/loss" in line]
         for processes in (1, 2)
