@@ -1,5 +1,6 @@
 """Pipelines of fine-tuned models: equal to those of transformers, whatever the batch, with exact places."""
 
+import functools
 import json
 import random
 import types
@@ -90,6 +91,7 @@ def order(save) -> Path:
     return save(AlbertForPreTraining)
 
 
+@functools.cache
 def theirs(task: str, model_class: str, folder: Path, **options) -> transformers.Pipeline:
     model = getattr(transformers, model_class).from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -190,18 +192,6 @@ class TestTextClassification:
                 probabilities.tolist(), abs=1e-5
             )
         assert (probabilities - blind).abs().max() > 1e-3
-
-    def test_any_batch_gives_the_same_answers(self, classes):
-        texts = [
-            *random_texts(40),
-            *zip(random_texts(20, words=(1, 10)), random_texts(20, words=(1, 10), seed=1), strict=True),
-        ]
-        classify = pipeline("text-classification", classes, top_k=None)
-        single = [classify(text, top_k=None) for text in texts]
-        for options in ({"batch_size": 1}, {"batch_size": 7}, {}):
-            assert_close(classify(texts, **options), single)
-        small = pipeline("text-classification", classes, top_k=None, batch_tokens=64)
-        assert_close(small(texts), single)
 
     def test_text_over_the_limit_is_never_cut_unasked(self, classes):
         classify = pipeline("text-classification", classes)
@@ -668,11 +658,12 @@ class TestAnyBatch:
 
     @staticmethod
     def example(task: str, length: int, rng: random.Random):
-        """An input with a text of so many words."""
+        """An input with a text of so many words; of text classification sometimes a pair."""
         first, second, *others = (" ".join(rng.choices(WORDS, k=n)) for n in (length, 1 + length // 3, 1, 2))
         return {
             "question-answering": {"question": second, "context": first},
             "multiple-choice": {"context": first, "question": second, "choices": others},
+            "text-classification": rng.choice([first, (first, second)]),
             "sentence-order": (first, second),
             "fill-mask": f"{first} [MASK] {second}",
         }.get(task, first)
@@ -684,11 +675,11 @@ class TestAnyBatch:
         batch_tokens=st.none() | st.integers(1, 200),
         ahead=st.integers(1, 8),
         way=st.sampled_from(["list", "generator", "file"]),
-        engine=st.sampled_from(["auto", "plain"]),
+        engine=st.sampled_from(["auto", "auto", "plain"]),  # which is the same in both runs of this file
         seed=st.integers(0, 2**16),
     )
     @hypothesis.settings(
-        max_examples=30,
+        max_examples=20,
         suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
     )
     def test_answers_and_their_order(
