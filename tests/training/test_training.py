@@ -3,7 +3,6 @@
 import errno
 import json
 import math
-import os
 import shutil
 import signal
 import subprocess
@@ -27,6 +26,18 @@ from albertkit.training.curves import read_metrics
 from albertkit.training.loop import train
 from albertkit.training.objective import StepOutput
 from albertkit.training.state import checkpoint_folder, checkpoint_step, checkpoints
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs draw no curves, which takes longer than the run, except for tests that ask for `pictures`."""
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr("albertkit.training.progress.plot_curves", lambda output: None)
+
+
+@pytest.fixture
+def pictures() -> None:
+    """For a test of runs that draw their curves."""
 
 
 @pytest.mark.parametrize(
@@ -62,20 +73,25 @@ t.run(Path({output!r}), t.settings(steps=40), objective=Slow())
 """
 
 
-def test_killed_run_goes_on_from_its_checkpoint_bitwise(tmp_path: Path) -> None:
-    run(tmp_path / "whole", settings(steps=40))
-    command = [
-        sys.executable,
-        "-c",
-        SLOW_RUN.format(support=str(SUPPORT), output=str(tmp_path / "killed")),
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    metrics = tmp_path / "killed" / "metrics.jsonl"
-    deadline = time.monotonic() + 300
-    while not (metrics.exists() and '"step": 10,' in metrics.read_text()):
+def slow_run(output: Path, shell: dict[str, str], *, step: int) -> subprocess.Popen[bytes]:
+    """Start a run in a process of its own, and return when its figures of a step are written."""
+    program = output.with_suffix(".py")
+    program.write_text(SLOW_RUN.format(support=str(SUPPORT), output=str(output)))
+    command = [str(shutil.which("python", path=shell["PATH"])), str(program)]
+    process = subprocess.Popen(command, env=shell, stderr=subprocess.DEVNULL)
+    metrics = output / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not (metrics.exists() and f'"step": {step},' in metrics.read_text()):
         assert time.monotonic() < deadline
+        assert process.poll() is None
         time.sleep(0.01)
-    process.kill()  # SIGKILL, somewhere after step 10
+    return process
+
+
+def test_killed_run_goes_on_from_its_checkpoint_bitwise(tmp_path: Path, warm_shell: dict[str, str]) -> None:
+    run(tmp_path / "whole", settings(steps=40))
+    process = slow_run(tmp_path / "killed", warm_shell, step=10)
+    process.send_signal(signal.SIGUSR1)  # SIGKILL of the run, somewhere after step 10
     process.wait()
     saved = [int(folder.name.split("-")[1]) for folder in checkpoints(tmp_path / "killed")]
     assert saved
@@ -91,23 +107,14 @@ def test_killed_run_goes_on_from_its_checkpoint_bitwise(tmp_path: Path) -> None:
     assert losses[0] == losses[1]
 
 
-def test_sigterm_writes_a_checkpoint_and_ends(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        SLOW_RUN.format(support=str(SUPPORT), output=str(tmp_path)),
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    metrics = tmp_path / "metrics.jsonl"
-    deadline = time.monotonic() + 300
-    while not (metrics.exists() and '"step": 2,' in metrics.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def test_sigterm_writes_a_checkpoint_and_ends(tmp_path: Path, warm_shell: dict[str, str]) -> None:
+    output = tmp_path / "run"
+    process = slow_run(output, warm_shell, step=2)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0
-    last = read_metrics(tmp_path)[-1]["step"]
+    last = read_metrics(output)[-1]["step"]
     assert last < 40
-    assert checkpoints(tmp_path)[-1] == checkpoint_folder(tmp_path, int(last))
+    assert checkpoints(output)[-1] == checkpoint_folder(output, int(last))
 
 
 def test_a_signal_during_the_first_evaluation_is_not_lost(tmp_path: Path) -> None:
@@ -128,6 +135,7 @@ def test_any_seed_will_do(tmp_path: Path) -> None:
     assert run(tmp_path, settings(steps=3, warmup_steps=1, seed=2**63)).finished
 
 
+@pytest.mark.usefixtures("pictures")
 def test_every_checkpoint_is_a_model_folder_and_the_last_ones_are_kept(tmp_path: Path) -> None:
     run(tmp_path, settings(steps=12, save_every=2, keep_checkpoints=2))
     assert [folder.name for folder in checkpoints(tmp_path)] == ["step-0000010", "step-0000012"]
@@ -389,15 +397,17 @@ def test_tensorboard_has_the_figures(tmp_path: Path) -> None:
     assert {"tokens_per_second", "memory_gb", "minutes_left", "learning_rate"} <= set(board.Tags()["scalars"])
 
 
-def test_figures_are_written_without_tensorflow(tmp_path: Path) -> None:
-    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
-    program = (
-        "from albertkit.training.progress import tensorboard\n"
-        f"tensorboard.SummaryWriter({str(tmp_path)!r}).close()"
+def test_a_run_imports_neither_tensorflow_nor_the_compiler(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    for name in ("tensorflow", "sympy"):  # the second is of the compiler
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} was imported')")
+    program.write_text(
+        f"import sys; sys.path.append({str(SUPPORT)!r})\n"
+        "from pathlib import Path\n"
+        "import training_runs as t\n"
+        f"t.run(Path({str(tmp_path / 'run')!r}), t.settings(steps=1, warmup_steps=0, optimizer='adamw'))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True
-    )
+    done = subprocess.run([sys.executable, program], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -8,6 +8,7 @@ Schedules are plain functions from a place in the run to a factor of the peak le
 counted in steps or in tokens, and so are all lengths beside it.
 """
 
+import inspect
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,7 +24,20 @@ NO_DECAY = ("LayerNorm", "layer_norm", "bias")
 LAYERS = "albert_layer_groups"
 
 
-class AdamW(torch.optim.Optimizer):
+class _EagerOptimizer(torch.optim.Optimizer):
+    """An optimizer that is never compiled.
+
+    PyTorch keeps these methods out of compiled graphs, and for that imports its compiler: two seconds and
+    some 70 MB at the start of every run.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+class AdamW(_EagerOptimizer):
     """The original's AdamW: no bias correction, decay added to the update."""
 
     layer_adaptation = False

@@ -11,6 +11,7 @@ import torch
 TRAINING_PASSES = 3  # operations of a step in those of a forward pass: the backward pass is two
 
 _SIZES = (512, 1024, 2048)  # one fits a CPU's caches, one fills a GPU
+_LONG_ENOUGH = 0.02  # seconds of a product, beyond which a larger one is no faster
 _REPEATS = 5
 
 # Dense bfloat16 tensor-core rates that the makers state, FLOP/s, by a part of the device's name.
@@ -21,7 +22,7 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
     """Return the FLOP/s that utilization is counted against.
 
     The maker's figure where it is known (a GPU in bfloat16), else that of a large matrix product, measured
-    now in about a second.
+    now in some tenths of a second.
     """
     if device.type == "cuda" and dtype == torch.bfloat16:
         name = torch.cuda.get_device_name(device)
@@ -32,16 +33,19 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def measured_flops(device: torch.device, dtype: torch.dtype, sizes: tuple[int, ...] = _SIZES) -> float:
-    """Return the best FLOP/s of square matrix products of several sizes."""
-    best = 0.0
+    """Return the best FLOP/s of square matrix products of ascending sizes."""
+    best, seconds = 0.0, 0.0
     for size in sizes:
+        if seconds > _LONG_ENOUGH:
+            break
         left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
         for _ in range(_REPEATS):
             _synchronize(device)
             begin = time.perf_counter()
             torch.mm(left, right)
             _synchronize(device)
-            best = max(best, 2 * size**3 / (time.perf_counter() - begin))
+            seconds = time.perf_counter() - begin
+            best = max(best, 2 * size**3 / seconds)
     return best
 
 
