@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
 
 from albertkit.config import AlbertConfig

@@ -16,6 +16,7 @@ import pytest
 import torch
 from filelock import FileLock
 from places import SUPPORT
+from quick_runs import pictures, quick_runs  # noqa: F401  # fixtures
 from safetensors.torch import load_file
 from training_runs import Objective, Rows, batches, objective, run, settings, tiny_model
 
@@ -26,18 +27,6 @@ from albertkit.training.curves import read_metrics
 from albertkit.training.loop import train
 from albertkit.training.objective import StepOutput
 from albertkit.training.state import checkpoint_folder, checkpoint_step, checkpoints
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs draw no curves, which takes longer than the run, except for tests that ask for `pictures`."""
-    if "pictures" not in request.fixturenames:
-        monkeypatch.setattr("albertkit.training.progress.plot_curves", lambda output: None)
-
-
-@pytest.fixture
-def pictures() -> None:
-    """For a test of runs that draw their curves."""
 
 
 @pytest.mark.parametrize(
