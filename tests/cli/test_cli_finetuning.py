@@ -168,14 +168,14 @@ def test_empty_texts_are_predicted_and_named(classifier: Path, tmp_path: Path, r
 
 
 def test_text_of_unknown_tokens_is_announced(
-    folder: Path, classifier: Path, tmp_path: Path, run: Run
+    folder: Path, classifier: Path, tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     arabic = "\u0645\u0631\u062d\u0628\u0627"
     table = tmp_path / "texts.csv"
     lines = [f"{label},{text}" for label in ("old", "new") for text in (arabic, f"{arabic} \U0001f600", "a")]
     table.write_text("\n".join(["kind,sentence", *lines]) + "\n", encoding="utf-8")
     note = "4 of 6 texts consist mostly of unknown tokens (100% of their tokens)"
-    said: list[str] = []
+    caplog.set_level("INFO")
     prepare(
         TextClassification(),
         FinetuningSettings(steps=1),
@@ -183,9 +183,8 @@ def test_text_of_unknown_tokens_is_announced(
         train=table,
         validation=table,
         options=DataOptions(text_column="sentence", label_column="kind"),
-        say=said.append,
     )
-    assert [line.partition(": ")[0] for line in said if note in line] == ["training", "validation"]
+    assert [line.partition(": ")[0] for line in caplog.messages if note in line] == ["training", "validation"]
     model, columns = ("--model", classifier), ("--text-column", "sentence")
     result = run(
         "evaluate", "text-classification", *model, "--data", table, *columns, "--label-column", "kind"

@@ -530,7 +530,7 @@ def test_a_run_that_improves_nothing_says_so(
     )  # fmt: skip
     assert result.report is not None
     assert (result.report["step"], result.report["beats_untrained"]) == (step, beats)
-    warning = f"warning: no checkpoint beats the untrained model. The model of step {step} is kept."
+    warning = f"no checkpoint beats the untrained model. The model of step {step} is kept."
     assert (warning in caplog.text) is not beats
 
 
@@ -772,13 +772,16 @@ def test_texts_over_the_limit_are_counted(model: Path, data: Path, tmp_path: Pat
     assert {name: one["count"] for name, one in found["problems"].items()} == {"empty": 1, "unlabelled": 1}
 
 
-def test_rows_shorter_than_asked_for_are_announced(model: Path, data: Path) -> None:
+def test_rows_shorter_than_asked_for_are_announced(
+    model: Path, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     for length, expected in (
         (64, ["max_length is 64, and the model reads at most 48 tokens: 48 it is"]),
         (48, []),
         (None, []),
     ):
-        said: list[str] = []
+        caplog.clear()
         prepared = prepare(
             TASKS["text-classification"](),
             replace(FAST, task=TaskSettings(max_length=length)),
@@ -786,43 +789,49 @@ def test_rows_shorter_than_asked_for_are_announced(model: Path, data: Path) -> N
             train=data / "train.jsonl",
             validation=data / "validation.jsonl",
             options=DataOptions(),
-            say=said.append,
         )
         assert prepared.task.max_length == 48
-        assert [line for line in said if line.startswith("max_length")] == expected
+        assert [line for line in caplog.messages if line.startswith("max_length")] == expected
 
 
-def test_whole_numbers_that_may_be_amounts_are_named(model: Path, tmp_path: Path) -> None:
+def test_whole_numbers_that_may_be_amounts_are_named(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     for count, named in ((11, True), (10, False)):
         file = write(tmp_path / "a.jsonl", [{"text": "a", "label": number % count} for number in range(12)])
-        said: list[str] = []
+        caplog.clear()
         prepare(
             TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
-            options=DataOptions(), say=said.append,
+            options=DataOptions(),
         )  # fmt: skip
         expected = f"the labels are {count} whole numbers, read as classes; if they are amounts, "
-        found = [line for line in said if line.startswith(expected) and "--problem-type regression" in line]
-        assert bool(found) is named
+        found = [line for line in caplog.messages if line.startswith(expected)]
+        assert ["--problem-type regression" in line for line in found] == [True] * named
 
 
-def test_numbers_with_a_comma_are_named(model: Path, tmp_path: Path) -> None:
+def test_numbers_with_a_comma_are_named(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The note must fit a decimal comma and a thousands separator: 1,080 may be 1.08 or 1080."""
+    caplog.set_level("INFO")
     for labels, named in (
         (["2,53", "1,08", "3"], True),
         (["1,080", "2,530", "1,200,000.5"], True),
         (["a,b", "1,08", "c"], False),
     ):
         file = write(tmp_path / "a.jsonl", [{"text": "a", "label": label} for label in labels * 2])
-        said: list[str] = []
+        caplog.clear()
         prepare(
             TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
-            options=DataOptions(), say=said.append,
+            options=DataOptions(),
         )  # fmt: skip
         expected = (
             "look like numbers, but are read as classes; if they are amounts, write them with a decimal "
             "point and no thousands separator"
         )
-        assert any(line.startswith("labels such as '1,08") and expected in line for line in said) is named
+        found = [line for line in caplog.messages if line.startswith("labels such as '1,08")]
+        assert [expected in line for line in found] == [True] * named
 
 
 @pytest.mark.parametrize(
@@ -926,7 +935,6 @@ def test_a_threshold_is_not_inherited(model: Path, tmp_path: Path) -> None:
             train=write(tmp_path / "train.jsonl", rows),
             validation=write(tmp_path / "validation.jsonl", rows),
             options=DataOptions(),
-            say=lambda _: None,
         )
         assert THRESHOLD_KEY not in prepared.config.extra
         assert prepared.validation.main_metric == metric
@@ -958,7 +966,6 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
         train=write(tmp_path / "train.jsonl", rows),
         validation=tmp_path / "train.jsonl",
         options=DataOptions(**options),
-        say=lambda _: None,
     )
     is_questions = task == "question-answering"
     others = {"doc_stride": 3, "max_question_length": 5, "max_answer_length": 2} if is_questions else {}

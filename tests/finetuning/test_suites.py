@@ -219,7 +219,7 @@ def test_what_cannot_be_measured(data: Path, models: Path, tmp_path: Path, run: 
     assert_one_line_error(result, "leave out text_column")
 
     def suite(name: str, of: Path, model: Path | str) -> None:
-        evaluate_suite(name, of, model, device=CPU, say=print)
+        evaluate_suite(name, of, model, device=CPU)
 
     with pytest.raises(ConfigError, match="did you mean 'glue'"):
         suite("gleu", data, models)

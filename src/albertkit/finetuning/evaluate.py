@@ -1,7 +1,6 @@
 """Measure a fine-tuned model on labelled data: `evaluate`."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,6 @@ def evaluate(
     patience: int | None = None,
     early_exit_curve: str | Path | None = None,
     overwrite: bool = False,
-    say: Callable[[str], None] = logger.info,
     **settings: Any,
 ) -> Evaluation:
     """Measure a fine-tuned model on labelled data.
@@ -63,7 +61,6 @@ def evaluate(
         early_exit_curve: picture file (.png, .svg or .pdf) of the main metric by patience; the points are in
             the report as "early_exit_curve".
         overwrite: replace the report of an earlier evaluation in `output`.
-        say: called with each note about the data; by default they are logged.
         **settings: fields of `TaskSettings` and `DataOptions`; by default as the model was fine-tuned.
 
     Raises:
@@ -83,17 +80,17 @@ def evaluate(
     task, loaded = load_task(task, model, read, device=read_device(device))
     task = task.with_metrics(metrics)
     source = as_source(data, name="data")
-    options = named_options(task, model, source, columns, say, labelled=True)
+    options = named_options(task, model, source, columns, labelled=True)
     if line := task.room_note():
-        say(line)
+        logger.info("%s", line)
     set_patience(loaded, patience)
     splits = load_splits(task, {"data": open_reader(task, source, options, name="data")}, labels=task.labels)
     for line in splits.reports["data"].lines():
-        say(line)
+        logger.info("%s", line)
     task.check_fit(splits.examples["data"])
     examples = EvaluationSet(task, splits.examples["data"], batch_tokens=batch_tokens)
     for line in examples.notes():
-        say(f"{splits.reports['data'].source}: {line}")
+        logger.info("%s: %s", splits.reports["data"].source, line)
     evaluation = examples.evaluate(loaded, loaded.config, main_metric=main_metric, engine=engine)
     curve = {}
     if early_exit_curve is not None:

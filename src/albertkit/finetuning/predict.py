@@ -100,7 +100,6 @@ def predict(
     workers: int | None = None,
     keep_columns: bool = False,
     progress: Callable[[int, int], None] | None = None,
-    say: Callable[[str], None] = logger.info,
     **settings: Any,
 ) -> Predictions:
     """Predict for each example; with an output file, the same call continues after an interruption.
@@ -120,7 +119,6 @@ def predict(
         workers: number of Ray workers; None for one per GPU, or without any per CPU.
         keep_columns: copy the columns of the input beside its predictions.
         progress: called with the number of finished examples and the number of all; None for a progress bar.
-        say: called with each note about the data; by default they are logged.
         **settings: fields of `TaskSettings` and `DataOptions`; by default as the model was fine-tuned.
 
     Returns:
@@ -142,13 +140,13 @@ def predict(
     # With Ray only its workers compute.
     own, loaded = load_task(task, model, read, device=CPU if runner == "ray" else read_device(device))
     source = as_source(input, name="input")
-    options = named_options(own, model, source, columns, say, labelled=False)
+    options = named_options(own, model, source, columns, labelled=False)
     reader = open_reader(own, source, options, name="input", labelled=False)
     if note := own.room_note():
-        say(note)
+        logger.info("%s", note)
     set_patience(loaded, patience)
     if output is None:
-        return _predict_in_memory(Predictor(own, loaded, batch_tokens, engine), reader, keep_columns, say)
+        return _predict_in_memory(Predictor(own, loaded, batch_tokens, engine), reader, keep_columns)
     cut: list[int] = []
     with ProgressBar() as bar:
         count = predict_file(
@@ -166,25 +164,18 @@ def predict(
             progress=progress
             or (lambda done, total: bar.update(f"{done:,} of {total:,} examples", done, total)),
             on_cut=cut.append,
-            say=say,
         )
-    say(f"{count:,} predictions in {output}")
+    logger.info("%s predictions in %s", f"{count:,}", output)
     if cut:
-        say(
+        logger.info(
             f"{len(cut):,} of {count:,} are of examples that were cut ({sum(cut):,} tokens, of one up to "
             f"{max(cut):,}); the column 'cut' says which"
         )
     return Predictions(count, cut, Path(output))
 
 
-def _show(bar: ProgressBar, done: int, total: int) -> None:
-    bar.update(f"{done:,} of {total:,} examples", done, total)
-
-
-def _predict_in_memory(
-    predictor: Predictor, reader: Reader[Any], keep_columns: bool, say: Callable[[str], None]
-) -> Predictions:
-    _checked(reader, predictor.task, say)
+def _predict_in_memory(predictor: Predictor, reader: Reader[Any], keep_columns: bool) -> Predictions:
+    _checked(reader, predictor.task)
     records: list[dict[str, Any]] = []
     for chunk in chunks(_asked(reader, keep_columns)):
         records += predictor.records(chunk)
@@ -208,7 +199,6 @@ def predict_file(
     keep_columns: bool = False,
     progress: Callable[[int, int], None] = lambda *_: None,
     on_cut: Callable[[int], object] = lambda _: None,
-    say: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Write the predictions for all examples of a reader; return how many.
 
@@ -234,7 +224,6 @@ def predict_file(
             `input_NAME`.
         progress: called after each part with the number of finished examples and the number of all.
         on_cut: called at the end with the number of dropped tokens of each example that was cut.
-        say: takes notes: rows without text, parts that are kept.
 
     Raises:
         ConfigError: `keep_columns` for an input that is no table, an unknown runner, `workers` of the local
@@ -256,10 +245,12 @@ def predict_file(
         "input_sha256": input_sha256(reader),
     }
     done = _kept(parts, about)
-    total = _checked(reader, task, say)
+    total = _checked(reader, task)
     count = min(len(done or ()) * part_size, total)
     if done:
-        say(f"continuing after {count:,} of {total:,} predictions, kept in {parts} from an interrupted run")
+        logger.info(
+            f"continuing after {count:,} of {total:,} predictions, kept in {parts} from an interrupted run"
+        )
     examples = islice(_asked(reader, keep_columns), count, None)
     finished = ordered_map(
         Predictor(task, model, batch_tokens, engine),
@@ -290,7 +281,7 @@ def predict_file(
             if part_files(parts):
                 how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
                 kept = f"kept in {parts}; the same command continues"
-                say(f"{how}: {count:,} of {total:,} predictions are {kept}")
+                logger.info(f"{how}: {count:,} of {total:,} predictions are {kept}")
             else:
                 shutil.rmtree(parts, ignore_errors=True)
             raise
@@ -325,7 +316,7 @@ def _check_output(source: Path, output: Path) -> None:
         )
 
 
-def _checked(reader: Reader[Any], task: Task, say: Callable[[str], None]) -> int:
+def _checked(reader: Reader[Any], task: Task) -> int:
     """Return the number of examples, after reading all of them once.
 
     Raises:
@@ -347,7 +338,7 @@ def _checked(reader: Reader[Any], task: Task, say: Callable[[str], None]) -> int
     if not report.rows:
         raise DataError(f"{reader.source}: there is nothing to predict in it")
     if report.problems:
-        say("\n".join(report.lines()))
+        logger.info("\n".join(report.lines()))
     return report.rows
 
 

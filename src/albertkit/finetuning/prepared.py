@@ -1,9 +1,10 @@
 """From files and a model's name to what a run works on: rows, a task, a config, a model with a new head."""
 
+import logging
 import random
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from albertkit.tasks.rows import UnknownTokens
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.vocabularies import load_tokenizer
+
+logger = logging.getLogger(__name__)
 
 HELD_OUT = 10
 """Without validation data, one of so many training examples is held out."""
@@ -67,18 +70,17 @@ def prepare(
     train: Any,
     validation: Any,
     options: DataOptions,
-    say: Callable[[str], None],
 ) -> Prepared:
-    """Read the data and cut its texts into rows, and say what was found."""
+    """Read the data and cut its texts into rows, and log what is in it."""
     readers = {"training": open_reader(task, train, options, name="train")}
     if validation is not None:
         readers["validation"] = open_reader(task, validation, options, name="validation")
     splits = load_splits(task, readers, problem_type=settings.problem_type)
     if validation is None:
-        _hold_out(splits, settings.seed, say)
+        _hold_out(splits, settings.seed)
     for report in splits.reports.values():
         for line in report.lines():
-            say(line)
+            logger.info("%s", line)
     examples = splits.examples
     named = {} if splits.labels is None else splits.labels.config_arguments()
     config = load_config(str(model)).replace(**named, **settings.dropouts)
@@ -92,9 +94,9 @@ def prepare(
             config.extra[name] = value
     task.check_fit(examples["validation"])
     if line := task.room_note():
-        say(line)
+        logger.info("%s", line)
     if line := task.check(examples["training"], examples["validation"], settings.batch_size):
-        say(line)
+        logger.info("%s", line)
     unknown = UnknownTokens(tokenizer)
     units, cut, troubles = make_units(task, examples["training"], unknown)
     evaluated = EvaluationSet(task, examples["validation"])
@@ -109,14 +111,14 @@ def prepare(
         ("validation", evaluated.notes()),
     ):
         for note in notes:
-            say(f"{name}: {note}")
+            logger.info("%s: %s", name, note)
     if splits.labels is not None:
         for note in splits.labels.notes(map(task.truth, examples["training"])):
-            say(note)
+            logger.info("%s", note)
     return Prepared(task, tokenizer, config, str(model), units, evaluated, data, saved_columns(options))
 
 
-def _hold_out(splits: Splits[Any], seed: int, say: Callable[[str], None]) -> None:
+def _hold_out(splits: Splits[Any], seed: int) -> None:
     """Move some of the training examples, chosen by the seed, to a validation split."""
     training, report = splits.examples["training"], splits.reports["training"]
     count = len(training) // HELD_OUT
@@ -130,7 +132,7 @@ def _hold_out(splits: Splits[Any], seed: int, say: Callable[[str], None]) -> Non
     splits.examples["training"] = [one for number, one in enumerate(training) if number not in chosen]
     splits.reports["validation"] = replace(report, rows=count, examples=count, problems={})
     report.rows, report.examples = report.rows - count, report.examples - count
-    say(f"no validation data: {count:,} of {len(training):,} training examples are held out")
+    logger.info(f"no validation data: {count:,} of {len(training):,} training examples are held out")
 
 
 def make_units(

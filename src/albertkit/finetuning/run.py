@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -98,16 +97,6 @@ class FinetuningRun(Result):
         return self.folder / "curves.png"
 
 
-def sayer(world: World) -> Callable[[str], None]:
-    """Return what logs a line, in the main process."""
-
-    def say(line: str) -> None:
-        if world.is_main:
-            logger.info("%s", line)
-
-    return say
-
-
 def run_prepared(
     prepared: Prepared,
     settings: FinetuningSettings,
@@ -117,7 +106,6 @@ def run_prepared(
     restarts: int = 0,
 ) -> FinetuningRun:
     """Do a run on prepared data; if it collapses, the next one."""
-    say = sayer(world)
     rate = settings.rate(prepared.config.hidden_size) / 2**restarts
     # Seeds of restarts are far from those of several runs.
     tried = replace(settings, learning_rate=rate, seed=settings.seed + 1000 * restarts)
@@ -133,7 +121,7 @@ def run_prepared(
         evaluation = _evaluate_best(prepared, tried, folder, world)
         reason = collapse(evaluation, folder, prior=prior)
     if world.any(reason is not None) and not is_last:
-        say(
+        logger.info(
             f"collapsed: {reason}. Starting again with half the learning rate, {rate / 2:g}, and another seed"
         )
         return run_prepared(prepared, settings, output, world=world, restarts=restarts + 1)
@@ -144,15 +132,15 @@ def run_prepared(
         kept_step = state.step if state.best is None else state.best_step
         beats_untrained = _beats_untrained(state, folder, *_best_by(prepared, tried))
         if beats_untrained is False:
-            say(
-                f"warning: no checkpoint beats the untrained model. The model of step {kept_step} is kept. "
+            logger.warning(
+                f"no checkpoint beats the untrained model. The model of step {kept_step} is kept. "
                 "Train longer, or change the learning rate"
             )
         if reason:
             name, baseline = evaluation.main_metric, evaluation.baseline
             beside = f" (baseline {baseline[name]:.4f})" if name in baseline else ""
-            say(
-                f"warning: collapsed again: {reason}. The model in {output} has {name} "
+            logger.warning(
+                f"collapsed again: {reason}. The model in {output} has {name} "
                 f"{evaluation.metrics[name]:.4f}{beside}"
             )
         about = {

@@ -1,7 +1,7 @@
 """Whole benchmarks: a fine-tuned model for each task, on the official files, beside what was published."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,6 @@ def evaluate_suite(
     device: Device,
     batch_tokens: int | None = None,
     engine: str = "auto",
-    say: Callable[[str], None] = logger.info,
 ) -> dict[str, dict[str, Any]]:
     """Measure what there is data and a model for.
 
@@ -108,7 +107,6 @@ def evaluate_suite(
         batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
             suits the device.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
-        say: called with each note about the data; by default they are logged.
 
     Returns:
         By the name of the measurement: its report, {"metrics", "examples", ...}, or {"missing": why}.
@@ -139,7 +137,7 @@ def evaluate_suite(
     if not work:
         raise DataError(f"nothing of the suite {suite} can be measured; {'; '.join(reasons)}")
     for reason in reasons:
-        say(f"missing: {reason}")
+        logger.info("missing: %s", reason)
     for one, source, model in work:
         settings: dict[str, Any] = {
             **(given or {}),
@@ -155,7 +153,6 @@ def evaluate_suite(
             device=device,
             batch_tokens=batch_tokens,
             engine=engine,
-            say=say,
             **settings,
         )
         reports[one.name] = evaluation.report | {"model": model}

@@ -1,5 +1,6 @@
 """Fine-tune a model for a task: `finetune`, with one seed or several."""
 
+import logging
 import shutil
 import statistics
 from dataclasses import asdict, fields, replace
@@ -10,7 +11,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, did_you_mean
 from albertkit.files import finite, full_disk_named, write_json
 from albertkit.finetuning.prepared import Prepared, prepare
-from albertkit.finetuning.run import FinetuningRun, run_prepared, sayer
+from albertkit.finetuning.run import FinetuningRun, run_prepared
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import split_settings
 from albertkit.hub import BUNDLED
@@ -23,6 +24,8 @@ from albertkit.tasks.task import Task
 from albertkit.training.curves import load_plotting
 from albertkit.training.distributed import World, join_world
 from albertkit.training.folder import refuse_other_folders
+
+logger = logging.getLogger(__name__)
 
 SEEDS_JSON = "seeds.json"
 
@@ -88,7 +91,6 @@ def finetune(
             train=train,
             validation=validation,
             options=options,
-            say=sayer(world),
         )
         if seeds > 1:
             return run_seeds(prepared, chosen, output, seeds=seeds, world=world)
@@ -149,13 +151,12 @@ def run_seeds(
         The best run, or the one that was interrupted.
     """
     assert seeds > 1
-    say = sayer(world)
     if world.is_main and not (output / SEEDS_JSON).is_file():
         refuse_other_folders(output, {f"seed-{number}" for number in range(seeds)})
     results: list[FinetuningRun] = []
     for number in range(seeds):
         folder, seeded = output / f"seed-{number}", replace(settings, seed=settings.seed + number)
-        say(f"run {number + 1} of {seeds}, in {folder}")
+        logger.info("run %d of %d, in %s", number + 1, seeds, folder)
         result = run_prepared(prepared, seeded, folder, world=world)
         if not result.loop.finished:
             return result
@@ -175,8 +176,8 @@ def run_seeds(
             shutil.copy2(file, output)
     write_json(output / "report.json", finite(report))
     for name, one in summary.items():
-        say(f"{name}: {one['mean']:.4f} +- {one['deviation']:.4f} over {seeds} seeds")
-    say(f"the best is seed-{best}")
+        logger.info(f"{name}: {one['mean']:.4f} +- {one['deviation']:.4f} over {seeds} seeds")
+    logger.info("the best is seed-%d", best)
     return replace(results[best], folder=output, report=report)
 
 

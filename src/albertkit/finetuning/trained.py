@@ -1,7 +1,7 @@
 """A fine-tuned model with its task, and the settings and columns that it was fine-tuned with."""
 
+import logging
 import shlex
-from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
 from albertkit.vocabularies import load_tokenizer
+
+logger = logging.getLogger(__name__)
 
 COLUMNS_KEY = "columns"
 _LAYOUT = ("header", "delimiter")
@@ -92,11 +94,10 @@ def named_options(
     model: str | Path,
     data: Any,
     given: dict[str, Any],
-    say: Callable[[str], None],
     *,
     labelled: bool,
 ) -> DataOptions:
-    """Return `data_options`, and say which of them are taken from the training."""
+    """Return `data_options`, and log which of them are taken from the training."""
     options = data_options(model, task, data, given, labelled=labelled)
     default = asdict(build(DataOptions, given, where="columns"))
     if used := {name: value for name, value in asdict(options).items() if value != default[name]}:
@@ -104,7 +105,7 @@ def named_options(
             f"--{name.replace('_', '-')} {shlex.quote(value)}" if value is not False else f"--no-{name}"
             for name, value in used.items()
         )
-        say(f"as in training: {flags}")
+        logger.info("as in training: %s", flags)
     return options
 
 

@@ -22,6 +22,7 @@ from albertkit.devices import Device, best_device, read_device
 from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import CheckpointError, ConfigError, suggestion
+from albertkit.heads import HEADS
 from albertkit.hub import BUNDLED
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
 from albertkit.pipelines.interface import Pipeline
@@ -58,9 +59,6 @@ _CLASSES: tuple[type[Pipeline], ...] = (
     SentenceOrderPipeline,
 )
 _PIPELINES: dict[str, type[Pipeline]] = {name: one for one in _CLASSES for name in (one.task, *one.aliases)}
-
-_TASKS_BY_CLASS = {one.architecture: one.task for one in _CLASSES} | {"AlbertForPreTraining": "fill-mask"}
-"""What a model is for, where nobody names a task."""
 
 
 @overload
@@ -225,13 +223,13 @@ def _infer_task(
     if isinstance(model, LightModel):
         names = [model.architecture]
     elif not isinstance(model, str | Path):
-        names = [one.__name__ for one in type(model).__mro__ if one.__name__ in _TASKS_BY_CLASS][:1]
+        names = [one.__name__ for one in type(model).__mro__ if one.__name__ in HEADS][:1]
         names = names or [type(model).__name__]
     else:
         if not isinstance(config, AlbertConfig):
             config = load_config(model if config is None else config, **hub_options)
         names = config.architectures or []
-    tasks = [_TASKS_BY_CLASS[name] for name in names if name in _TASKS_BY_CLASS]
+    tasks = [HEADS[name].task for name in names if name in HEADS]
     if not tasks:
         raise ConfigError(
             f"the task is None, and a model of class {', '.join(names) or 'unknown'} does not say it; "

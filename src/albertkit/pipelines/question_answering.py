@@ -81,7 +81,8 @@ class QuestionAnsweringPipeline(Pipeline):
                 Default: as in the fine-tuning, else 128.
             max_seq_len: most tokens of a window, at most what the model reads. Default: as in the
                 fine-tuning, else 384.
-            max_question_len: most tokens of a question; None for half of a window.
+            max_question_len: maximum number of tokens of a question; a longer one is an error. Default: half
+                of a window, whatever length the fine-tuning cut its questions to.
             max_answer_len: most tokens of an answer. Default: as in the fine-tuning, else 30.
             handle_impossible_answer: whether "no answer" (an empty one) is an answer; None: where the config
                 has a threshold for it.

@@ -5,6 +5,7 @@ Every process holds the whole model and takes its rows of each batch. Gradients 
 few functions here.
 """
 
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -96,7 +97,8 @@ class World:
 def join_world(device: str) -> Iterator[World]:
     """Join the processes that `torchrun` started, or be alone.
 
-    On GPUs each process takes the one of its local rank, where `device` is "auto" or "cuda".
+    On GPUs each process takes the one of its local rank, where `device` is "auto" or "cuda". Processes other
+    than the main one log warnings only.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
@@ -110,9 +112,14 @@ def join_world(device: str) -> Iterator[World]:
         torch.cuda.set_device(chosen)
     # The others wait while the main process evaluates and writes. If one ends, `torchrun` ends the rest.
     dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=_NO_LIMIT)
+    logger = logging.getLogger("albertkit")
+    level = logger.level
     try:
+        if dist.get_rank():
+            logger.setLevel(logging.WARNING)
         yield World(chosen, dist.get_rank(), size)
     finally:
+        logger.setLevel(level)
         dist.destroy_process_group()
 
 
