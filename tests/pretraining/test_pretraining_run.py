@@ -224,7 +224,7 @@ def test_a_matching_head_looks_for_the_same_piece() -> None:
 
 
 def test_one_batch_is_learnt_or_the_check_fails(data: Path, tmp_path: Path) -> None:
-    training = replace(SETTINGS.training, steps=250, optimizer="adamw", learning_rate=4e-3, log_every=10)
+    training = replace(SETTINGS.training, steps=100, optimizer="adamw", learning_rate=4e-3, log_every=10)
     settings = replace(SETTINGS, overfit_one_batch=True, unit_mapping=True, training=training)
     settings = replace(settings, model=SHAPE | {"initializer_range": 0.1})
     result = run(data, tmp_path / "learnt", settings)

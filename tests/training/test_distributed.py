@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from places import SUPPORT
+from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
 from two_processes import in_two_processes
 
