@@ -14,7 +14,9 @@ def blank_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     from matplotlib.figure import Figure
 
-    def save(figure: Figure, file: Path, **_: Any) -> None:
-        Path(file).write_bytes(b"\x89PNG\r\n\x1a\n")
+    monkeypatch.setattr(Figure, "savefig", write_blank)
 
-    monkeypatch.setattr(Figure, "savefig", save)
+
+def write_blank(figure: Any, file: Path, **_: Any) -> None:
+    """Write a PNG header in place of a picture."""
+    Path(file).write_bytes(b"\x89PNG\r\n\x1a\n")

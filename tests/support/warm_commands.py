@@ -9,6 +9,7 @@ its script runs in one; the options of `torchrun` are parsed by itself. `pip ins
 checks that the extras exist.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -24,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pictures import write_blank
 from places import ROOT
 
 COMMANDS = ("albertkit", "pip", "python", "torchrun")
@@ -34,6 +36,7 @@ IMPORTED = (
     "albertkit.pipelines",
     "albertkit.pretraining.prepare",
     "albertkit.pretraining.run",
+    "matplotlib.figure",
     "matplotlib.pyplot",
     "pyarrow.parquet",
     "scipy.stats",
@@ -83,9 +86,9 @@ def main() -> None:
         importlib.import_module(name)
     from albertkit.tokenization.auto import AutoTokenizer
 
-    AutoTokenizer.from_pretrained("bundled").save_pretrained(
-        folder / "tokenizer"
-    )  # makes tables of characters
+    tokenizer = AutoTokenizer.from_pretrained("bundled")
+    tokenizer.save_pretrained(folder / "tokenizer")  # makes tables of characters
+    gc.freeze()  # forks share what collections would write to
 
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "starting"))
@@ -115,6 +118,8 @@ def serve(client: socket.socket) -> int:
     os.environ.clear()
     os.environ.update(environment)
     status = 0
+    if "BLANK_PICTURES" in environment:
+        sys.modules["matplotlib.figure"].Figure.savefig = write_blank
     try:
         run(Path(arguments[0]).name, arguments[1:])
     except SystemExit as end:

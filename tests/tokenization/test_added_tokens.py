@@ -130,6 +130,18 @@ def test_an_added_word_is_described_alike_in_both_files(cls, files, tmp_path: Pa
     }
 
 
+@classes
+def test_a_token_added_after_saving_is_saved(cls, files, tmp_path: Path) -> None:
+    tokenizer = cls(files[cls])
+    tokenizer.save_pretrained(tmp_path)
+    before = (tmp_path / "tokenizer.json").read_bytes()
+    tokenizer.save_pretrained(tmp_path)
+    assert (tmp_path / "tokenizer.json").read_bytes() == before
+    tokenizer.add_tokens(["foxtrot"])
+    tokenizer.save_pretrained(tmp_path)
+    assert "foxtrot" in (tmp_path / "tokenizer.json").read_text(encoding="utf-8")
+
+
 def vars_of(token: tokenizers.AddedToken) -> dict:
     return {name: value for name, value in token.__getstate__().items() if name != "__type"}
 

@@ -112,6 +112,7 @@ class UnigramModel(SubwordModel):
             self._load(source=model)
 
     def _load(self, *, source: str | Path) -> None:
+        self._json: tuple[str, bytes] | None = None
         self.processor = load_processor(self._content, source=source)
         self.size: int = self.processor.get_piece_size()
         self._rule = DigitCommaRule(
@@ -211,11 +212,17 @@ class UnigramModel(SubwordModel):
         return self._content if self._table is None else None
 
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes | None:
-        """Return the content of the tokenizer.json, None if the model is not a usual Unigram model."""
-        table = self.table()
-        if table.algorithm != UNIGRAM or not table.usual_spaces:
-            return None
-        return unigram_json(table, self.normalization, special_tokens)
+        """Return the content of the tokenizer.json, None if the model is not a usual Unigram model.
+
+        The last content is kept: a run writes the tokenizer with every checkpoint.
+        """
+        tokens = repr((special_tokens.roles, special_tokens.describe()))
+        if self._json is None or self._json[0] != tokens:
+            table = self.table()
+            if table.algorithm != UNIGRAM or not table.usual_spaces:
+                return None
+            self._json = tokens, unigram_json(table, self.normalization, special_tokens)
+        return self._json[1]
 
     def _encode(self, normalized: str) -> list[str]:
         try:
