@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Modules are compiled when they are first imported: most never are.
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: help demo test light check format bench docs clean
+.PHONY: help demo test light check format bench gpu docs clean
 
 help: ## Show these targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -64,6 +64,10 @@ bench: .venv/installed-test ## Measure against transformers, side by side (about
 	$(BIN)/python benchmarks/inference.py
 	$(BIN)/python benchmarks/memory.py --batches 2000 --texts 12000
 	$(BIN)/python benchmarks/serving.py --minutes 0.5
+
+# MINUTES and TEXTS can be given: make gpu MINUTES=25 TEXTS=books.parquet
+gpu: .venv/installed-test ## On a machine with a GPU: its tests, benchmarks and a training run (25 minutes).
+	$(BIN)/python scripts/gpu.py --minutes $(or $(MINUTES),25) $(if $(TEXTS),--texts $(TEXTS)) --page docs/gpu.md
 
 docs: .venv/installed-docs ## Build the documentation into site/; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

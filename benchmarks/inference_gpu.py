@@ -1,0 +1,134 @@
+"""Tokenized texts to scores on a GPU, ours against transformers, eager and compiled, with the same weights.
+
+    python benchmarks/inference_gpu.py [--device cuda] [--shape base] [--texts 2048] [--long 256]
+        [--dtypes float16 bfloat16] [--runs 3] [--json]
+
+Two loads: texts of mixed lengths, mostly short, and rows of 512 tokens. transformers gets its rows sorted by
+length, in padded batches of the best of three sizes; its compiled model (`torch.compile`, dynamic shapes) is
+warmed up on all of them. Tokenizing is left out: on both sides it is the CPU's work. Needs the extra `test`.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from report import Figure, alternate, compare, show, state
+
+from albertkit import AlbertConfig, AlbertForSequenceClassification
+from albertkit.engines.choosing import make_engine
+from albertkit.engines.engine import Row, first_token
+
+BATCH_SIZES = (64, 256, 1024)
+AIM = 1.5
+
+
+def draw_rows(lengths: np.ndarray, vocab_size: int) -> list[Row]:
+    """Return rows of random ids."""
+    random = np.random.default_rng(0)
+    return [
+        Row(
+            input_ids=random.integers(5, vocab_size, length).tolist(),
+            token_type_ids=[0] * int(length),
+            example=number,
+        )
+        for number, length in enumerate(lengths)
+    ]
+
+
+def padded(model: Any, rows: list[Row], size: int, device: torch.device) -> np.ndarray:
+    """Return the scores (rows, labels) of a padding model, in the order of the rows."""
+    order = sorted(range(len(rows)), key=lambda number: len(rows[number].input_ids))
+    scores: list[torch.Tensor] = []
+    with torch.inference_mode():
+        for begin in range(0, len(order), size):
+            chosen = [rows[number].input_ids for number in order[begin : begin + size]]
+            ids = np.zeros((len(chosen), max(map(len, chosen))), np.int64)
+            mask = np.zeros_like(ids)
+            for number, row in enumerate(chosen):
+                ids[number, : len(row)], mask[number, : len(row)] = row, 1
+            tensors = [torch.from_numpy(array).to(device, non_blocking=True) for array in (ids, mask)]
+            scores.append(model(input_ids=tensors[0], attention_mask=tensors[1]).logits.float())
+    return torch.cat(scores).cpu().numpy()[np.argsort(order)]
+
+
+def seconds(work: Callable[[], Any]) -> Callable[[], list[float]]:
+    """Return a measurement of a call that ends with its results on the CPU."""
+
+    def measure() -> list[float]:
+        begin = time.perf_counter()
+        work()
+        return [time.perf_counter() - begin]
+
+    return measure
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cuda", help="where both sides compute")
+    parser.add_argument("--shape", default="base", help="preset of AlbertConfig")
+    parser.add_argument("--layers", type=int, help="layers, instead of the preset's")
+    parser.add_argument("--texts", type=int, default=2048, help="rows of mixed lengths")
+    parser.add_argument("--long", type=int, default=256, help="rows of 512 tokens")
+    parser.add_argument("--dtypes", nargs="+", default=["float16", "bfloat16"])
+    parser.add_argument("--runs", type=int, default=3, help="counted runs of each side")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    transformers.logging.set_verbosity_error()
+
+    layers = {"num_hidden_layers": arguments.layers} if arguments.layers else {}
+    config = AlbertConfig.preset(arguments.shape, **layers)
+    lengths = np.random.default_rng(1).lognormal(3.2, 0.6, arguments.texts).astype(int).clip(4, 256)
+    loads = {
+        f"{arguments.texts} texts of {lengths.mean():.0f} tokens": draw_rows(lengths, config.vocab_size),
+        f"{arguments.long} x 512 tokens": draw_rows(np.full(arguments.long, 512), config.vocab_size),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        torch.manual_seed(0)
+        AlbertForSequenceClassification(config).save_pretrained(folder)
+        for name in arguments.dtypes:
+            dtype = getattr(torch, name)
+            ours = AlbertForSequenceClassification.from_pretrained(folder).to(device, dtype).eval()
+            theirs = transformers.AlbertForSequenceClassification.from_pretrained(folder)
+            theirs = theirs.to(device, dtype).eval()  # type: ignore[arg-type]
+            engine = make_engine(ours, "torch")
+            sides = {"eager": theirs}
+            if not arguments.no_compile:
+                sides["compiled"] = torch.compile(theirs, dynamic=True)
+            figures: list[Figure] = []
+            for load, rows in loads.items():
+                our_work = partial(engine.run, rows, output="logits", read=first_token)
+                for side, model in sides.items():
+                    works = [partial(padded, model, rows, size, device) for size in BATCH_SIZES]
+                    for work in works:
+                        work()  # also compiles
+                    their_work = min(works, key=lambda work: seconds(work)()[0])
+                    ((our_time,), (their_time,)) = alternate(
+                        arguments.runs, seconds(our_work), seconds(their_work)
+                    )
+                    rate = len(rows) / our_time, len(rows) / their_time
+                    figures.append(compare(f"{load}, {side} (texts/s)", *rate, at_least=AIM))
+                difference = np.abs(
+                    np.stack(our_work()).reshape(len(rows), -1) - padded(theirs, rows, 64, device)
+                )
+                figures.append(state(f"{load}: largest difference of a score", float(difference.max())))
+            show(f"{arguments.shape}, {name}, {device_name(device)}", figures, as_json=arguments.json)
+
+
+def device_name(device: torch.device) -> str:
+    """Return the name of a GPU, or that of the type of device."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+if __name__ == "__main__":
+    main()
