@@ -148,10 +148,14 @@ def takes_settings(*settings: type) -> Callable[[Function], Function]:
 
 
 def scalar_fields(settings: type) -> list[tuple[str, dataclasses.Field[Any]]]:
-    """Return (table, field) of all fields that hold one plain value; the top table's name is empty."""
+    """Return (table, field) of all fields that hold one plain value; the top table's name is empty.
+
+    Fields that the dataclass inherits come after its own.
+    """
     result: list[tuple[str, dataclasses.Field[Any]]] = []
     hints = typing.get_type_hints(settings)
-    for field in dataclasses.fields(settings):
+    own = inspect.get_annotations(settings)
+    for field in sorted(dataclasses.fields(settings), key=lambda field: field.name not in own):
         if dataclasses.is_dataclass(hints[field.name]):
             result += [(field.name, inner) for _, inner in scalar_fields(hints[field.name])]  # type: ignore[arg-type]
         elif typing.get_origin(hints[field.name]) is not dict:
@@ -160,8 +164,11 @@ def scalar_fields(settings: type) -> list[tuple[str, dataclasses.Field[Any]]]:
 
 
 def field_docs(settings: type) -> dict[str, str]:
-    """Return the docstring under each field of a dataclass, of its tables too."""
+    """Return the docstring under each field of a dataclass, inherited or in its tables too."""
     docs: dict[str, str] = {}
+    for base in settings.__bases__:
+        if dataclasses.is_dataclass(base):
+            docs |= field_docs(base)
     for hint in typing.get_type_hints(settings).values():
         if dataclasses.is_dataclass(hint):
             docs |= field_docs(hint)  # type: ignore[arg-type]

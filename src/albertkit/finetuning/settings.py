@@ -6,34 +6,26 @@ from typing import Literal
 
 from albertkit.errors import ConfigError
 from albertkit.tasks.settings import ProblemType, TaskSettings
-from albertkit.training.settings import OptimizerName, TrainingSettings
+from albertkit.training.settings import OptimizerName, RunSettings, TrainingSettings
 
 # Lan et al. 2019, appendix A.4, uses 1e-5 to 5e-5 for a hidden size of 4096; smaller ALBERTs need no less.
 _RATE, _RATE_WIDTH = 3e-5, 768
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningSettings:
+class FinetuningSettings(RunSettings):
     """Everything that decides a fine-tuning run, apart from its data."""
 
     epochs: float = 3.0
-    """How often every training example is seen."""
-    steps: int | None = None
-    """Optimizer steps of the whole run, instead of epochs."""
+    """How often every training example is seen, where no number of steps is given."""
     batch_size: int = 32
     """Examples (of question answering: windows) of a step, over all processes."""
-    learning_rate: float | None = None
-    """Peak learning rate (default: 3e-5, for models narrower than 768 as much more as they are narrower)."""
     warmup: float = 0.1
     """Share of the run over which the learning rate rises from 0; then it falls linearly to 0."""
     warmup_steps: int | None = None
     """The same in steps."""
     optimizer: OptimizerName = "adamw"
     """The original fine-tunes with its AdamW."""
-    weight_decay: float = 0.01
-    """Decoupled weight decay; biases and layer norms have none."""
-    max_grad_norm: float = 1.0
-    """Bound on the global norm of the gradients."""
     dropout: float | None = None
     """Dropout of hidden states (default: the model's)."""
     attention_dropout: float | None = None
@@ -57,23 +49,10 @@ class FinetuningSettings:
 
     best_metric: str | None = None
     """Metric by which the best model is chosen (default: the task's main one)."""
-    early_stopping: int = 0
-    """Evaluations without a better one after which the run ends (0: never)."""
     evaluate_every: int | None = None
     """Steps between evaluations (default: one each epoch)."""
     log_every: int = 20
     """Steps between lines of metrics.jsonl."""
-    max_minutes: float = math.inf
-    """End cleanly with a checkpoint after this time; the same command goes on from there."""
-
-    accumulation: int = 1
-    """Parts in which a batch is computed, one after the other: less memory, the same step."""
-    gradient_checkpointing: bool = False
-    """Compute each layer again on the way back instead of keeping its inner values: less memory."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """bf16: matrix products in bfloat16; auto: where that is faster."""
-    seed: int = 0
-    """Seed of the new layer, the order of examples and dropout."""
     task: TaskSettings = field(default_factory=TaskSettings)
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 import logging
 import shutil
 import statistics
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from albertkit.finetuning.trained import split_settings
 from albertkit.hub import BUNDLED
 from albertkit.logs import lines_shown
 from albertkit.metrics.comparing import is_better
-from albertkit.recipe import build, merge, read_recipe, takes_settings
+from albertkit.recipe import build, settings_from, takes_settings
 from albertkit.tasks.measuring import OwnMetrics
 from albertkit.tasks.registry import task_of
 from albertkit.tasks.task import Task
@@ -78,7 +78,9 @@ def finetune(
         TrainingError: a resume with other settings or data, or losses that stay bad.
     """
     load_plotting()  # what is missing is said before any work
-    chosen, options = _settings(recipe, settings)
+    flags, columns = split_settings(FinetuningSettings, settings)
+    options = build(DataOptions, columns, where="columns")
+    chosen = settings_from(FinetuningSettings, recipe, flags)
     own = task_of(task).with_metrics(metrics)
     _check_best_metric(own, chosen.best_metric)
     output = Path(output)
@@ -101,22 +103,6 @@ def finetune(
             return run(world)
         with join_world(device) as joined:
             return run(joined)
-
-
-def _settings(
-    recipe: str | Path | FinetuningSettings | None, given: dict[str, Any]
-) -> tuple[FinetuningSettings, DataOptions]:
-    """Return the settings of a call, and the options of its data."""
-    flags, columns = split_settings(FinetuningSettings, given)
-    options = build(DataOptions, columns, where="columns")
-    if isinstance(recipe, FinetuningSettings):
-        table = {one.name: getattr(recipe, one.name) for one in fields(recipe)} | {
-            "task": asdict(recipe.task)
-        }
-    else:
-        table = read_recipe(Path(recipe)) if recipe else {}
-    where = "settings" if recipe is None or isinstance(recipe, FinetuningSettings) else str(recipe)
-    return build(FinetuningSettings, merge(table, flags, FinetuningSettings), where=where), options
 
 
 def _check_best_metric(task: Task, metric: str | None) -> None:

@@ -11,22 +11,42 @@ ScheduleName = Literal["linear", "trapezoid"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
-    """Settings of the training loop. The length of a run is given in steps or in tokens, not both."""
+class RunSettings:
+    """Settings that pretraining and fine-tuning share, with the same defaults."""
 
     steps: int | None = None
     """Optimizer steps of the whole run."""
+    learning_rate: float | None = None
+    """Peak learning rate (default: of pretraining the paper's, scaled to the batch; of fine-tuning 3e-5, for
+    models narrower than 768 as much more as they are narrower)."""
+    weight_decay: float = 0.01
+    """Decoupled weight decay; biases and layer norms have none."""
+    max_grad_norm: float = 1.0
+    """Bound on the global norm of the gradients."""
+    early_stopping: int = 0
+    """Evaluations without a better one after which the run ends, where the best model is kept (0: never)."""
+    max_minutes: float = math.inf
+    """End cleanly with a checkpoint after this time; the same command goes on from there."""
+    accumulation: int = 1
+    """Parts in which a batch is computed, one after the other: less memory, the same step."""
+    gradient_checkpointing: bool = False
+    """Compute each layer again on the way back instead of keeping its inner values: less memory."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """bf16: matrix products in bfloat16 (autocast), weights and optimizer in float32; auto: bf16 where that
+    is faster, as measured when the run begins."""
+    seed: int = 0
+    """Seed of initialization, data order, masks and dropout."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings(RunSettings):
+    """Settings of the training loop. The length of a run is given in steps or in tokens, not both."""
+
     tokens: int | None = None
     """Real tokens of the whole run, padding not counted; instead of steps."""
     optimizer: OptimizerName = "lamb"
     """The original's LAMB or AdamW, PyTorch's bias-corrected AdamW, or Muon for the layers' matrices with the
     original's AdamW for all other weights."""
-    learning_rate: float | None = None
-    """Peak learning rate (default: the paper's, scaled to the batch)."""
-    weight_decay: float = 0.01
-    """Decoupled weight decay; biases and layer norms have none."""
-    max_grad_norm: float = 1.0
-    """Bound on the global norm of the gradients."""
     schedule: ScheduleName = "linear"
     """linear: warm-up, then decay to the end; trapezoid: warm-up, constant, decay over decay_steps or
     decay_tokens."""
@@ -38,26 +58,14 @@ class TrainingSettings:
     """Steps of the trapezoid's final decay."""
     decay_tokens: int = 0
     """The same in tokens, for a run whose length is in tokens."""
-    accumulation: int = 1
-    """Parts in which a batch is computed, one after the other: less memory, the same step."""
-    gradient_checkpointing: bool = False
-    """Compute each layer again on the way back instead of keeping its inner values: less memory."""
     compile: bool = False
     """Let torch.compile fuse the model's operations: slow to start, faster afterwards."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """bf16: matrix products in bfloat16 (autocast), weights and optimizer in float32; auto: bf16 where that
-    is faster, as measured when the run begins."""
-    seed: int = 0
-    """Seed of initialization, data order, masks and dropout."""
 
     spike: float = 10.0
     """Standard deviations above its running mean at which a loss is a spike. A spike, or a loss that is no
     number, sends the run back to its last checkpoint, and the data since then is skipped."""
     max_rollbacks: int = 3
     """Rollbacks without a new checkpoint between them after which the run gives up."""
-
-    early_stopping: int = 0
-    """Evaluations without a better one after which the run ends, where the best model is kept (0: never)."""
     evaluate_every: int = 500
     """Steps between evaluations; the first and the last step are always evaluated."""
     save_every: int = 500
@@ -66,8 +74,6 @@ class TrainingSettings:
     """Newest checkpoints that are kept."""
     log_every: int = 50
     """Steps between lines of metrics.jsonl."""
-    max_minutes: float = math.inf
-    """End cleanly with a checkpoint after this time; the same command goes on from there."""
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.tokens is None):
