@@ -1,7 +1,6 @@
 """ONNX files in int8: what they compute, their size, what is measured and refused; models read from files."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ import torch
 from command_line import assert_one_line_error
 from engine_rows import CLASSIFIER
 from modeling_twins import HEADS, make
-from torchless import run_without_torch
 
 from albertkit import pipeline
 from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.engine import Row, every_token
 from albertkit.engines.onnx_module import OnnxModuleEngine
 from albertkit.errors import CheckpointError, ConfigError, DataError
 from albertkit.modeling import auto
@@ -57,31 +56,27 @@ def rounded(labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_a_file_says_what_the_engine_says_of_the_model_read_from_it(head: str, tmp_path: Path) -> None:
-    make(head, **SIZE).save_pretrained(tmp_path / "model")
+def test_a_model_read_from_a_file_is_computed_in_int8(head: str, tmp_path: Path) -> None:
+    make(head).save_pretrained(tmp_path / "model")
     report = export_onnx(tmp_path / "model", tmp_path / "out", int8=True, max_drop=100)
     assert report.architecture == head
     model = getattr(auto, head).from_pretrained(tmp_path / "out")
-    engine, named = make_engine(model), make_engine(model, "onnx")
-    for one in (engine, named):
-        assert isinstance(one, OnnxModuleEngine)
-        assert one.int8
-    # The states before the head, through a file of the encoder alone.
-    encoder = model.base_model
-    report = export_onnx(
-        tmp_path / "out", tmp_path / "encoder.onnx", architecture="AlbertModel", int8=True, max_drop=100
-    )
+    for engine in (make_engine(model), make_engine(model, "onnx")):
+        assert isinstance(engine, OnnxModuleEngine)
+        assert engine.int8
+
+
+def test_a_file_says_what_the_engine_says_of_the_model_read_from_it(rounded: Path, tmp_path: Path) -> None:
+    """The states before the head, through a file of the encoder alone."""
+    file = tmp_path / "encoder.onnx"
+    export_onnx(rounded, file, architecture="AlbertModel", int8=True, max_drop=100)
+    model = getattr(auto, CLASSIFIER).from_pretrained(rounded)
     ids = np.arange(14).reshape(1, 14)
-    found = open_session(tmp_path / "encoder.onnx").run(["last_hidden_state"], {"input_ids": ids})[0]
-    exact = encoder(torch.from_numpy(ids)).last_hidden_state.detach().numpy()
-    (expected,) = engine.run(_rows(ids), output="hidden_states", read=lambda row: range(14))
+    found = open_session(file).run(["last_hidden_state"], {"input_ids": ids})[0]
+    exact = model.base_model(torch.from_numpy(ids)).last_hidden_state.detach().numpy()
+    rows = [Row(input_ids=list(range(14)), token_type_ids=[0] * 14, example=0)]
+    (expected,) = make_engine(model).run(rows, output="hidden_states", read=every_token)
     assert np.abs(found[0] - expected).mean() < 0.25 * np.abs(exact[0] - expected).mean()
-
-
-def _rows(ids: np.ndarray) -> list:
-    from albertkit.engines.engine import Row
-
-    return [Row(input_ids=one.tolist(), token_type_ids=[0] * len(one), example=0) for one in ids]
 
 
 def test_a_quarter_of_the_size_each_matrix_once(rounded: Path) -> None:
@@ -126,31 +121,6 @@ def test_a_metric_on_labelled_examples(labelled: Path, tmp_path: Path, run) -> N
     assert loss["metric"] == "accuracy"
     assert loss["exact"] == 100
     assert loss["examples"] == len(TEXTS)
-
-
-LABELLED = """
-import json
-from albertkit.onnx.export import export_onnx
-
-report = export_onnx("source", "out", int8=True, calibrate="dev.csv", max_drop=100)
-print(json.dumps(report.to_json()))
-"""
-
-
-def test_without_torch_the_metric_is_the_same(
-    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    light, full = tmp_path / "light", tmp_path / "full"
-    for folder in (light, full):
-        shutil.copytree(labelled, folder / "source")
-        rows = [f'"{text}",LABEL_{number % 2}\n' for number, text in enumerate(TEXTS)]
-        (folder / "dev.csv").write_text("text,label\n" + "".join(rows))
-    found = json.loads(run_without_torch(LABELLED, cwd=light))
-    monkeypatch.chdir(full)
-    report = export_onnx("source", "out", int8=True, calibrate="dev.csv", max_drop=100)
-    assert found == json.loads(json.dumps(report.to_json()))
-    assert report.loss is not None
-    assert (report.loss.metric, report.loss.examples) == ("accuracy", len(TEXTS))
 
 
 def test_too_large_a_loss_leaves_no_file(labelled: Path, tmp_path: Path, monkeypatch, run) -> None:

@@ -201,17 +201,6 @@ def test_shared_weights_are_stored_once_whatever_the_depth(save: Save, tmp_path:
     assert sizes[0] == sizes[1]
 
 
-def test_size_beside_the_safetensors(tmp_path: Path) -> None:
-    config = AlbertConfig.preset("base", max_position_embeddings=16)  # short texts, since sizes are the point
-    with torch.device("meta"):
-        shapes = {name: one.shape for name, one in auto.AlbertForMaskedLM(config).state_dict().items()}
-    weights = {name: torch.zeros(shape) for name, shape in shapes.items() if "decoder" not in name}
-    write_folder(tmp_path, config.to_dict(), weights)
-    report = export_onnx(tmp_path, tmp_path / "base.onnx", texts=["It rains."])
-    assert report.file_bytes == (tmp_path / "base.onnx").stat().st_size
-    assert report.file_bytes <= 1.1 * (tmp_path / WEIGHTS_FILE).stat().st_size
-
-
 def test_the_bundled_model_as_a_folder(tmp_path: Path) -> None:
     report = export_onnx("bundled", tmp_path / "out")
     bundled = Path(export.__file__).parents[1] / "assets" / "bundled"
@@ -464,6 +453,7 @@ EXPORTS: list[dict[str, Any]] = [
     {"dtype": "bfloat16", "all_inputs": True},
     {"compute": "float16", "architecture": "AlbertModel"},
     {"int8": True, "calibrate": "texts.txt", "max_drop": 100},
+    {"int8": True, "calibrate": "labels.csv", "max_drop": 100},
 ]
 EXPORT = """
 import json
@@ -481,9 +471,12 @@ def test_without_torch_reports_and_files_are_the_same(
     for folder in (light, full):
         shutil.copytree(labelled, folder / "source")
         (folder / "texts.txt").write_text("the river\nan empty house\n")
+        (folder / "labels.csv").write_text("text,label\nthe river,bad\nan empty house,so-so\n")
     output = run_without_torch(EXPORT, json.dumps(EXPORTS), cwd=light)
     monkeypatch.chdir(full)
     for number, (options, line) in enumerate(zip(EXPORTS, output.splitlines(), strict=True)):
         report = export_onnx("source", str(number), **options)
         assert json.loads(line) == json.loads(json.dumps(report.to_json()))
         assert (light / f"{number}/model.onnx").read_bytes() == (full / f"{number}/model.onnx").read_bytes()
+    assert report.loss is not None
+    assert (report.loss.metric, report.loss.examples) == ("accuracy", 2)  # of the last one

@@ -1,24 +1,20 @@
-"""What must hold on every backend of Keras; `test_keras.py` runs this file once for each.
+"""What must hold on every backend of Keras; `keras_process.py` runs this file in a process for each.
 
-KERAS_BACKEND=jax python -m pytest tests/support/keras_checks.py
+KERAS_BACKEND=jax python -m pytest --noconftest tests/support/keras_checks.py
+
+Only the backend TensorFlow has the checks of code that does nothing with a backend.
 """
 
-import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
-
-from places import ROOT
-
-if os.environ.get("KERAS_BACKEND") != "tensorflow":
-    sys.modules["tensorflow"] = None  # type: ignore[assignment]  # the other backends do without
 
 import keras
 import numpy as np
 import pytest
 import torch
 from modeling_twins import HEADS, batch, labels_for, make, tiny
+from places import ROOT
 from torch import Tensor
 
 import albertkit
@@ -36,6 +32,16 @@ DEEP = {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2, "h
 SHALLOW = {"num_hidden_layers": 1}  # compiling is what takes time here
 NO_DROPOUT = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "classifier_dropout_prob": 0}
 EVERYTHING = {"output_attentions": True, "output_hidden_states": True}
+
+USES_TENSORFLOW = keras.backend.backend() == "tensorflow"
+UNCOMPILED = {"run_eagerly": USES_TENSORFLOW}
+"""For `Model.compile`: TensorFlow needs ten times as long to trace a training step as to compute it."""
+
+
+def on_tensorflow_alone(check: Any) -> Any:
+    """Leave the check out where TensorFlow is not the backend, and count it nowhere."""
+    check.__test__ = USES_TENSORFLOW
+    return check
 
 
 def pair(head: str, folder: Path, **values: Any) -> tuple[Any, Any]:
@@ -77,9 +83,12 @@ def cross_entropy() -> keras.losses.Loss:
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_outputs_equal_those_of_torch(head: str, tmp_path: Path) -> None:
-    """Groups, inner layers, masks of tokens and heads, segments, positions, embeddings in place of ids."""
-    ours, keras_model = pair(head, tmp_path, **DEEP)
+def test_outputs_and_folders_equal_those_of_torch(head: str, tmp_path: Path) -> None:
+    """Groups, inner layers, masks of tokens and heads, segments, positions, embeddings in place of ids.
+
+    A folder has the same bytes, and `AlbertModel` and the others of PyTorch load it.
+    """
+    ours, keras_model = pair(head, tmp_path / "torch", num_labels=3, **DEEP)
     head_mask = torch.tensor([1.0, 0.0, 0.5, 1.0])
     for which in ({}, {"mask": True, "segments": True}, {"embeds": True, "mask": True, "positions": True}):
         inputs = batch(head, **which) | ({"head_mask": head_mask} if which else {})
@@ -87,6 +96,14 @@ def test_outputs_equal_those_of_torch(head: str, tmp_path: Path) -> None:
         found = keras_model(arrays(inputs), **EVERYTHING)
         assert largest_difference(found, expected) < TOLERANCE
         assert [len(found[name]) for name in ("hidden_states", "attentions")] == [9, 8]
+
+    assert tensors_of(keras_model).keys() == ours.state_dict().keys()
+    keras_model.save_pretrained(tmp_path / "keras")
+    for file in ("config.json", "model.safetensors"):
+        assert_same_bytes(tmp_path / "keras" / file, tmp_path / "torch" / file)
+    again, info = HEADS[head].from_pretrained(tmp_path / "keras", output_loading_info=True)
+    assert info["report"].ok
+    assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in ours.state_dict().items())
 
 
 def test_every_activation_and_mask(tmp_path: Path) -> None:
@@ -104,6 +121,7 @@ def test_every_activation_and_mask(tmp_path: Path) -> None:
     assert largest_difference(found, ours(ids, head_mask=heads)) < TOLERANCE
 
 
+@on_tensorflow_alone
 def test_pruned_and_untied_models(tmp_path: Path) -> None:
     ours = make("AlbertForMaskedLM", tie_word_embeddings=False, **DEEP)
     ours.prune_heads({0: [1], 3: [0, 2]})
@@ -115,6 +133,7 @@ def test_pruned_and_untied_models(tmp_path: Path) -> None:
     assert_same_bytes(tmp_path / "again/model.safetensors", tmp_path / "model.safetensors")
 
 
+@on_tensorflow_alone
 def test_initial_weights_are_drawn_as_configured() -> None:
     keras.utils.set_random_seed(0)  # else the deviation of a small matrix may be any
     model = albertkit.keras.TFAlbertForPreTraining(tiny(initializer_range=0.05, hidden_size=64))
@@ -183,10 +202,11 @@ def test_options_within_the_inputs(tmp_path: Path) -> None:
     model.config.return_dict = False
     assert type(model(inputs)) is tuple
     assert type(model(inputs, return_dict=True)) is not tuple
-    model.compile(loss=cross_entropy())
+    model.compile(loss=cross_entropy(), **UNCOMPILED)
     assert np.isfinite(model.evaluate(inputs, inputs["input_ids"], verbose=0))
 
 
+@on_tensorflow_alone
 def test_a_model_of_a_config() -> None:
     model = albertkit.keras.TFAlbertForPreTraining.from_config(tiny(**SHALLOW, num_labels=3), name="mine")
     assert model.name == "mine"
@@ -202,7 +222,7 @@ def test_data_sets_become_batches(tmp_path: Path) -> None:
         for index in range(5)
     ]
     tokenizer = AlbertTokenizer.from_pretrained("bundled")
-    if keras.backend.backend() != "tensorflow":
+    if not USES_TENSORFLOW:
         with pytest.raises(albertkit.MissingExtraError, match="pip install tensorflow"):
             model.prepare_tf_dataset(rows, tokenizer=tokenizer)
         return
@@ -212,7 +232,7 @@ def test_data_sets_become_batches(tmp_path: Path) -> None:
     assert inputs["input_ids"].numpy().tolist() == [[5, 5, 5, 5, 0], [6, 6, 6, 6, 6]]
     assert inputs["attention_mask"].numpy().sum() == 9
     assert labels["start_logits"].numpy().tolist() == [1, 1]
-    model.compile(optimizer="sgd", loss=cross_entropy())
+    model.compile(optimizer="sgd", loss=cross_entropy(), **UNCOMPILED)
     assert np.isfinite(model.fit(batches, verbose=0).history["loss"][0])
     assert len(list(model.prepare_tf_dataset(rows[::2], 2, tokenizer=tokenizer))) == 1  # shuffled: full ones
     seen = model.prepare_tf_dataset(rows, 5, tokenizer=tokenizer)
@@ -239,9 +259,8 @@ def test_data_sets_become_batches(tmp_path: Path) -> None:
     assert inputs["input_ids"].numpy().tolist() == [[5, 6]]
 
 
+@on_tensorflow_alone
 def test_data_sets_of_choices_become_batches(tmp_path: Path) -> None:
-    if keras.backend.backend() != "tensorflow":
-        return
     _, model = pair("AlbertForMultipleChoice", tmp_path, **SHALLOW)
     tokenizer = AlbertTokenizer.from_pretrained("bundled")
     rows = [{"input_ids": [[5, 6], [7]], "labels": 1}, {"input_ids": [[8], [5, 6, 7]], "labels": 0}]
@@ -257,7 +276,7 @@ def test_data_sets_of_choices_become_batches(tmp_path: Path) -> None:
 
 def test_saved_models(tmp_path: Path) -> None:
     ours, model = pair("AlbertForQuestionAnswering", tmp_path, **SHALLOW)
-    if keras.backend.backend() != "tensorflow":
+    if not USES_TENSORFLOW:
         with pytest.raises(ConfigError, match=r"saved_model=True needs the TensorFlow backend.* runs on jax"):
             model.save_pretrained(tmp_path / "new", saved_model=True)
         assert not (tmp_path / "new").exists()
@@ -339,10 +358,12 @@ def test_a_step_of_training_equals_that_of_torch(
     loss.backward()
     factor = 2 if head.endswith("Answering") else 1
     torch.optim.SGD(ours.parameters(), lr=0.1 * factor).step()
-    model.compile(optimizer=keras.optimizers.SGD(0.1), **compiled)
     given = arrays(inputs)
     if head == "AlbertForSequenceClassification":  # a list in the documented order serves as well
         given = list(given.values())
+        model.compile(optimizer=keras.optimizers.SGD(0.1), **compiled)
+    else:
+        model.compile(optimizer=keras.optimizers.SGD(0.1), **compiled, **UNCOMPILED)
     history = model.fit(given, labels, batch_size=3, verbose=0).history
     assert history["loss"][0] == pytest.approx(factor * loss.item(), abs=TOLERANCE)
     after = to_tensors(tensors_of(model))
@@ -361,7 +382,7 @@ def test_dropout_acts_with_training_only(tmp_path: Path) -> None:
     assert (logits() == logits(training=False)).all()
     assert (logits(training=True) != logits()).any()
     assert (logits(training=True) != logits(training=True)).any()
-    model.compile(optimizer=keras.optimizers.SGD(0.0), loss=cross_entropy())
+    model.compile(optimizer=keras.optimizers.SGD(0.0), loss=cross_entropy(), **UNCOMPILED)
     labels = np.array([1, 0, 1])
     trained = model.fit(ids, labels, epochs=3, verbose=0).history["loss"]
     tested = [model.evaluate(ids, labels, verbose=0) for _ in range(2)]
@@ -371,7 +392,7 @@ def test_dropout_acts_with_training_only(tmp_path: Path) -> None:
 
 def in_batches(inputs: dict[str, np.ndarray], labels: np.ndarray) -> Any:
     """A `tf.data.Dataset` of one batch; where TensorFlow is not the backend, a generator of Keras'."""
-    if keras.backend.backend() == "tensorflow":
+    if USES_TENSORFLOW:
         import tensorflow as tf
 
         return tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(len(labels))
@@ -390,7 +411,8 @@ def in_batches(inputs: dict[str, np.ndarray], labels: np.ndarray) -> Any:
 def test_datasets_metrics_and_a_keras_file(tmp_path: Path) -> None:
     _, model = pair("AlbertForSequenceClassification", tmp_path, **SHALLOW, **NO_DROPOUT)
     data = in_batches(arrays(batch(mask=True, segments=True)), np.array([1, 0, 1]))
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss=cross_entropy(), metrics=["accuracy"])
+    optimizer = keras.optimizers.Adam(1e-2)
+    model.compile(optimizer=optimizer, loss=cross_entropy(), metrics=["accuracy"], **UNCOMPILED)
     history = model.fit(data, epochs=8, verbose=0).history
     assert history["accuracy"][-1] == 1
     assert history["loss"][-1] < 0.2
@@ -402,8 +424,9 @@ def test_datasets_metrics_and_a_keras_file(tmp_path: Path) -> None:
     again = keras.saving.load_model(tmp_path / "model.keras")
     assert type(again) is type(model)
     assert again.config == model.config
+    loaded = tensors_of(again)
     for name, tensor in tensors_of(model).items():
-        assert np.array_equal(tensors_of(again)[name], tensor), name
+        assert np.array_equal(loaded[name], tensor), name
     assert again.optimizer.iterations == 8
     more = again.fit(data, verbose=0).history
     assert more["accuracy"] == [1]
@@ -421,7 +444,7 @@ def test_inside_a_functional_model(tmp_path: Path) -> None:
     expected = ours(**batch(mask=True)).pooler_output.detach().numpy()
     whole.save(tmp_path / "whole.keras")
     again = keras.saving.load_model(tmp_path / "whole.keras")
-    assert np.abs(again.predict(arrays(batch(mask=True)), verbose=0) - expected).max() < TOLERANCE
+    assert np.abs(again(arrays(batch(mask=True))) - expected).max() < TOLERANCE
 
 
 def test_as_the_base_of_another_model(tmp_path: Path) -> None:
@@ -440,6 +463,7 @@ def test_as_the_base_of_another_model(tmp_path: Path) -> None:
     assert len(model.trainable_weights) == 27
 
 
+@on_tensorflow_alone
 @pytest.mark.parametrize(("policy", "tolerance"), [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
 def test_mixed_precision_is_close(policy: str, tolerance: float, tmp_path: Path) -> None:
     ours, _ = pair("AlbertForSequenceClassification", tmp_path, **SHALLOW)
@@ -453,7 +477,7 @@ def test_mixed_precision_is_close(policy: str, tolerance: float, tmp_path: Path)
     model.save_pretrained(tmp_path / "again")
     assert_same_bytes(tmp_path / "again/model.safetensors", tmp_path / "model.safetensors")
     if policy == "mixed_float16":  # the one whose gradients Keras scales
-        model.compile(optimizer=keras.optimizers.SGD(0.05), loss=cross_entropy())
+        model.compile(optimizer=keras.optimizers.SGD(0.05), loss=cross_entropy(), **UNCOMPILED)
         losses = model.fit(arrays(inputs), np.array([1, 0, 1]), epochs=6, verbose=0).history["loss"]
         assert losses[-1] < losses[0] / 2
 
@@ -461,19 +485,7 @@ def test_mixed_precision_is_close(policy: str, tolerance: float, tmp_path: Path)
 # --- files ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_folders_are_those_of_torch_bit_for_bit(head: str, tmp_path: Path) -> None:
-    ours, model = pair(head, tmp_path / "torch", num_labels=3, **DEEP)
-    assert list(variables_by_name(model)) != []
-    assert tensors_of(model).keys() == ours.state_dict().keys()
-    model.save_pretrained(tmp_path / "keras")
-    for file in ("config.json", "model.safetensors"):
-        assert (tmp_path / "keras" / file).read_bytes() == (tmp_path / "torch" / file).read_bytes()
-    again, info = HEADS[head].from_pretrained(tmp_path / "keras", output_loading_info=True)
-    assert info["report"].ok
-    assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in ours.state_dict().items())
-
-
+@on_tensorflow_alone
 def test_every_format_loads(tmp_path: Path) -> None:
     ours = make("AlbertForPreTraining", **DEEP)
     ours.save_pretrained(tmp_path / "hf")
@@ -487,10 +499,12 @@ def test_every_format_loads(tmp_path: Path) -> None:
         )
         assert info["report"].ok
         expected = AlbertModel.from_pretrained(tmp_path / ("hf" if exact else "bin")).state_dict()
+        tensors = tensors_of(model)
         for name, tensor in expected.items():
-            assert torch.equal(to_torch(tensors_of(model)[f"albert.{name}"]), tensor), name
+            assert torch.equal(to_torch(tensors[f"albert.{name}"]), tensor), name
 
 
+@on_tensorflow_alone
 def test_loading_ends_in_a_checked_report(tmp_path: Path) -> None:
     make("AlbertModel", **SHALLOW).save_pretrained(tmp_path)
     with pytest.warns(UserWarning, match=r"newly initialized, not in the file: classifier\.weight"):
@@ -519,7 +533,7 @@ def test_loading_ends_in_a_checked_report(tmp_path: Path) -> None:
 
 def in_a_batch(ids: list[int]) -> Any:
     """The examples' `tf.constant(ids)[None, :]`; the other backends are given NumPy's."""
-    if keras.backend.backend() == "tensorflow":
+    if USES_TENSORFLOW:
         import tensorflow as tf
 
         return tf.constant(ids)[None, :]
@@ -527,10 +541,10 @@ def in_a_batch(ids: list[int]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def albert_base_v2(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def albert_base_v2(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder that stands for the published model: smaller, and random."""
     folder = tmp_path_factory.mktemp("models") / "albert-base-v2"
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    tokenizer = AlbertTokenizer.from_pretrained("bundled")
     make("AlbertForPreTraining", vocab_size=len(tokenizer), max_position_embeddings=48).save_pretrained(
         folder
     )
@@ -538,13 +552,14 @@ def albert_base_v2(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFacto
     return str(folder)
 
 
+@on_tensorflow_alone
 def test_features_of_a_text(albert_base_v2: str) -> None:
     """The example of the model card."""
     from albertkit import AlbertTokenizer, TFAlbertModel
 
     tokenizer = AlbertTokenizer.from_pretrained(albert_base_v2)
     model = TFAlbertModel.from_pretrained(albert_base_v2)
-    kind = "tf" if keras.backend.backend() == "tensorflow" else "np"
+    kind = "tf" if USES_TENSORFLOW else "np"
     encoded_input = tokenizer(
         "Replace me by any text you'd like.", return_tensors=kind, truncation=True, max_length=24
     )
@@ -555,10 +570,11 @@ def test_features_of_a_text(albert_base_v2: str) -> None:
     assert largest_difference(output, expected) < TOLERANCE
 
 
+@on_tensorflow_alone
 @pytest.mark.filterwarnings("ignore:TFAlbertForSequenceClassification from")
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("TFAlbertModel", (32,)), ("TFAlbertForMaskedLM", (500,)), ("TFAlbertForSequenceClassification", None)],
+    [("TFAlbertModel", (32,)), ("TFAlbertForMaskedLM", (8192,)), ("TFAlbertForSequenceClassification", None)],
 )
 def test_documented_classes(albert_base_v2: str, name: str, shape: tuple[int] | None) -> None:
     """The examples of the API: ids in a batch of one, and the first entry of the outputs."""
@@ -572,15 +588,16 @@ def test_documented_classes(albert_base_v2: str, name: str, shape: tuple[int] | 
         ours = AlbertForMaskedLM.from_pretrained(albert_base_v2)
         assert largest_difference(outputs, ours(torch.tensor(np.asarray(input_ids)))) < TOLERANCE
         states = keras.ops.ones((1, 16))
-        assert tuple(model.get_output_embeddings()(states).shape) == (1, 500)
-        assert tuple(model.get_input_embeddings().embeddings.shape) == (500, 16)
+        assert tuple(model.get_output_embeddings()(states).shape) == (1, 8192)
+        assert tuple(model.get_input_embeddings().embeddings.shape) == (8192, 16)
 
 
+@on_tensorflow_alone
 @pytest.mark.filterwarnings("ignore:TFAlbertForSequenceClassification from bundled")
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_the_page_on_keras_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     variables: dict[str, Any] = {}
-    exec(block, variables)
+    exec(block.replace("num_labels=2", "num_labels=2, num_hidden_layers=1"), variables)  # runs smaller
     if "predicted" in variables:
         assert variables["predicted"] == [1, 0]
