@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -196,3 +197,27 @@ def test_the_verb_takes_a_runner(
         assert f"{COUNT} predictions in" in result.errors
     assert (tmp_path / "ray.csv").read_bytes() == (tmp_path / "local.csv").read_bytes()
     assert_one_line_error(run(*verb, tmp_path / "x.csv", "--workers", "2"), "choose ray")
+
+
+def process_of(item: int) -> tuple[int, int]:
+    return item, os.getpid()
+
+
+def test_one_item_needs_no_other_process() -> None:
+    # A worker would import the caller's script again, which a short text is not worth.
+    assert list(ordered_map(process_of, iter([7]), workers=2, hint="")) == [(7, os.getpid())]
+    assert list(ordered_map(process_of, iter([]), workers=2, hint="")) == []
+    (one, first), (other, second) = ordered_map(process_of, iter([7, 8]), workers=2, hint="")
+    assert (one, other) == (7, 8)
+    assert os.getpid() not in (first, second)
+
+
+def test_a_script_without_a_guard_is_told_what_it_needs(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from albertkit.parallel import ordered_map\n"
+        "print(list(ordered_map(abs, iter([-1, -2]), workers=2, hint='kept')))\n"
+    )
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1
+    assert 'call it under `if __name__ == "__main__":`' in result.stderr.splitlines()[-1]

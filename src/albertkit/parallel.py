@@ -5,6 +5,7 @@ Results come in the order of the items, and only a few items are in memory at on
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from albertkit.cores import usable_cores
@@ -45,8 +46,8 @@ def ordered_map(
         items: can be pickled.
         runner: "local" (this machine) or "ray": the cluster that `ray.init` finds (RAY_ADDRESS), else a Ray
             of this machine.
-        workers: number of workers; with 1 and "local", this process. Default: one for each CPU that this
-            process may use; with Ray, one for each GPU or CPU of the cluster.
+        workers: number of workers; with 1 and "local", this process, which also does a single item. Default:
+            one for each CPU that this process may use; with Ray, one for each GPU or CPU of the cluster.
         device: "auto", "cpu" or "cuda": with Ray, each worker calls `work.to` with "cpu" or "cuda" before its
             first item; "auto" is a GPU if the cluster has any. None for work that needs no device.
         name: describes an item in an error message.
@@ -61,10 +62,15 @@ def ordered_map(
     check_runner(runner)
     if runner == "ray":
         yield from _ray_map(work, items, workers, device, name, hint)
-    elif (workers or usable_cores()) == 1:
+        return
+    items = iter(items)
+    first = list(islice(items, 2))  # a single item is not worth a process
+    items = chain(first, items)
+    workers = workers or usable_cores()
+    if workers == 1 or len(first) < 2:
         yield from map(work, items)
     else:
-        yield from _process_map(work, items, workers or usable_cores(), name, hint)
+        yield from _process_map(work, items, workers, name, hint)
 
 
 def _process_map(
@@ -84,20 +90,24 @@ def _process_map(
         workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start, initargs=(work,)
     )
     waiting: deque[tuple[str, Any]] = deque()
+    started = False  # whether any worker has returned a result
     try:
         for item in items:
             waiting.append((name(item), pool.submit(_work, item)))
             if len(waiting) > workers + 1:  # an item ready for the next free worker, and no more in memory
                 yield waiting[0][1].result()
                 waiting.popleft()
+                started = True
         while waiting:
             yield waiting[0][1].result()
             waiting.popleft()
+            started = True
     except BrokenProcessPool as error:
         where = f"after {waiting[0][0]}" if waiting else "at its start"
-        raise DataError(
-            f"a worker process was killed {where}, perhaps for lack of memory; try fewer workers ({hint})"
-        ) from error
+        advice = f"perhaps for lack of memory; try fewer workers ({hint})"
+        if not started:
+            advice += '. Each worker imports the script again: call it under `if __name__ == "__main__":`'
+        raise DataError(f"a worker process was killed {where}, {advice}") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
