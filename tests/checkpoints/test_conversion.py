@@ -1,12 +1,13 @@
 """Checkpoints of every format: what the original computed, each to each and back, the report, the verb."""
 
-import importlib.util
 import json
 import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -353,7 +354,7 @@ def test_damaged_keras_files(tmp_path: Path, content: bytes) -> None:
 # --- round trips --------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     model_class=st.sampled_from(CLASSES),
     groups=st.integers(1, 3),
@@ -658,20 +659,14 @@ def test_without_the_extra_the_error_says_what_to_install(tf1: Path, monkeypatch
 
 @pytest.mark.filterwarnings("ignore:AlbertForPreTraining from")
 def test_the_table_of_the_documentation(
-    tmp_path: Path, arrays: Tensors, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, arrays: Tensors, script: Callable[[str], ModuleType]
 ) -> None:
-    monkeypatch.setenv("KERAS_BACKEND", "jax")
-    spec = importlib.util.spec_from_file_location(
-        "checkpoint_table", ROOT / "scripts" / "checkpoint_table.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    table = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = table  # where dataclasses look for their module
-    spec.loader.exec_module(table)
+    """The row of Keras is measured in keras_checks.py, where Keras is loaded anyway."""
+    table = script("checkpoint_table")
     page = table.PAGE.read_text()
     for row in table.FORMATS:
-        assert row.measure(tmp_path, arrays) <= TOLERANCE, row.name
+        if row.measure is not table.keras:
+            assert row.measure(tmp_path, arrays) <= TOLERANCE, row.name
         assert row.line(0).rpartition("| 0")[0] in page, row.name
 
 

@@ -97,7 +97,7 @@ def test_round_trip_of_every_type(prefix: Path) -> None:
 
 
 def test_many_names_fill_several_blocks(tmp_path: Path) -> None:
-    tensors = {f"{'scope/' * 20}{number}": torch.tensor([float(number)]) for number in range(20_000)}
+    tensors = {f"{number}{'/scope' * 20}": torch.tensor([float(number)]) for number in range(4_000)}
     write_bundle(tmp_path / "m", tensors)
     assert (tmp_path / INDEX).stat().st_size > 256 * 1024
     bundle = Bundle(tmp_path / "m")

@@ -5,6 +5,7 @@ KERAS_BACKEND=jax python -m pytest --noconftest tests/support/keras_checks.py
 Only the backend TensorFlow has the checks of code that does nothing with a backend.
 """
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -550,6 +551,14 @@ def albert_base_v2(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+@on_tensorflow_alone
+def test_outputs_of_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of the table in docs/checkpoints.md; test_conversion.py has the others."""
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    table = importlib.import_module("checkpoint_table")
+    assert table.keras(tmp_path, table.read_golden()) <= 1e-5
 
 
 @on_tensorflow_alone

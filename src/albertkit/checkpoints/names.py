@@ -8,13 +8,16 @@ Keras are ours with slashes.
 
 import re
 from collections.abc import Callable, Container, Iterable
-from functools import cache
+from functools import cache, lru_cache
 
 from albertkit.config import AlbertConfig
 from albertkit.heads import BASE_PREFIX, Row, all_tensors, linear_rows, norm_rows
 
 REQUIRED = ("embeddings", "encoder")
 """Parts without which a checkpoint is none; the others are task heads that fine-tuning may begin anew."""
+
+_NAMES_KEPT = 500
+"""Names of tensors whose rows are remembered: loading a model asks several times for each of its 40 or so."""
 
 _LAYER = "encoder.albert_layer_groups.{group}.albert_layers.{layer}."
 _GOOGLE = "bert/encoder/transformer/group_{group}/inner_group_{layer}/"
@@ -142,6 +145,7 @@ def canonical(name: str) -> str:
     return name
 
 
+@lru_cache(_NAMES_KEPT)
 def from_google(name: str) -> tuple[str, Row] | None:
     """Return our name (an encoder's with its prefix) and the row of a tensor that Google names, or None."""
     if "/" not in name and not name.startswith("output_"):
@@ -178,6 +182,7 @@ def is_turned(name: str) -> bool:
     return known is not None and known[1].transposed
 
 
+@lru_cache(_NAMES_KEPT)
 def row_of(name: str) -> Row | None:
     """Return the row of a tensor by its name, with or without the prefix; None for a foreign name."""
     bare = canonical(name).removeprefix(BASE_PREFIX)
