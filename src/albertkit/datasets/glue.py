@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.examples import TextExample
-from albertkit.datasets.reader import ANSWERED, Reader, ReadingReport, text_of
+from albertkit.datasets.reader import Reader, ReadingReport
 from albertkit.datasets.table import DelimitedTable, Row
 from albertkit.errors import ConfigError, DataError, suggestion
 
@@ -109,35 +109,27 @@ class GlueSplit(Reader[TextExample]):
         """Return the task's labels."""
         return self.task.names
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, TextExample]]:
+    def rows(self, report: ReadingReport) -> Iterator[tuple[str, TextExample | None]]:
         """Yield the examples, called after the file's own index where it has one."""
         for row in self.table.rows():
-            if not row.fault and self._chosen is not None and not self._chosen(row.values):
-                continue
-            report.rows += 1
-            example = self._example(row, report)
-            if example is not None:
-                report.examples += 1
-                yield row.origin, example
+            if row.fault or self._chosen is None or self._chosen(row.values):
+                yield row.origin, self._example(row, report)
 
     def _example(self, row: Row, report: ReadingReport) -> TextExample | None:
         values = row.values
         if row.fault:
             return self.leave_out(report, "malformed", row.origin, row.fault)
-        text = text_of(values[self.task.text])
-        pair = text_of(values[self.task.pair]) if self.task.pair else None
-        if text is None or (self.task.pair and pair is None):
-            if self.labelled:
-                return self.leave_out(report, "empty", row.origin)
-            report.add("empty", row.origin, ANSWERED)
-            text, pair = text or "", (pair or "") if self.task.pair else None
+        texts = self.texts(report, row, list(filter(None, (self.task.text, self.task.pair))))
+        if texts is None:
+            return None
         label = None
         if self.labelled:
             label = values[self.task.label].strip()
             if label in ("", NO_CONSENSUS):
                 return self.leave_out(report, "unlabelled", row.origin)
         name = next((values[column] for column in _IDS if column in values), row.origin)
-        return TextExample(text, pair, label, name)
+        text, *pair = texts
+        return TextExample(text, pair[0] if pair else None, label, name)
 
     def _find(self, split: str) -> tuple[Path, Callable[[Mapping[str, Any]], bool] | None]:
         """Return the file of a split, and which of its rows belong to it if not all."""

@@ -36,7 +36,7 @@ class RaceFolder(Reader[ChoiceExample]):
                 f"{folder}: no .txt in it; expected a split of RACE, with the folders middle and high"
             )
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, ChoiceExample]]:
+    def rows(self, report: ReadingReport) -> Iterator[tuple[str, ChoiceExample | None]]:
         """Yield the questions of all texts."""
         for file in self.files:
             try:
@@ -48,13 +48,9 @@ class RaceFolder(Reader[ChoiceExample]):
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise DataError(f"{file}: not a text of RACE ({error!r})") from error
             for number, (question, choices, answer) in enumerate(asked):
-                report.rows += 1
                 origin = f"{file}, question {number + 1}"
                 name = f"{file.parent.name}/{file.stem}-{number}"
-                example = self._example(origin, report, name, context, question, choices, answer)
-                if example is not None:
-                    report.examples += 1
-                    yield origin, example
+                yield origin, self._example(origin, report, name, context, question, choices, answer)
 
     def _example(
         self,

@@ -85,7 +85,7 @@ class SquadFile(QuestionReader):
         self.path = existing_file(path)
         super().__init__(str(path), labelled=labelled)
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, QuestionExample]]:
+    def rows(self, report: ReadingReport) -> Iterator[tuple[str, QuestionExample | None]]:
         """Yield the questions.
 
         Raises:
@@ -106,7 +106,6 @@ class SquadFile(QuestionReader):
             try:
                 for paragraph in article["paragraphs"]:
                     for asked in paragraph["qas"]:
-                        report.rows += 1
                         name = str(asked["id"])
                         if name in known:
                             raise DataError(
@@ -117,18 +116,18 @@ class SquadFile(QuestionReader):
                         given = [
                             _answer(one["text"], one["answer_start"]) for one in asked.get("answers", ())
                         ]
-                        example = self.checked(
-                            report,
+                        yield (
                             origin,
-                            name=name,
-                            question=asked["question"],
-                            context=paragraph["context"],
-                            answers=given,
-                            is_impossible=bool(asked.get("is_impossible", False)),
+                            self.checked(
+                                report,
+                                origin,
+                                name=name,
+                                question=asked["question"],
+                                context=paragraph["context"],
+                                answers=given,
+                                is_impossible=bool(asked.get("is_impossible", False)),
+                            ),
                         )
-                        if example is not None:
-                            report.examples += 1
-                            yield origin, example
             except (KeyError, TypeError, AttributeError) as error:
                 raise DataError(f"{self.path}, article {place}: not of SQuAD's layout ({error!r})") from error
 

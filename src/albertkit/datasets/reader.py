@@ -111,12 +111,24 @@ class Reader(ABC, Generic[ExampleT]):
         self.labelled = labelled
 
     @abstractmethod
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
-        """Yield each example after its origin ("train.csv, line 12"), and count in the report.
+    def rows(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT | None]]:
+        """Yield the origin of each row ("train.csv, line 12") and its example, None if it is left out.
 
         Raises:
             DataError: the source is not what it should be, or (not `labelled`) a row cannot be read.
         """
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
+        """Yield each example after its origin, and count rows and examples in the report.
+
+        Raises:
+            DataError: as `rows`.
+        """
+        for origin, example in self.rows(report):
+            report.rows += 1
+            if example is not None:
+                report.examples += 1
+                yield origin, example
 
     def label_names(self) -> tuple[str, ...] | None:
         """Return all labels in their order where the source itself names them."""
@@ -133,6 +145,19 @@ class Reader(ABC, Generic[ExampleT]):
             raise DataError(f"{origin}: {problem}" + (f" ({detail})" if detail else ""))
         report.add(problem, origin, detail)
 
+    def texts(self, report: ReadingReport, row: Row, columns: Sequence[str]) -> list[str] | None:
+        """Return the texts of a row, or None if one of them is empty and the row is left out.
+
+        Without labels the row is an example all the same, so that predictions match the rows.
+        """
+        texts = [text_of(row.values.get(column)) or "" for column in columns]
+        if "" in texts:
+            detail = f"no text in {columns[texts.index('')]!r}"
+            if self.labelled:
+                return self.leave_out(report, "empty", row.origin, detail)
+            report.add("empty", row.origin, f"{detail}, and {ANSWERED}")
+        return texts
+
 
 class ExampleReader(Reader[ExampleT]):
     """Examples in memory, as they are.
@@ -147,11 +172,9 @@ class ExampleReader(Reader[ExampleT]):
         super().__init__(source, labelled=labelled)
         self.examples = examples
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
+    def rows(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:  # noqa: ARG002
         """Yield the examples, counted from 1."""
         for number, example in enumerate(self.examples, start=1):
-            report.rows += 1
-            report.examples += 1
             yield f"{self.source}, example {number}", example
 
 
@@ -181,17 +204,13 @@ class TableReader(Reader[ExampleT]):
     def example(self, row: Row, report: ReadingReport) -> ExampleT | None:
         """Return the example of a row without fault, or None for one that is left out and counted."""
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
-        """Yield the examples."""
+    def rows(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT | None]]:
+        """Yield the examples of the rows of the table."""
         for row in self.table.rows():
-            report.rows += 1
             if row.fault:
-                self.leave_out(report, "malformed", row.origin, row.fault)
-                continue
-            example = self.example(row, report)
-            if example is not None:
-                report.examples += 1
-                yield row.origin, example
+                yield row.origin, self.leave_out(report, "malformed", row.origin, row.fault)
+            else:
+                yield row.origin, self.example(row, report)
 
     def name_of(self, row: Row) -> str:
         """Return the id of the example of a row; without a column of ids, the file and the line."""

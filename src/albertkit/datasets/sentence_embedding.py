@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.examples import PairExample
+from albertkit.datasets.examples import PairExample, TextExample
 from albertkit.datasets.glue import GlueSplit
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import ANSWERED, Reader, ReadingReport, TableReader, is_missing, text_of
+from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing
 from albertkit.datasets.table import Row
 from albertkit.errors import ConfigError, DataError
 
@@ -69,13 +69,10 @@ class PairTable(TableReader[PairExample]):
     def example(self, row: Row, report: ReadingReport) -> PairExample | None:
         """Return the texts, with their score."""
         columns, values = self.columns, row.values
-        names = [name for role in ("text", "pair", "negative") if (name := columns[role]) is not None]
-        texts = {name: text_of(values.get(name)) or "" for name in names}
-        empty = next((name for name, text in texts.items() if not text), None)
-        if empty is not None:
-            if self.labelled:
-                return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
-            report.add("empty", row.origin, f"no text in {empty!r}, and {ANSWERED}")
+        names = {role: name for role in ("text", "pair", "negative") if (name := columns[role]) is not None}
+        texts = self.texts(report, row, list(names.values()))
+        if texts is None:
+            return None
         score = None
         if columns["score"] is not None:
             value = values.get(columns["score"])
@@ -87,13 +84,7 @@ class PairTable(TableReader[PairExample]):
                     f"{value!r:.60} in {columns['score']!r} is no number that says how alike two texts are"
                 )
                 return self.leave_out(report, "mislabelled", row.origin, detail)
-        return PairExample(
-            text=texts[names[0]],
-            pair=texts.get(columns["pair"] or ""),
-            negative=texts.get(columns["negative"] or ""),
-            score=score,
-            id=self.name_of(row),
-        )
+        return PairExample(**dict(zip(names, texts, strict=True)), score=score, id=self.name_of(row))
 
 
 class GluePairs(Reader[PairExample]):
@@ -116,15 +107,16 @@ class GluePairs(Reader[PairExample]):
         self.split = GlueSplit(folder, task, split, labelled=labelled)
         super().__init__(self.split.source, labelled=self.split.labelled)
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, PairExample]]:
+    def rows(self, report: ReadingReport) -> Iterator[tuple[str, PairExample | None]]:
         """Yield the examples."""
-        for origin, one in self.split.read(report):
-            score = number_of(one.label) if self.labelled else None
-            if self.labelled and score is None:
-                report.examples -= 1
-                self.leave_out(report, "mislabelled", origin, f"{one.label!r:.60} is no number")
-                continue
-            yield origin, PairExample(one.text, one.text_pair, score=score, id=one.id)
+        for origin, example in self.split.rows(report):
+            yield origin, None if example is None else self._pair(example, origin, report)
+
+    def _pair(self, example: TextExample, origin: str, report: ReadingReport) -> PairExample | None:
+        score = number_of(example.label) if self.labelled else None
+        if self.labelled and score is None:
+            return self.leave_out(report, "mislabelled", origin, f"{example.label!r:.60} is no number")
+        return PairExample(example.text, example.text_pair, score=score, id=example.id)
 
 
 def number_of(value: Any) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from albertkit.datasets.examples import Label, TextExample
-from albertkit.datasets.reader import ANSWERED, Reader, ReadingReport, TableReader, is_missing, text_of
+from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing, text_of
 from albertkit.datasets.table import Row, existing_file
 from albertkit.errors import DataError
 
@@ -49,14 +49,9 @@ class TextTable(TableReader[TextExample]):
     def example(self, row: Row, report: ReadingReport) -> TextExample | None:
         """Return the text, or the pair, with its label."""
         options, values = self.options, row.values
-        text = text_of(values.get(options.text_column))
-        pair = text_of(values.get(options.pair_column)) if options.pair_column else None
-        if text is None or (options.pair_column and pair is None):
-            empty = options.text_column if text is None else options.pair_column
-            if self.labelled:
-                return self.leave_out(report, "empty", row.origin, f"no text in {empty!r}")
-            report.add("empty", row.origin, f"no text in {empty!r}, and {ANSWERED}")
-            text, pair = text or "", (pair or "") if options.pair_column else None
+        texts = self.texts(report, row, list(filter(None, (options.text_column, options.pair_column))))
+        if texts is None:
+            return None
         label = None
         if self.labelled:
             try:
@@ -71,7 +66,8 @@ class TextTable(TableReader[TextExample]):
                 return self.leave_out(report, "mislabelled", row.origin, str(error))
             if label is None:
                 return self.leave_out(report, "unlabelled", row.origin)
-        return TextExample(text, pair, label, self.name_of(row))
+        text, *pair = texts
+        return TextExample(text, pair[0] if pair else None, label, self.name_of(row))
 
 
 def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | None) -> Label | None:
@@ -149,7 +145,7 @@ class EntailmentFile(Reader[TextExample]):
         """Return the two labels in the order of GLUE."""
         return ("entailment", "not_entailment")
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, TextExample]]:
+    def rows(self, report: ReadingReport) -> Iterator[tuple[str, TextExample | None]]:
         """Yield the pairs."""
         number = 0
         try:
@@ -157,14 +153,10 @@ class EntailmentFile(Reader[TextExample]):
                 if element.tag != "pair":
                     continue
                 number += 1
-                report.rows += 1
                 name = element.get("id", str(number))
                 origin = f"{self.path}, pair {name}"
-                example = self._example(element, name, origin, report)
+                yield origin, self._example(element, name, origin, report)
                 element.clear()
-                if example is not None:
-                    report.examples += 1
-                    yield origin, example
         except ElementTree.ParseError as error:
             raise DataError(f"{self.path}, after pair {number}: not XML ({error})") from error
 

@@ -39,7 +39,7 @@ class ConllFile(Reader[WordsExample]):
         self.word_column = word_column
         self.label_column = label_column
 
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, WordsExample]]:
+    def rows(self, report: ReadingReport) -> Iterator[tuple[str, WordsExample | None]]:
         """Yield the sentences.
 
         Raises:
@@ -47,7 +47,6 @@ class ConllFile(Reader[WordsExample]):
         """
         width = 0
         for number, lines in self._blocks():
-            report.rows += 1
             origin = f"{self.path}, line {number}"
             width = width or self._checked_width(lines[0], origin)
             uneven = [place for place, cells in enumerate(lines) if len(cells) != width]
@@ -56,9 +55,8 @@ class ConllFile(Reader[WordsExample]):
                 detail = f"line {number + uneven[0]} has {len(found)} columns, expected {width}"
                 if not self.labelled:
                     detail += " (each line is a word; for plain text: albertkit tag --file)"
-                self.leave_out(report, "malformed", origin, detail)
+                yield origin, self.leave_out(report, "malformed", origin, detail)
                 continue
-            report.examples += 1
             words = tuple(cells[self.word_column] for cells in lines)
             labels = tuple(cells[self.label_column] for cells in lines) if self.labelled else None
             yield origin, WordsExample(words, labels, origin)
