@@ -4,6 +4,7 @@ import json
 import pickle
 import random
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from albertkit import (
     TokenizerError,
 )
 from albertkit.conversion import convert
+from albertkit.tokenization import wordpiece
 from albertkit.tokenization.normalization import BertNormalization
 from albertkit.tokenization.wordpiece import CharacterTable
 
@@ -284,6 +286,32 @@ def test_saving_and_loading(vocabulary: Path, tmp_path: Path, rules: dict[str, b
     assert only(texts) == tokenizer(texts)
     resolved = {**expected, "strip_accents": only.normalization["strip_accents"]}
     assert only.normalization == resolved
+
+
+def test_memory_for_words_and_characters_is_bounded(
+    vocabulary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever texts hold: long words, more words, and more characters than are remembered."""
+    monkeypatch.setattr(wordpiece, "_REMEMBERED_WORDS", 50)
+    monkeypatch.setattr(wordpiece, "_REMEMBERED_CHARACTERS", 50)
+    tokenizer = AutoTokenizer.from_pretrained(vocabulary)
+    model = tokenizer._model
+    texts = [f"{'a' * number} {chr(0x4E00 + number)}{number}" for number in range(1, 200)]
+    wanted = tokenizer(texts[:3])["input_ids"]
+    tokenizer(texts)
+    assert 0 < len(model._word_ids) <= 50
+    assert 0 < len(model._characters) <= 50
+    assert max(map(len, model._word_ids)) <= 30
+    assert tokenizer(texts[:3])["input_ids"] == wanted
+
+
+def test_threads(ours: AlbertWordPieceTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordpiece, "_REMEMBERED_WORDS", 5)  # so that words are forgotten all the time
+    texts = TEXTS + random_texts(50, seed=4)
+    expected = [ours(text)["input_ids"] for text in texts]
+    with ThreadPoolExecutor(8) as threads:
+        rows = threads.map(lambda text: ours(text)["input_ids"], texts * 20)
+        assert list(rows) == expected * 20
 
 
 def test_pickling(ours: AlbertWordPieceTokenizer) -> None:

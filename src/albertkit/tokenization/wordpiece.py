@@ -26,7 +26,9 @@ ROLES = {**DEFAULT_ROLES, "unk_token": "[UNK]", "pad_token": "[PAD]"}
 _CONTINUATION = "##"
 _MODEL = "WordPiece"  # the type of the model in a tokenizer.json
 _LONGEST_WORD = 100  # characters; a longer word is unknown
-_REMEMBERED_WORDS = 100_000
+_REMEMBERED_WORDS = 50_000  # of at most 30 characters: up to 25 MB
+_LONGEST_REMEMBERED = 30
+_REMEMBERED_CHARACTERS = 20_000
 _REMOVED = ("Cc", "Cf", "Co")  # categories of characters that are dropped
 _CHINESE = (
     *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F)),
@@ -43,6 +45,7 @@ class CharacterTable(dict[int, str]):
     """Code of a character -> what it becomes; a space on both sides makes it a word of its own.
 
     Every rule of BERT's normalization is about one character alone, so one `str.translate` applies them all.
+    (NFD would also sort runs of marks; the few that are not dropped keep their order.)
     """
 
     def __init__(self, rules: BertNormalization) -> None:
@@ -52,6 +55,8 @@ class CharacterTable(dict[int, str]):
         self._split_chinese = rules.tokenize_chinese_chars
 
     def __missing__(self, code: int) -> str:
+        if len(self) >= _REMEMBERED_CHARACTERS:
+            self.clear()
         self[code] = written = self._write(chr(code))
         return written
 
@@ -189,7 +194,9 @@ class WordPieceModel(SubwordModel):
             known = self._word_ids.get(word)
             if known is None:
                 known = [self._ids[piece] for piece, _, _ in self._split(word)]
-                if len(self._word_ids) < _REMEMBERED_WORDS:
+                if len(self._word_ids) >= _REMEMBERED_WORDS:
+                    self._word_ids.clear()
+                if len(word) <= _LONGEST_REMEMBERED:
                     self._word_ids[word] = known
             ids += known
         return ids
