@@ -249,6 +249,10 @@ def test_libraries_whose_distribution_has_another_name(monkeypatch):
 
 
 class TestTheVerb:
+    @pytest.fixture(autouse=True)
+    def _small_products(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(timing, "PRODUCTS", timing.PRODUCTS[:1])
+
     def test_json_has_a_line_for_each_figure(self, run: Run, folder, tmp_path):
         (tmp_path / "texts.tsv").write_text("The captain.\t1\nAn old fox.\t0\n")
         sizes = ["--lengths", "8", "--batches", "1,2", "--minutes", "9", "--rounds", "2", "--device", "cpu"]
