@@ -46,11 +46,10 @@ from albertkit.modeling import auto
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.pipelines import pipeline
-from albertkit.tasks.loading import CHUNK
+from albertkit.tasks.loading import CHUNK, RowCounts
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering
 from albertkit.tasks.registry import TASKS
-from albertkit.tasks.rows import UnknownTokens
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -659,7 +658,7 @@ def test_predictions_go_on_after_a_kill(
         return predict_file(
             task, loaded, reader, output,
             about={"run": 1}, part_size=8, progress=progress,
-        )  # fmt: skip
+        ).total  # fmt: skip
 
     with pytest.raises(KeyboardInterrupt):
         predict(tmp_path / "out.jsonl", stop_after=24)
@@ -706,20 +705,12 @@ def test_predictions_say_what_was_not_read(classifier: Path, tmp_path: Path) -> 
     )
     task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
     reader = task.reader(str(source), DataOptions(), labelled=False)
-    told: list[int] = []
-    predict_file(
-        task,
-        loaded,
-        reader,
-        str(tmp_path / "out.jsonl"),
-        about={},
-        on_cut=told.append,
-    )
+    made = predict_file(task, loaded, reader, str(tmp_path / "out.jsonl"), about={})
     lengths = [len(task.tokenizer(example.text)["input_ids"]) for example in reader]
     expected = [max(0, length - 48) for length in lengths]
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [line["cut"] for line in lines] == expected
-    assert told == expected[1:]
+    assert made.cut == expected[1:]
 
 
 @pytest.mark.parametrize(
@@ -748,7 +739,7 @@ def test_each_task_predicts_for_a_file(
     reader = own.reader(str(write(tmp_path / "in.jsonl", [row] * 3)), DataOptions(**options), labelled=False)
     for kind in ("jsonl", "csv", "parquet"):
         output = tmp_path / f"out.{kind}"
-        assert predict_file(own, loaded, reader, output, about={}, part_size=2) == 3
+        assert predict_file(own, loaded, reader, output, about={}, part_size=2).total == 3
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert all(set(line) == expected for line in lines)
     assert [line["row"] for line in lines] == [1, 2, 3]
@@ -1158,7 +1149,7 @@ def test_examples_of_several_chunks_stay_apart(model: Path) -> None:
     """The first of one chunk beside the first of another: two examples, and not one of four choices."""
     task = MultipleChoice().bind(AlbertTokenizer.from_pretrained(model), AlbertConfig.from_pretrained(model))
     examples = [ChoiceExample(str(n), "river", None, ("key", "house"), 0) for n in range(CHUNK + 1)]
-    units, *_ = make_units(task, examples, UnknownTokens(task.tokenizer))
+    units = make_units(task, examples, RowCounts(task))
     assert len(task.units([*units[0], *units[CHUNK]])) == 2
 
 

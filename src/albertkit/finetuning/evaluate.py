@@ -89,7 +89,7 @@ def evaluate(
         logger.info("%s", line)
     task.check_fit(splits.examples["data"])
     examples = EvaluationSet(task, splits.examples["data"], batch_tokens=batch_tokens)
-    for line in examples.notes():
+    for line in examples.counts.notes():
         logger.info("%s: %s", splits.reports["data"].source, line)
     evaluation = examples.evaluate(loaded, loaded.config, main_metric=main_metric, engine=engine)
     curve = {}

@@ -13,9 +13,8 @@ from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import Model
 from albertkit.results import Result, with_baseline
-from albertkit.tasks.loading import features_of_all
+from albertkit.tasks.loading import RowCounts, features_of_all
 from albertkit.tasks.measuring import Judged
-from albertkit.tasks.rows import UnknownTokens
 from albertkit.tasks.task import Task, example_name
 
 
@@ -93,21 +92,14 @@ class EvaluationSet:
         self.task, self.examples = task, examples
         self.batch_tokens = batch_tokens
         self._chunks = list(features_of_all(task, examples))
-        self._lengths, self.cut, self.troubles = [], 0, Counter[str]()
-        self._unknown = UnknownTokens(task.tokenizer)
+        self._lengths: list[int] = []
+        self.counts = RowCounts(task)
         for chunk, rows in self._chunks:
             lengths = [0] * len(chunk)
             for row in rows:
                 lengths[row.example] += len(row.input_ids)
             self._lengths += lengths
-            self._unknown.add(rows, count=len(chunk))
-            self.cut += len({row.example for row in rows if row.cut})
-            self.troubles += task.troubles(rows)
-
-    def notes(self) -> list[str]:
-        """Return what to say about the examples."""
-        notes = example_notes(self.task, len(self.examples), self.cut, self.troubles)
-        return [*notes, unknown] if (unknown := self._unknown.note()) else notes
+            self.counts.add(chunk, rows)
 
     @property
     def main_metric(self) -> str:
@@ -146,12 +138,6 @@ class EvaluationSet:
             metrics=task.measure(self.examples, predictions),
             main_metric=main_metric or self.main_metric,
             lengths=self._lengths,
-            cut=self.cut,
-            troubles=self.troubles,
+            cut=self.counts.cut,
+            troubles=self.counts.troubles,
         )
-
-
-def example_notes(task: Task, count: int, cut: int, troubles: Counter[str]) -> list[str]:
-    """Return what to say about so many examples: how many are cut, how many cannot be right."""
-    found = Counter({task.cut_note: cut}) + troubles  # a sum has no zeros
-    return [f"{number:,} of {count:,} {what}" for what, number in found.items()]

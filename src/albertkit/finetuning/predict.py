@@ -147,9 +147,8 @@ def predict(
     set_patience(loaded, patience)
     if output is None:
         return _predict_in_memory(Predictor(own, loaded, batch_tokens, engine), reader, keep_columns)
-    cut: list[int] = []
     with ProgressBar() as bar:
-        count = predict_file(
+        made = predict_file(
             own,
             loaded,
             reader,
@@ -163,15 +162,14 @@ def predict(
             keep_columns=keep_columns,
             progress=progress
             or (lambda done, total: bar.update(f"{done:,} of {total:,} examples", done, total)),
-            on_cut=cut.append,
         )
-    logger.info("%s predictions in %s", f"{count:,}", output)
-    if cut:
+    logger.info("%s predictions in %s", f"{made.total:,}", output)
+    if cut := made.cut:
         logger.info(
-            f"{len(cut):,} of {count:,} are of examples that were cut ({sum(cut):,} tokens, of one up to "
-            f"{max(cut):,}); the column 'cut' says which"
+            f"{len(cut):,} of {made.total:,} are of examples that were cut ({sum(cut):,} tokens, of one up "
+            f"to {max(cut):,}); the column 'cut' says which"
         )
-    return Predictions(count, cut, Path(output))
+    return made
 
 
 def _predict_in_memory(predictor: Predictor, reader: Reader[Any], keep_columns: bool) -> Predictions:
@@ -198,9 +196,8 @@ def predict_file(
     device: str = "auto",
     keep_columns: bool = False,
     progress: Callable[[int, int], None] = lambda *_: None,
-    on_cut: Callable[[int], object] = lambda _: None,
-) -> int:
-    """Write the predictions for all examples of a reader; return how many.
+) -> Predictions:
+    """Write the predictions for all examples of a reader.
 
     A row has `row`, the number of the input's row from 1; `id` where the input has one; the columns that are
     kept; and the prediction.
@@ -223,7 +220,6 @@ def predict_file(
         keep_columns: copy the input's columns. One with the name of a column of the predictions is called
             `input_NAME`.
         progress: called after each part with the number of finished examples and the number of all.
-        on_cut: called at the end with the number of dropped tokens of each example that was cut.
 
     Raises:
         ConfigError: `keep_columns` for an input that is no table, an unknown runner, `workers` of the local
@@ -272,9 +268,7 @@ def predict_file(
                         file.write_text(text, encoding="utf-8")
                     count += text.count("\n")
                     progress(count, total)
-            for record in checked_records(parts):
-                if (left_out := record.get("cut", 0)) > 0:
-                    on_cut(left_out)
+            cut = [left_out for one in checked_records(parts) if (left_out := one.get("cut", 0)) > 0]
             with atomic_path(output) as file:
                 WRITERS[output.suffix.lower()](parts, file)
         except BaseException as error:
@@ -286,7 +280,7 @@ def predict_file(
                 shutil.rmtree(parts, ignore_errors=True)
             raise
     shutil.rmtree(parts)
-    return count
+    return Predictions(count, cut, output)
 
 
 def _check_runner(runner: str, workers: int | None) -> None:

@@ -3,7 +3,6 @@
 import logging
 import random
 import warnings
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,13 +16,12 @@ from albertkit.datasets.options import DataOptions
 from albertkit.errors import DataError
 from albertkit.finetuning.batches import Unit
 from albertkit.finetuning.early_exit import note_exits
-from albertkit.finetuning.evaluation import EvaluationSet, example_notes
+from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import saved_columns
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.loading import Splits, features_of_all, load_splits, open_reader
-from albertkit.tasks.rows import UnknownTokens
+from albertkit.tasks.loading import RowCounts, Splits, features_of_all, load_splits, open_reader
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.vocabularies import load_tokenizer
@@ -97,20 +95,13 @@ def prepare(
         logger.info("%s", line)
     if line := task.check(examples["training"], examples["validation"], settings.batch_size):
         logger.info("%s", line)
-    unknown = UnknownTokens(tokenizer)
-    units, cut, troubles = make_units(task, examples["training"], unknown)
+    counts = RowCounts(task)
+    units = make_units(task, examples["training"], counts)
     evaluated = EvaluationSet(task, examples["validation"])
-    data = {
-        "training": splits.reports["training"].to_json() | {"examples_cut": cut, "troubles": dict(troubles)},
-        "validation": splits.reports["validation"].to_json()
-        | {"examples_cut": evaluated.cut, "troubles": dict(evaluated.troubles)},
-    }
-    for name, notes in (
-        ("training", example_notes(task, len(examples["training"]), cut, troubles)),
-        ("training", [note] if (note := unknown.note()) else []),
-        ("validation", evaluated.notes()),
-    ):
-        for note in notes:
+    data = {}
+    for name, counted in (("training", counts), ("validation", evaluated.counts)):
+        data[name] = splits.reports[name].to_json() | counted.to_json()
+        for note in counted.notes():
             logger.info("%s: %s", name, note)
     if splits.labels is not None:
         for note in splits.labels.notes(map(task.truth, examples["training"])):
@@ -135,22 +126,16 @@ def _hold_out(splits: Splits[Any], seed: int) -> None:
     logger.info(f"no validation data: {count:,} of {len(training):,} training examples are held out")
 
 
-def make_units(
-    task: Task, examples: Iterable[Any], unknown: UnknownTokens
-) -> tuple[list[Unit], int, Counter[str]]:
-    """Return the training units, how many examples were cut, and how many have which other trouble."""
+def make_units(task: Task, examples: Iterable[Any], counts: RowCounts) -> list[Unit]:
+    """Return the training units, and count the examples."""
     units: list[Unit] = []
-    cut, troubles = 0, Counter[str]()
     for chunk, rows in features_of_all(task, examples):
-        unknown.add(rows, count=len(chunk))
-        cut += len({row.example for row in rows if row.cut})
-        troubles += task.troubles(rows)
+        counts.add(chunk, rows)
         if task.skips_unlabelled:
             rows = [row for row in rows if row.labels is not None]
         units += [[task.lean(row) for row in unit] for unit in task.units(rows)]
     # Rows of any chunks meet in a batch, and the examples of each chunk count from 0.
-    numbered = [[replace(row, example=number) for row in unit] for number, unit in enumerate(units)]
-    return numbered, cut, troubles
+    return [[replace(row, example=number) for row in unit] for number, unit in enumerate(units)]
 
 
 def starting_model(prepared: Prepared, settings: FinetuningSettings) -> AlbertPreTrainedModel:

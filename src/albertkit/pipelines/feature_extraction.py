@@ -14,7 +14,7 @@ from albertkit.engines.engine import Row, every_token, first_token
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
-from albertkit.pipelines.interface import Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import merge_arguments, read_limits
 from albertkit.tasks import scores
 from albertkit.tasks.feature_extraction import (
@@ -70,8 +70,7 @@ class FeatureExtractionPipeline(Pipeline):
         return_tensors: bool | str | None = None,
         parse_special_tokens: bool | None = None,
         on_cut: Callable[[int], object] | None = None,
-        batch_size: int | None = None,
-        num_workers: int | None = None,
+        **batching: Unpack[Batching],
     ) -> Any:
         """Encode texts.
 
@@ -90,8 +89,7 @@ class FeatureExtractionPipeline(Pipeline):
             return_tensors: True or "pt" returns tensors on the CPU in place of lists, "np" NumPy arrays.
             parse_special_tokens: False reads `[SEP]` and the like, written in a text, as plain text.
             on_cut: is told of each text that was cut how many tokens were left out: a vector cannot say it.
-            batch_size: maximum number of rows in a batch.
-            num_workers: without effect, see `Pipeline`.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
 
         Returns:
             For a text [1, T, H] as nested lists, with pooling [H]; tensors or arrays of these shapes with
@@ -105,8 +103,9 @@ class FeatureExtractionPipeline(Pipeline):
         given = merge_arguments(
             "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
         )
-        given = self._limits | {name: value for name, value in given.items() if value is not None}
-        strategy, longest = read_limits(**given, most=self.max_length, trained=self.trained_length)
+        strategy, longest = read_limits(
+            self._limits, given, most=self.max_length, trained=self.trained_length
+        )
         chosen = self.pooling if pooling is None else _read_pooling(pooling)
         normalize = self.normalize if normalize is None else normalize
         answer = partial(
@@ -127,8 +126,7 @@ class FeatureExtractionPipeline(Pipeline):
                 parse_special_tokens=parse_special_tokens,
             ),
             answer=answer,
-            batch_size=batch_size,
-            num_workers=num_workers,
+            **batching,
         )
 
     def _answer(

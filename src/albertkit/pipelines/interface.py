@@ -16,6 +16,7 @@ from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import Source, check_table
 from albertkit.tasks.rows import UnknownTokens
 from albertkit.tasks.settings import saved_lengths
+from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
 
 _INPUTS_AHEAD = 512  # so many inputs of an iterable are sorted by length together ...
@@ -33,6 +34,13 @@ class Shared(TypedDict, total=False):
     batch_tokens: int | None
     num_workers: int | None
     engine: str | Engine
+
+
+class Batching(TypedDict, total=False):
+    """What every call takes beside its inputs and options; see `Pipeline`."""
+
+    batch_size: int | None
+    num_workers: int | None
 
 
 class Pipeline(ABC):
@@ -159,8 +167,8 @@ class Pipeline(ABC):
         *,
         features: Features,
         answer: Callable[..., list[Any]],
-        batch_size: int | None,
-        num_workers: int | None,
+        batch_size: int | None = None,
+        num_workers: int | None = None,
     ) -> Any:
         """Answer all inputs, some batches of them at a time.
 
@@ -199,6 +207,13 @@ class Pipeline(ABC):
             self._check(items, source, features)
         answers = self._stream(source, features, answer, ahead, checked=checked)
         return list(answers) if source.is_list else answers
+
+    def _predict(
+        self, task: Task, examples: list[Any], rows: list[Any], batch_size: int | None, **options: Any
+    ) -> list[Any]:
+        """Return the predictions of a task for examples; `options` are those of its `predictions`."""
+        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+        return task.predictions(examples, rows, outputs, **options)
 
     def _stream(
         self,

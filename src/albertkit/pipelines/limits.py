@@ -18,20 +18,13 @@ def check_size(name: str, value: int | None, *, least: int = 1) -> int | None:
     return value
 
 
-def read_limits(
-    *,
-    truncation: bool | str | None,
-    max_length: int | None,
-    padding: bool | str | None,
-    most: int,
-    trained: int | None = None,
-) -> tuple[Strategy, int]:
+def read_limits(*given: Mapping[str, Any], most: int, trained: int | None = None) -> tuple[Strategy, int]:
     """Return how a long text is cut, and the most tokens of a row.
 
     Args:
-        truncation: True or "longest_first", "only_first", "only_second"; None, False or "do_not_truncate".
-        max_length: None for `trained` where long texts are cut, else for `most`.
-        padding: any that a tokenizer has. Batches are padded as they need, and no answer depends on it.
+        given: the arguments of the pipeline, and those of the call, which override them unless they are None:
+            `truncation`, as of a tokenizer; `max_length`, by default `trained` where long texts are cut, else
+            `most`; `padding`, as of a tokenizer, though no answer depends on it.
         most: what the model reads.
         trained: maximum length that the model was fine-tuned with; None for `most`.
 
@@ -39,7 +32,11 @@ def read_limits(
         ConfigError: `max_length` is none.
         TokenizerError: an unknown truncation or padding.
     """
-    options = Options(truncation=bool(truncation) and truncation, padding=padding or False)
+    limits = dict[str, Any](
+        (name, value) for one in given for name, value in one.items() if value is not None
+    )
+    max_length = limits.get("max_length")
+    options = Options(truncation=limits.get("truncation") or False, padding=limits.get("padding") or False)
     strategy = read_fit(options, model_max_length=most).truncation
     check_size("max_length", max_length, least=_LEAST)
     if max_length is not None and max_length > most:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from albertkit.engines.light_model import Model
-from albertkit.pipelines.interface import Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import merge_arguments, read_limits
 from albertkit.tasks.masked_lm import MaskedLM, MaskedRow, MaskedText
 from albertkit.tokenization.base import TokenizerBase
@@ -43,8 +43,7 @@ class FillMaskPipeline(Pipeline):
         top_k: int | None = None,
         targets: str | Sequence[str] | None = None,
         tokenizer_kwargs: Mapping[str, Any] | None = None,
-        batch_size: int | None = None,
-        num_workers: int | None = None,
+        **batching: Unpack[Batching],
     ) -> Any:
         """Fill in every [MASK].
 
@@ -57,8 +56,7 @@ class FillMaskPipeline(Pipeline):
                 the vocabulary "_man" with its word-start mark.
             tokenizer_kwargs: `max_length`, the most tokens read at once; `truncation` and `padding` are taken
                 too and change nothing, since every mask is read whatever the length of its text.
-            batch_size: maximum number of rows in a batch.
-            num_workers: without effect, see `Pipeline`.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
 
         Returns:
             For a text with one mask a list of {score, token, token_str, sequence}, best first; with several
@@ -84,8 +82,7 @@ class FillMaskPipeline(Pipeline):
             others,
             features=task.features,
             answer=answer,
-            batch_size=batch_size,
-            num_workers=num_workers,
+            **batching,
         )
 
     def _rows(self, features: Sequence[MaskedText]) -> list[MaskedRow]:
@@ -93,7 +90,7 @@ class FillMaskPipeline(Pipeline):
 
     def _task(self, tokenizer_kwargs: Mapping[str, Any] | None) -> MaskedLM:
         given = merge_arguments("tokenizer_kwargs", tokenizer_kwargs)
-        return MaskedLM(self.tokenizer, max_length=read_limits(**given, most=self.max_length)[1])
+        return MaskedLM(self.tokenizer, max_length=read_limits(given, most=self.max_length)[1])
 
     def _answer(
         self,

@@ -9,7 +9,7 @@ from albertkit.datasets.examples import ChoiceExample
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
-from albertkit.pipelines.interface import Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tokenization.base import TokenizerBase
@@ -44,8 +44,7 @@ class MultipleChoicePipeline(Pipeline):
         question: str | None = None,
         choices: Sequence[str] | None = None,
         truncation: bool | None = None,
-        batch_size: int | None = None,
-        num_workers: int | None = None,
+        **batching: Unpack[Batching],
     ) -> Any:
         """Choose.
 
@@ -60,8 +59,8 @@ class MultipleChoicePipeline(Pipeline):
             truncation: cut a context at its end if the input is longer than those of the fine-tuning,
                 instead of raising if it is longer than the model reads. The answer then has
                 `cut`, the most tokens left out beside a choice.
-            batch_size: maximum number of rows in a batch; each choice is a row.
-            num_workers: without effect, see `Pipeline`.
+            batching: `batch_size`, the maximum number of rows in a batch (each choice is a row);
+                `num_workers`, without effect.
 
         Returns:
             {choice, index, score, scores}: the best choice, its number from 0, its probability, and those of
@@ -84,8 +83,7 @@ class MultipleChoicePipeline(Pipeline):
             others,
             features=task.features,
             answer=partial(self._answer, task=task),
-            batch_size=batch_size,
-            num_workers=num_workers,
+            **batching,
         )
 
     def _is_single(self, inputs: Any) -> bool:
@@ -119,7 +117,6 @@ class MultipleChoicePipeline(Pipeline):
         batch_size: int | None,
         task: MultipleChoice,
     ) -> list[dict[str, Any]]:
-        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         cut = [0] * len(examples)
         for row in rows:
             cut[row.example] = max(cut[row.example], row.cut)
@@ -132,6 +129,6 @@ class MultipleChoicePipeline(Pipeline):
                 **({"cut": left_out} if left_out else {}),
             }
             for example, one, left_out in zip(
-                examples, task.predictions(examples, rows, outputs), cut, strict=True
+                examples, self._predict(task, examples, rows, batch_size), cut, strict=True
             )
         ]

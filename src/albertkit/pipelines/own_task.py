@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from albertkit.datasets.reader import as_source
 from albertkit.datasets.table import Table
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
-from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
@@ -40,8 +40,7 @@ class TaskPipeline(Pipeline):
         self,
         inputs: str | Mapping[str, Any] | Iterable[Any] | Path,
         *others: Any,
-        batch_size: int | None = None,
-        num_workers: int | None = None,
+        **batching: Unpack[Batching],
     ) -> Any:
         """Predict for examples.
 
@@ -49,8 +48,7 @@ class TaskPipeline(Pipeline):
             inputs: a row as the task's `example` reads it: a dict, or a text for {"text": ...}; an example of
                 the task's class; a list or other iterable of these; a table; or a file.
             others: not accepted: a second positional argument is an error.
-            batch_size: maximum number of rows in a batch.
-            num_workers: without effect, see `Pipeline`.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
 
         Returns:
             The record of an input; a list or generator of records for several inputs.
@@ -66,8 +64,7 @@ class TaskPipeline(Pipeline):
             others,
             features=self.bound.features,
             answer=self._answer,
-            batch_size=batch_size,
-            num_workers=num_workers,
+            **batching,
         )
 
     def _is_single(self, inputs: Any) -> bool:
@@ -79,6 +76,5 @@ class TaskPipeline(Pipeline):
         return self.bound.example(given) if isinstance(given, Mapping) else given
 
     def _answer(self, examples: list[Any], rows: list[Row], *, batch_size: int | None) -> list[Any]:
-        outputs = self.bound.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
-        predictions = self.bound.predictions(examples, rows, outputs)
+        predictions = self._predict(self.bound, examples, rows, batch_size)
         return [self.bound.record(*pair) for pair in zip(examples, predictions, strict=True)]

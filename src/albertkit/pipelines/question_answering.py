@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from albertkit.datasets.examples import QuestionExample
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
-from albertkit.pipelines.interface import Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import check_size
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering, QuestionRow
 from albertkit.tasks.settings import TaskSettings, saved_lengths
@@ -64,8 +64,7 @@ class QuestionAnsweringPipeline(Pipeline):
         max_question_len: int | None = None,
         max_answer_len: int | None = None,
         handle_impossible_answer: bool | None = None,
-        batch_size: int | None = None,
-        num_workers: int | None = None,
+        **batching: Unpack[Batching],
     ) -> Any:
         """Answer questions.
 
@@ -86,8 +85,7 @@ class QuestionAnsweringPipeline(Pipeline):
             max_answer_len: most tokens of an answer. Default: as in the fine-tuning, else 30.
             handle_impossible_answer: whether "no answer" (an empty one) is an answer; None: where the config
                 has a threshold for it.
-            batch_size: maximum number of windows in a batch.
-            num_workers: without effect, see `Pipeline`.
+            batching: `batch_size`, the maximum number of windows in a batch; `num_workers`, without effect.
 
         Returns:
             {score, start, end, answer} for a question: characters `start:end` of the context; with `top_k`
@@ -118,8 +116,7 @@ class QuestionAnsweringPipeline(Pipeline):
             others,
             features=task.features,
             answer=partial(self._answer, task=task, top_k=count, threshold=threshold),
-            batch_size=batch_size,
-            num_workers=num_workers,
+            **batching,
         )
 
     def _size(self, name: str, given: int | None, *, least: int = 1) -> Any:
@@ -162,9 +159,8 @@ class QuestionAnsweringPipeline(Pipeline):
         top_k: int,
         threshold: float | None,
     ) -> list[Any]:
-        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         answers = []
-        for answered in task.predictions(examples, rows, outputs):
+        for answered in self._predict(task, examples, rows, batch_size):
             ranked = [_describe(one) for one in _rank(answered, threshold)[:top_k]]
             answers.append(ranked[0] if top_k == 1 else ranked)
         return answers

@@ -9,7 +9,7 @@ from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
-from albertkit.pipelines.interface import Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
 from albertkit.tasks.sentence_order import LABELS, SentenceOrder
 from albertkit.tasks.settings import TaskSettings
@@ -45,8 +45,7 @@ class SentenceOrderPipeline(Pipeline):
         inputs: Mapping[str, str] | tuple[str, str] | Iterable[Any] | Path,
         *others: Any,
         truncation: bool | None = None,
-        batch_size: int | None = None,
-        num_workers: int | None = None,
+        **batching: Unpack[Batching],
     ) -> Any:
         """Judge the order of pairs of texts.
 
@@ -56,8 +55,7 @@ class SentenceOrderPipeline(Pipeline):
             others: not accepted: a second positional argument is an error.
             truncation: cut pairs that are longer than the model reads (the longer text of each), instead of
                 raising. The answer then has `cut`, the number of tokens left out.
-            batch_size: maximum number of rows in a batch.
-            num_workers: without effect, see `Pipeline`.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
 
         Returns:
             {label, score} for a pair: "in order" or "swapped", and its probability. A list or generator of
@@ -74,8 +72,7 @@ class SentenceOrderPipeline(Pipeline):
             others,
             features=task.features,
             answer=partial(self._answer, task=task),
-            batch_size=batch_size,
-            num_workers=num_workers,
+            **batching,
         )
 
     def _is_single(self, inputs: Any) -> bool:
@@ -93,8 +90,7 @@ class SentenceOrderPipeline(Pipeline):
     def _answer(
         self, examples: list[TextExample], rows: list[Row], *, batch_size: int | None, task: SentenceOrder
     ) -> list[dict[str, Any]]:
-        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         return [
             {"label": one.label, "score": max(one.scores), **({"cut": row.cut} if row.cut else {})}
-            for row, one in zip(rows, task.predictions(examples, rows, outputs), strict=True)
+            for row, one in zip(rows, self._predict(task, examples, rows, batch_size), strict=True)
         ]

@@ -10,7 +10,7 @@ from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, warn_caller
-from albertkit.pipelines.interface import Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import read_limits
 from albertkit.tasks.label_kinds import Function
 from albertkit.tasks.settings import TaskSettings
@@ -57,8 +57,7 @@ class TextClassificationPipeline(Pipeline):
         truncation: bool | str | None = None,
         max_length: int | None = None,
         padding: bool | str | None = None,
-        batch_size: int | None = None,
-        num_workers: int | None = None,
+        **batching: Unpack[Batching],
     ) -> Any:
         """Classify texts or pairs of texts.
 
@@ -79,8 +78,7 @@ class TextClassificationPipeline(Pipeline):
             max_length: maximum number of tokens of an input, [CLS] and [SEP] included. Default: with
                 truncation the maximum length of the fine-tuning, else what the model reads.
             padding: as for a tokenizer; no answer depends on it.
-            batch_size: maximum number of rows in a batch.
-            num_workers: without effect, see `Pipeline`.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
 
         Returns:
             For a text [{label, score}]; for a pair, and for each input of several, {label, score}. With
@@ -96,8 +94,9 @@ class TextClassificationPipeline(Pipeline):
         if chosen is not _UNSET and chosen is not None and (not isinstance(chosen, Integral) or chosen < 1):
             raise ConfigError(f"top_k is {chosen!r}; expected a whole number of at least 1, or None for all")
         given = {"truncation": truncation, "max_length": max_length, "padding": padding}
-        given = self._limits | {name: value for name, value in given.items() if value is not None}
-        strategy, longest = read_limits(**given, most=self.max_length, trained=self.trained_length)
+        strategy, longest = read_limits(
+            self._limits, given, most=self.max_length, trained=self.trained_length
+        )
         task = TextClassification(truncation=strategy).bind(
             self.tokenizer, self.model.config, TaskSettings(max_length=longest)
         )
@@ -113,8 +112,7 @@ class TextClassificationPipeline(Pipeline):
             others,
             features=task.features,
             answer=partial(self._answer, task=task, top_k=chosen, function=function, decides=decides),
-            batch_size=batch_size,
-            num_workers=num_workers,
+            **batching,
         )
         # As in `transformers`, where one text without top_k gives a list all the same.
         return [answers] if is_text and top_k is _UNSET and not decides else answers
@@ -148,9 +146,8 @@ class TextClassificationPipeline(Pipeline):
         decides: bool,
     ) -> list[Any]:
         self._warn_of_other_kind(examples)
-        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         answers = []
-        predictions = task.predictions(examples, rows, outputs, function_to_apply=function)
+        predictions = self._predict(task, examples, rows, batch_size, function_to_apply=function)
         for row, prediction in zip(rows, predictions, strict=True):
             cut = {"cut": row.cut} if row.cut else {}
             ranked = sorted(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Unpack
 from albertkit.datasets.examples import WordsExample
 from albertkit.engines.light_model import Model
 from albertkit.errors import DataError
-from albertkit.pipelines.interface import Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import check_size
 from albertkit.tasks.entities import Aggregation, Entities
 from albertkit.tasks.settings import TaskSettings
@@ -56,8 +56,7 @@ class TokenClassificationPipeline(Pipeline):
         ignore_labels: Collection[str] | None = None,
         is_split_into_words: bool = False,
         stride: int | None = None,
-        batch_size: int | None = None,
-        num_workers: int | None = None,
+        **batching: Unpack[Batching],
     ) -> Any:
         """Label the words of texts.
 
@@ -73,8 +72,7 @@ class TokenClassificationPipeline(Pipeline):
             is_split_into_words: the input is a list of words, or a list or other iterable of those. Then
                 characters are counted in the words joined with spaces.
             stride: tokens that a window repeats of the one before; None for the pipeline's.
-            batch_size: maximum number of rows in a batch.
-            num_workers: without effect, see `Pipeline`.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
 
         Returns:
             For a text a list of {entity, score, index, word, start, end}, or with aggregation of
@@ -96,8 +94,7 @@ class TokenClassificationPipeline(Pipeline):
             others,
             features=lambda sentences: task.features([one.example for one in sentences]),
             answer=partial(self._answer, entities=entities, task=task),
-            batch_size=batch_size,
-            num_workers=num_workers,
+            **batching,
         )
         return answers[0] if one_sentence else answers
 
@@ -139,10 +136,11 @@ class TokenClassificationPipeline(Pipeline):
         task: TokenClassification,
     ) -> list[list[dict[str, Any]]]:
         examples = [sentence.example for sentence in sentences]
-        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         return [
             entities(tagged, sentence.word_starts)
-            for tagged, sentence in zip(task.predictions(examples, rows, outputs), sentences, strict=True)
+            for tagged, sentence in zip(
+                self._predict(task, examples, rows, batch_size), sentences, strict=True
+            )
         ]
 
 

@@ -1,5 +1,6 @@
 """Labelled data: a source -> its reader; splits -> their examples and labels; examples -> rows in chunks."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -10,6 +11,7 @@ from albertkit.datasets.reader import ExampleReader, ExampleT, Reader, ReadingRe
 from albertkit.errors import AlbertKitError, DataError
 from albertkit.tasks.label_kinds import NUMBER, UnknownLabel
 from albertkit.tasks.labels import LabelSet
+from albertkit.tasks.rows import UnknownTokens
 from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task, example_name
 
@@ -153,6 +155,37 @@ def chunks(examples: Iterable[Any], size: int = CHUNK) -> Iterator[list[Any]]:
     examples = iter(examples)
     while some := list(islice(examples, size)):
         yield some
+
+
+class RowCounts:
+    """Counts the examples of a task that are cut, that cannot be right, and that are mostly unknown tokens.
+
+    Args:
+        task: made the rows.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task, self._unknown = task, UnknownTokens(task.tokenizer)
+        self.cut = 0
+        """Number of examples of which something was cut off."""
+        self.troubles = Counter[str]()
+        """Examples that cannot be right, by what is wrong with their answers."""
+
+    def add(self, examples: Sequence[Any], rows: Sequence[Any]) -> None:
+        """Count some examples with their rows."""
+        self._unknown.add(rows, count=len(examples))
+        self.cut += len({row.example for row in rows if row.cut})
+        self.troubles += self._task.troubles(rows)
+
+    def notes(self) -> list[str]:
+        """Return what to say about the examples."""
+        found = Counter({self._task.cut_note: self.cut}) + self.troubles  # a sum has no zeros
+        notes = [f"{number:,} of {self._unknown.examples:,} {what}" for what, number in found.items()]
+        return [*notes, unknown] if (unknown := self._unknown.note()) else notes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts for a report."""
+        return {"examples_cut": self.cut, "troubles": dict(self.troubles)}
 
 
 def features_of_all(task: Task, examples: Iterable[Any]) -> Iterator[tuple[list[Any], Sequence[Any]]]:
