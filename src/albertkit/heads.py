@@ -37,8 +37,8 @@ pruning; a digit is a size."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One tensor of the network."""
+class TensorSpec:
+    """The name, shape and names in other formats of one tensor of the network."""
 
     ours: str
     """Name, with {group} and {layer}, or {exit}, where the network repeats."""
@@ -64,16 +64,18 @@ class Row:
         return " " not in self.shape
 
 
-def _pair(endings: tuple[str, str], ours: str, part: str, shape: str, *others: str | None) -> list[Row]:
-    """Return the rows of a weight and its bias from names without endings; `endings` are TensorFlow's."""
+def _pair(
+    endings: tuple[str, str], ours: str, part: str, shape: str, *others: str | None
+) -> list[TensorSpec]:
+    """Return the specs of a weight and its bias from names without endings; `endings` are TensorFlow's."""
     return [
-        Row(f"{ours}.{ending}", part, sizes, *(other and f"{other}/{theirs}" for other in others))
+        TensorSpec(f"{ours}.{ending}", part, sizes, *(other and f"{other}/{theirs}" for other in others))
         for ending, theirs, sizes in (("weight", endings[0], shape), ("bias", endings[1], shape.split()[0]))
     ]
 
 
-linear_rows = partial(_pair, ("kernel", "bias"))
-norm_rows = partial(_pair, ("gamma", "beta"))
+linear_pair = partial(_pair, ("kernel", "bias"))
+norm_pair = partial(_pair, ("gamma", "beta"))
 
 
 class Network(Protocol):
@@ -124,7 +126,7 @@ class Head:
 
     task: str
     """What the scores are for; two heads with the same tensors may have different tasks."""
-    tensors: Sequence[Row]
+    tensors: Sequence[TensorSpec]
     """In the order of PyTorch's state dict."""
     scores: Mapping[str, Scores]
     """By their `Output`, the model's main output first."""
@@ -134,7 +136,7 @@ class Head:
     @property
     def parts(self) -> set[str]:
         """The parts of the network that belong to this head, without the pooler."""
-        return {row.part for row in self.tensors} - {"pooler"}
+        return {spec.part for spec in self.tensors} - {"pooler"}
 
     @property
     def reads_first(self) -> bool:
@@ -176,35 +178,36 @@ def base_prefix(architecture: str) -> str:
     return "" if architecture == ENCODER else BASE_PREFIX
 
 
-def all_tensors() -> Iterable[Row]:
+def all_tensors() -> Iterable[TensorSpec]:
     """Return the tensors of all heads, each once."""
-    return dict.fromkeys(row for head in HEADS.values() for row in head.tensors)
+    return dict.fromkeys(spec for head in HEADS.values() for spec in head.tensors)
 
 
 # --- the heads ----------------------------------------------------------------------------------
 
-_POOLER = linear_rows("pooler", "pooler", "H H", "bert/pooler/dense", None, "pooler_transform")
+_POOLER = linear_pair("pooler", "pooler", "H H", "bert/pooler/dense", None, "pooler_transform")
 _CLASSIFIER = (
-    Row("classifier.weight", "classifier", "K H", "output_weights"),
-    Row("classifier.bias", "classifier", "K", "output_bias"),
+    TensorSpec("classifier.weight", "classifier", "K H", "output_weights"),
+    TensorSpec("classifier.bias", "classifier", "K", "output_bias"),
 )
-_EXITS = linear_rows("exit_classifiers.{exit}", "exit classifiers", "K H")
+_EXITS = linear_pair("exit_classifiers.{exit}", "exit classifiers", "K H")
 _ANSWERS = (
-    Row("qa_outputs.weight", "answer span head", "2 H", "cls/squad/output_weights"),
-    Row("qa_outputs.bias", "answer span head", "2", "cls/squad/output_bias"),
+    TensorSpec("qa_outputs.weight", "answer span head", "2 H", "cls/squad/output_weights"),
+    TensorSpec("qa_outputs.bias", "answer span head", "2", "cls/squad/output_bias"),
 )
 _WORDS = "masked word head"
 _MASKED_WORDS = (
-    Row("predictions.bias", _WORDS, "V", "cls/predictions/output_bias",
+    TensorSpec("predictions.bias", _WORDS, "V", "cls/predictions/output_bias",
         garden="cls/predictions/output_bias/bias"),
-    *norm_rows("predictions.LayerNorm", _WORDS, "E", "cls/predictions/transform/LayerNorm"),
-    *linear_rows("predictions.dense", _WORDS, "E H", "cls/predictions/transform/dense"),
-    *linear_rows("predictions.decoder", _WORDS, "V E"),
+    *norm_pair("predictions.LayerNorm", _WORDS, "E", "cls/predictions/transform/LayerNorm"),
+    *linear_pair("predictions.dense", _WORDS, "E H", "cls/predictions/transform/dense"),
+    *linear_pair("predictions.decoder", _WORDS, "V E"),
 )  # fmt: skip
 _ORDER = (
-    Row("sop_classifier.classifier.weight", "sentence order head", "K H",
+    TensorSpec("sop_classifier.classifier.weight", "sentence order head", "K H",
         "cls/seq_relationship/output_weights"),
-    Row("sop_classifier.classifier.bias", "sentence order head", "K", "cls/seq_relationship/output_bias"),
+    TensorSpec("sop_classifier.classifier.bias", "sentence order head", "K",
+        "cls/seq_relationship/output_bias"),
 )  # fmt: skip
 
 

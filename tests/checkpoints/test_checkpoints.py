@@ -18,7 +18,7 @@ from torch_files import match, read_folder, write_folder
 
 import albertkit
 from albertkit.checkpoints.folder import locate
-from albertkit.checkpoints.names import TABLE, TIED, canonical, in_model, row_of
+from albertkit.checkpoints.names import TABLE, TIED, canonical, in_model, spec_of
 from albertkit.checkpoints.report import LoadReport
 from albertkit.errors import CheckpointError, ModelNotFoundError
 from albertkit.files import atomic_path
@@ -463,11 +463,11 @@ def test_index_that_lies(folder: Path, tensors: Tensors) -> None:
 
 @pytest.mark.parametrize("head", HEADS, ids=lambda head: head.__name__)
 def test_table_covers_every_tensor_of_transformers(head: type) -> None:
-    assert {name for name in shapes(reference(head)) if row_of(name) is None} == set()
+    assert {name for name in shapes(reference(head)) if spec_of(name) is None} == set()
 
 
 def test_table_has_no_row_that_no_model_uses() -> None:
-    used = {row_of(name) for head in HEADS for name in shapes(reference(head))}
+    used = {spec_of(name) for head in HEADS for name in shapes(reference(head))}
     # Early exit is albertkit's own.
     assert used == {row for row in TABLE if row.part != "exit classifiers"}
 
@@ -492,8 +492,8 @@ def test_in_model_adds_and_removes_the_prefix() -> None:
     assert in_model("albert.pooler.weight", {"pooler.weight"}) == "pooler.weight"
     assert in_model("albert.pooler.weight", {"albert.pooler.weight"}) == "albert.pooler.weight"
     assert in_model("bert.pooler.weight", {"albert.pooler.weight"}) is None
-    assert row_of("bert.embeddings.word_embeddings.weight") is None
-    assert row_of("encoder.albert_layer_groups.0.albert_layers.x.ffn.weight") is None
+    assert spec_of("bert.embeddings.word_embeddings.weight") is None
+    assert spec_of("encoder.albert_layer_groups.0.albert_layers.x.ffn.weight") is None
 
 
 # --- fitting a file to a model ------------------------------------------------------------------

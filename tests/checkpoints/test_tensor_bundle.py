@@ -15,7 +15,7 @@ from albertkit.checkpoints.names import (
     TABLE,
     canonical,
     from_google,
-    row_of,
+    spec_of,
     to_google,
     why_no_weight,
 )
@@ -268,9 +268,9 @@ def test_every_name_of_the_released_checkpoints_maps(shared: Path) -> None:
         left_out = {name for name in entries if why_no_weight(name)}
         assert left_out == ({OLDER_FACTOR} if older else {"global_step"})
         for name, entry in mapped.items():
-            row = row_of(name)
-            assert row is not None, name
-            assert row.is_vector == (len(entry.shape) == 1), name
+            spec = spec_of(name)
+            assert spec is not None, name
+            assert spec.is_vector == (len(entry.shape) == 1), name
         # The whole of a pretraining model, but for the mapping that the older layout lacks.
         wanted = {row.ours.format(group=0, layer=0) for row in TABLE if row.google}
         wanted -= {row.ours for row in TABLE if row.part in ("classifier", "answer span head")}
@@ -311,7 +311,7 @@ def test_names_and_back() -> None:
 )  # fmt: skip
 def test_names_of_other_writers(name: str, expected: str) -> None:
     assert canonical(name) == expected
-    assert row_of(name) is not None
+    assert spec_of(name) is not None
 
 
 @pytest.mark.parametrize(
@@ -328,12 +328,12 @@ def test_names_of_other_writers(name: str, expected: str) -> None:
 )
 def test_state_of_training_is_known(name: str) -> None:
     assert why_no_weight(name)
-    assert row_of(name) is None
+    assert spec_of(name) is None
 
 
 @pytest.mark.parametrize(
     "name", ["bert/pooler/dense/kernels", "x/output_weights", "bert/pooler/dense", "pooler/kernel"]
 )
 def test_foreign_names_are_not_taken_for_ours(name: str) -> None:
-    assert row_of(name) is None
+    assert spec_of(name) is None
     assert why_no_weight(name) is None

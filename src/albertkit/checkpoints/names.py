@@ -2,7 +2,7 @@
 
 Our name of a tensor is its path in the module tree, so a state dict needs no translation. The table gives
 the encoder's names without a prefix; a model with a head holds the encoder under `albert.` and the head
-beside it. Other formats are further columns of the same rows: Julia's files use Google's names, and those of
+beside it. Other formats are further columns of the same table: Julia's files use Google's names, and those of
 Keras are ours with slashes.
 """
 
@@ -11,13 +11,13 @@ from collections.abc import Callable, Container, Iterable
 from functools import cache, lru_cache
 
 from albertkit.config import AlbertConfig
-from albertkit.heads import BASE_PREFIX, Row, all_tensors, linear_rows, norm_rows
+from albertkit.heads import BASE_PREFIX, TensorSpec, all_tensors, linear_pair, norm_pair
 
 REQUIRED = ("embeddings", "encoder")
 """Parts without which a checkpoint is none; the others are task heads that fine-tuning may begin anew."""
 
 _NAMES_KEPT = 500
-"""Names of tensors whose rows are remembered: loading a model asks several times for each of its 40 or so."""
+"""Number of names whose specs are cached: loading a model looks each of its 40 or so up several times."""
 
 _LAYER = "encoder.albert_layer_groups.{group}.albert_layers.{layer}."
 _GOOGLE = "bert/encoder/transformer/group_{group}/inner_group_{layer}/"
@@ -26,34 +26,34 @@ _GARDEN = "transformer/"
 
 
 def _in_layer(
-    pair: Callable[..., list[Row]], ours: str, shape: str, google: str, older: str, garden: str
-) -> list[Row]:
+    pair: Callable[..., list[TensorSpec]], ours: str, shape: str, google: str, older: str, garden: str
+) -> list[TensorSpec]:
     return pair(_LAYER + ours, "encoder", shape, _GOOGLE + google, _OLDER + older, _GARDEN + garden)
 
 
-TABLE: tuple[Row, ...] = (
-    Row("embeddings.word_embeddings.weight", "embeddings", "V E", "bert/embeddings/word_embeddings",
+TABLE: tuple[TensorSpec, ...] = (
+    TensorSpec("embeddings.word_embeddings.weight", "embeddings", "V E", "bert/embeddings/word_embeddings",
         garden="word_embeddings/embeddings"),
-    Row("embeddings.position_embeddings.weight", "embeddings", "P E", "bert/embeddings/position_embeddings",
-        garden="position_embedding/embeddings"),
-    Row("embeddings.token_type_embeddings.weight", "embeddings", "S E",
+    TensorSpec("embeddings.position_embeddings.weight", "embeddings", "P E",
+        "bert/embeddings/position_embeddings", garden="position_embedding/embeddings"),
+    TensorSpec("embeddings.token_type_embeddings.weight", "embeddings", "S E",
         "bert/embeddings/token_type_embeddings", garden="type_embeddings/embeddings"),
-    *norm_rows("embeddings.LayerNorm", "embeddings", "E", "bert/embeddings/LayerNorm", None,
+    *norm_pair("embeddings.LayerNorm", "embeddings", "E", "bert/embeddings/LayerNorm", None,
            "embeddings/layer_norm"),
-    *linear_rows("encoder.embedding_hidden_mapping_in", "encoder", "H E",
+    *linear_pair("encoder.embedding_hidden_mapping_in", "encoder", "H E",
              "bert/encoder/embedding_hidden_mapping_in", None, "embedding_projection"),
-    *_in_layer(norm_rows, "full_layer_layer_norm", "H", "LayerNorm_1", "output/LayerNorm",
+    *_in_layer(norm_pair, "full_layer_layer_norm", "H", "LayerNorm_1", "output/LayerNorm",
                "output_layer_norm"),
-    *(row
+    *(spec
       for name in ("query", "key", "value")
-      for row in _in_layer(linear_rows, f"attention.{name}", "A H", f"attention_1/self/{name}",
+      for spec in _in_layer(linear_pair, f"attention.{name}", "A H", f"attention_1/self/{name}",
                            f"attention/self/{name}", f"self_attention/{name}")),
-    *_in_layer(linear_rows, "attention.dense", "H A", "attention_1/output/dense", "attention/output/dense",
+    *_in_layer(linear_pair, "attention.dense", "H A", "attention_1/output/dense", "attention/output/dense",
                "self_attention/attention_output"),
-    *_in_layer(norm_rows, "attention.LayerNorm", "H", "LayerNorm", "attention/output/LayerNorm",
+    *_in_layer(norm_pair, "attention.LayerNorm", "H", "LayerNorm", "attention/output/LayerNorm",
                "self_attention_layer_norm"),
-    *_in_layer(linear_rows, "ffn", "I H", "ffn_1/intermediate/dense", "intermediate/dense", "intermediate"),
-    *_in_layer(linear_rows, "ffn_output", "H I", "ffn_1/intermediate/output/dense", "output/dense", "output"),
+    *_in_layer(linear_pair, "ffn", "I H", "ffn_1/intermediate/dense", "intermediate/dense", "intermediate"),
+    *_in_layer(linear_pair, "ffn_output", "H I", "ffn_1/intermediate/output/dense", "output/dense", "output"),
     *all_tensors(),
 )  # fmt: skip
 """In the order of PyTorch's state dicts; those of the heads are from `heads.py`."""
@@ -108,11 +108,11 @@ def _pattern(template: str) -> str:
     return re.sub(r"\\\{(group|layer|exit)\\\}", lambda found: rf"(?P<{found[1]}>\d{{1,4}})", text)
 
 
-_ROWS = {re.compile(_pattern(row.ours)): row for row in TABLE}
+_SPECS = {re.compile(_pattern(spec.ours)): spec for spec in TABLE}
 
 
 @cache
-def _google_rows() -> dict[re.Pattern[str], Row]:
+def _google_specs() -> dict[re.Pattern[str], TensorSpec]:
     """Return patterns of Google's names; made when first needed, since most files have none.
 
     A module of TensorFlow Hub, or a model inside another, puts a scope before the names, and some have no
@@ -121,9 +121,9 @@ def _google_rows() -> dict[re.Pattern[str], Row]:
     return {
         re.compile(
             (r"(?:[^/]+/)*?" if "/" in name else "") + _pattern(name).replace("bert/", "(?:bert/)?", 1)
-        ): row
-        for row in TABLE
-        for name in (row.google, row.older, row.garden)
+        ): spec
+        for spec in TABLE
+        for name in (spec.google, spec.older, spec.garden)
         if name is not None
     }
 
@@ -146,26 +146,26 @@ def canonical(name: str) -> str:
 
 
 @lru_cache(_NAMES_KEPT)
-def from_google(name: str) -> tuple[str, Row] | None:
-    """Return our name (an encoder's with its prefix) and the row of a tensor that Google names, or None."""
+def from_google(name: str) -> tuple[str, TensorSpec] | None:
+    """Return our name (an encoder's with its prefix) and the spec of a tensor that Google names, or None."""
     if "/" not in name and not name.startswith("output_"):
         return None
     # The garden's attention once had its output beside it.
     name = name.replace("/self_attention_output/", "/self_attention/attention_output/")
-    for pattern, row in _google_rows().items():
+    for pattern, spec in _google_specs().items():
         if found := pattern.fullmatch(name):
             # The older layout and the garden have one layer, and so no numbers.
             numbers = {"group": 0, "layer": 0} | found.groupdict()
-            return prefix_of(row) + row.ours.format_map(numbers), row
+            return prefix_of(spec) + spec.ours.format_map(numbers), spec
     return None
 
 
 def to_google(name: str) -> str | None:
     """Return Google's name of a tensor named by us; None where Google has none for it."""
     bare = canonical(name).removeprefix(BASE_PREFIX)
-    for pattern, row in _ROWS.items():
-        if (found := pattern.fullmatch(bare)) and row.google is not None:
-            return row.google.format_map(found.groupdict())
+    for pattern, spec in _SPECS.items():
+        if (found := pattern.fullmatch(bare)) and spec.google is not None:
+            return spec.google.format_map(found.groupdict())
     return None
 
 
@@ -183,15 +183,15 @@ def is_turned(name: str) -> bool:
 
 
 @lru_cache(_NAMES_KEPT)
-def row_of(name: str) -> Row | None:
-    """Return the row of a tensor by its name, with or without the prefix; None for a foreign name."""
+def spec_of(name: str) -> TensorSpec | None:
+    """Return the spec of a tensor by its name, with or without the prefix; None for a foreign name."""
     bare = canonical(name).removeprefix(BASE_PREFIX)
-    return next((row for pattern, row in _ROWS.items() if pattern.fullmatch(bare)), None)
+    return next((spec for pattern, spec in _SPECS.items() if pattern.fullmatch(bare)), None)
 
 
 def parts_of(names: Iterable[str]) -> set[str]:
     """Return the parts of a network that these names belong to."""
-    return {row.part for name in names if (row := row_of(name))}
+    return {spec.part for name in names if (spec := spec_of(name))}
 
 
 def in_model(name: str, expected: Container[str]) -> str | None:
@@ -222,9 +222,9 @@ def executed_layers(config: AlbertConfig, prefix: str) -> list[str]:
     ]
 
 
-def prefix_of(row: Row) -> str:
-    """Return what a model with a head puts before the row's name."""
-    return BASE_PREFIX if row.part in (*REQUIRED, "pooler") else ""
+def prefix_of(spec: TensorSpec) -> str:
+    """Return what a model with a head puts before the spec's name."""
+    return BASE_PREFIX if spec.part in (*REQUIRED, "pooler") else ""
 
 
 def _from_keras(name: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from albertkit.checkpoints.cursor import Cursor
-from albertkit.checkpoints.names import from_google, row_of, why_no_weight
+from albertkit.checkpoints.names import from_google, spec_of, why_no_weight
 from albertkit.checkpoints.tensor_bundle import Bundle
 from albertkit.errors import CheckpointError, ConfigError
 
@@ -36,7 +36,7 @@ def variable_names(bundle: Bundle) -> dict[str, str]:
             continue
         # The graph leaves out the ending by which names of Keras' are known.
         name = full_name if from_google(full_name) else f"{full_name}:0"
-        if keys.setdefault(name, key) != key and row_of(name):
+        if keys.setdefault(name, key) != key and spec_of(name):
             raise CheckpointError(
                 f"{bundle.prefix} holds the variable {full_name} twice, as {keys[name]} and as {key}: "
                 "expected one. Save the encoder alone."

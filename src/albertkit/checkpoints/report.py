@@ -12,7 +12,7 @@ from albertkit.checkpoints.names import (
     TIED,
     in_model,
     is_keras,
-    row_of,
+    spec_of,
     why_no_weight,
 )
 from albertkit.errors import CheckpointError, ShapeMismatchError
@@ -185,8 +185,8 @@ def _take_out_reshaped(
 
 
 def _part(name: str) -> str | None:
-    row = row_of(name)
-    return row.part if row else None
+    spec = spec_of(name)
+    return spec.part if spec else None
 
 
 def _some(texts: list[str], separator: str = ", ", *, limit: int = 4) -> str:

@@ -12,7 +12,7 @@ from albertkit.early_exit import exit_count
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.heads import HEADS, base_prefix, head_of
 
-_ENCODER = [row for row in TABLE if row.part in REQUIRED]
+_ENCODER = [spec for spec in TABLE if spec.part in REQUIRED]
 
 
 def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> str:
@@ -24,7 +24,7 @@ def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> str:
 
     def used(architecture: str) -> tuple[int, bool]:
         head = HEADS[architecture]
-        has_pooler = any(row.part == "pooler" for row in head.tensors)
+        has_pooler = any(spec.part == "pooler" for spec in head.tensors)
         return len(head.parts & parts), has_pooler and "pooler" in parts
 
     best = max(HEADS, key=used)
@@ -69,19 +69,19 @@ def expected_shapes(architecture: str, config: AlbertConfig) -> dict[str, tuple[
     """
     head = head_of(architecture)
     pruned = merged_pruned_heads(config, config.pruned_heads)
-    rows = [*_ENCODER, *head.tensors]
+    specs = [*_ENCODER, *head.tensors]
     shapes: dict[str, tuple[int, ...]] = {}
-    for _, repeated in groupby(rows, key=lambda row: "{" in row.ours):
+    for _, repeated in groupby(specs, key=lambda spec: "{" in spec.ours):
         block = list(repeated)
         for index, numbers in enumerate(_repetitions(block[0].ours, config)):
             kept_heads = config.num_attention_heads - len(pruned.get(index, ()))
             width = config.hidden_size // config.num_attention_heads * kept_heads
-            for row in block:
-                prefix = prefix_of(row) and base_prefix(architecture)
+            for spec in block:
+                prefix = prefix_of(spec) and base_prefix(architecture)
                 shape = tuple(
-                    width if letter == "A" else head.size(letter, config) for letter in row.shape.split()
+                    width if letter == "A" else head.size(letter, config) for letter in spec.shape.split()
                 )
-                shapes[prefix + row.ours.format_map(numbers)] = shape
+                shapes[prefix + spec.ours.format_map(numbers)] = shape
     return shapes
 
 

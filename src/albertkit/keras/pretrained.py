@@ -53,7 +53,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         self.config = config
         self.num_labels = config.num_labels
         with keras.name_scope(self.name):
-            pools = any(row.part == "pooler" for row in self.head.tensors)
+            pools = any(spec.part == "pooler" for spec in self.head.tensors)
             self.albert = AlbertMainLayer(
                 config, name="albert", dtype=self.dtype_policy, add_pooling_layer=pools
             )
