@@ -60,6 +60,7 @@ def test_half_a_character_in_a_row_is_an_error_that_names_the_row(tmp_path: Path
             function(rows, output=tmp_path / "out", **options)
 
 
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_run_is_continued_by_the_same_call(folder: Path, tmp_path: Path) -> None:
     arguments: dict[str, Any] = {
         "data": folder / "shards", "tokenizer": folder / "tok", "output": tmp_path / "run", "model": SHAPE,

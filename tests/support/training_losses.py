@@ -8,13 +8,13 @@ from torch import Tensor
 
 from albertkit.engines.engine import Row
 from albertkit.finetuning.objectives import (
-    TEMPERATURE,
     embedding_loss,
     text_numbers,
     text_scores,
     training_inputs,
     training_vectors,
 )
+from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.task import Task
 
@@ -29,7 +29,11 @@ def loss_of(task: Task, model: Any, rows: Sequence[Row]) -> Tensor:
 
 
 def embedding_loss_of(
-    task: SentenceEmbedding, model: Any, rows: Sequence[Row], *, temperature: float = TEMPERATURE
+    task: SentenceEmbedding,
+    model: Any,
+    rows: Sequence[Row],
+    *,
+    temperature: float = FinetuningSettings.temperature,
 ) -> Tensor:
     """Return the loss of a batch of two or more examples, each of as many texts."""
     units = task.units(rows)

@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import as_source
 from albertkit.devices import Device, read_device
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
 from albertkit.files import check_new_folder, check_picture
-from albertkit.finetuning.early_exit import draw_curve, measure_curve, set_patience
+from albertkit.finetuning.early_exit import draw_curve, measure_curve
 from albertkit.finetuning.evaluation import Evaluation, EvaluationSet
 from albertkit.finetuning.report import PREDICTIONS, REPORT_JSON, write_report
-from albertkit.finetuning.trained import is_run, load_task, named_options, split_settings, task_settings
+from albertkit.finetuning.trained import is_run, open_trained
 from albertkit.logs import lines_shown
 from albertkit.recipe import takes_settings
-from albertkit.tasks.loading import load_splits, open_reader
+from albertkit.tasks.loading import load_splits
 from albertkit.tasks.measuring import OwnMetrics
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.task import Task
@@ -73,18 +72,13 @@ def evaluate(
         require("torch", extra="train")
         check_picture(Path(early_exit_curve))
     model, output = str(model), None if output is None else Path(output)
-    flags, columns = split_settings(TaskSettings, settings)
-    read = task_settings(model, flags)
     if output is not None:
         _check_output(data, output, overwrite=overwrite)
-    task, loaded = load_task(task, model, read, device=read_device(device))
+    task, loaded, reader, _ = open_trained(
+        model, task, data, settings, name="data", labelled=True, device=read_device(device), patience=patience
+    )
     task = task.with_metrics(metrics)
-    source = as_source(data, name="data")
-    options = named_options(task, model, source, columns, labelled=True)
-    if line := task.room_note():
-        logger.info("%s", line)
-    set_patience(loaded, patience)
-    splits = load_splits(task, {"data": open_reader(task, source, options, name="data")}, labels=task.labels)
+    splits = load_splits(task, {"data": reader}, labels=task.labels)
     for line in splits.reports["data"].lines():
         logger.info("%s", line)
     task.check_fit(splits.examples["data"])

@@ -36,9 +36,6 @@ from albertkit.tasks.task import Task
 from albertkit.training.distributed import World
 from albertkit.training.objective import Objective, StepOutput
 
-TEMPERATURE = 0.05
-"""Divides the cosines, as in Gao et al. 2021 and in sentence-transformers."""
-
 
 class HeadObjective:
     """The mean loss over the labelled items of a batch: examples, windows, or words.
@@ -147,7 +144,7 @@ class EmbeddingObjective:
 
 
 def make_objective(
-    task: Task, world: World, *, class_weights: Tensor | None = None, temperature: float = TEMPERATURE
+    task: Task, world: World, *, class_weights: Tensor | None, temperature: float
 ) -> Objective:
     """Return the objective of a task.
 

@@ -9,7 +9,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from albertkit.datasets.reader import (
     Reader,
     ReadingReport,
     TableReader,
-    as_source,
     open_table,
 )
 from albertkit.devices import CPU, Device, read_device
@@ -29,15 +28,14 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
 from albertkit.files import atomic_path, made_folder, read_json, write_json
 from albertkit.finetuning.content_hashes import input_sha256, model_sha256
-from albertkit.finetuning.early_exit import set_patience
 from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files
 from albertkit.finetuning.predictor import Asked, Predictor
-from albertkit.finetuning.trained import load_task, named_options, split_settings, task_settings
+from albertkit.finetuning.trained import open_trained
 from albertkit.logs import ProgressBar, lines_shown
 from albertkit.parallel import RUNNERS, check_runner, ordered_map
 from albertkit.recipe import takes_settings
 from albertkit.results import ROWS_SHOWN, Result
-from albertkit.tasks.loading import CHUNK, chunks, features_of_all, open_reader
+from albertkit.tasks.loading import CHUNK, chunks, features_of_all
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.task import Task
 
@@ -134,17 +132,11 @@ def predict(
     if engine in RUNNERS:
         raise ConfigError(f"--engine is {engine!r}, which is a runner: write --runner {engine}")
     model = str(model)
-    flags, columns = split_settings(TaskSettings, settings)
-    read = task_settings(model, flags)
     _check_runner(runner, workers)
-    # With Ray only its workers compute.
-    own, loaded = load_task(task, model, read, device=CPU if runner == "ray" else read_device(device))
-    source = as_source(input, name="input")
-    options = named_options(own, model, source, columns, labelled=False)
-    reader = open_reader(own, source, options, name="input", labelled=False)
-    if note := own.room_note():
-        logger.info("%s", note)
-    set_patience(loaded, patience)
+    place = CPU if runner == "ray" else read_device(device)  # with Ray only its workers compute
+    own, loaded, reader, about = open_trained(
+        model, task, input, settings, name="input", labelled=False, device=place, patience=patience
+    )
     if output is None:
         return _predict_in_memory(Predictor(own, loaded, batch_tokens, engine), reader, keep_columns)
     with ProgressBar() as bar:
@@ -153,7 +145,7 @@ def predict(
             loaded,
             reader,
             output,
-            about={"task": own.name, "patience": patience} | asdict(read) | asdict(options),
+            about={"task": own.name, "patience": patience} | about,
             batch_tokens=batch_tokens,
             engine=engine,
             runner=runner,

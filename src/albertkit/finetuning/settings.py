@@ -35,7 +35,8 @@ class FinetuningSettings(RunSettings):
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: labels weigh in the loss inversely to their frequency, on average 1."""
     temperature: float = 0.05
-    """Of sentence embedding: divides the cosines; the smaller, the more the nearest wrong text counts."""
+    """Of sentence embedding: divides the cosines; the smaller, the more the nearest wrong text counts. The
+    default is that of Gao et al. 2021 and of sentence-transformers."""
     problem_type: ProblemType | None = None
     """What the labels of texts mean (default: inferred from them)."""
     early_exit: bool = False

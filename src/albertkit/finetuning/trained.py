@@ -8,15 +8,17 @@ from typing import Any
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import as_source, open_table
+from albertkit.datasets.reader import Reader, as_source, open_table
 from albertkit.datasets.table import DelimitedTable, Table
 from albertkit.devices import CPU, Device
 from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.files import read_json
+from albertkit.finetuning.early_exit import set_patience
 from albertkit.finetuning.report import REPORT_JSON
 from albertkit.recipe import build, scalar_fields
+from albertkit.tasks.loading import open_reader
 from albertkit.tasks.registry import task_for, task_of
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
@@ -89,24 +91,48 @@ def load_task(
     return chosen.bind(tokenizer, loaded.config, settings), loaded
 
 
-def named_options(
-    task: Task,
-    model: str | Path,
+def open_trained(
+    model: str,
+    task: str | Task | None,
     data: Any,
     given: dict[str, Any],
     *,
+    name: str,
     labelled: bool,
-) -> DataOptions:
-    """Return `data_options`, and log which of them are taken from the training."""
-    options = data_options(model, task, data, given, labelled=labelled)
-    default = asdict(build(DataOptions, given, where="columns"))
+    device: Device,
+    patience: int | None,
+) -> tuple[Task, Model, Reader[Any], dict[str, Any]]:
+    """Return the task, a model that was fine-tuned for it, the reader of its data, and the settings by name.
+
+    Logs which options of the data are taken from the training.
+
+    Args:
+        model: folder or name.
+        task: as in `load_task`.
+        data: as in `datasets.reader.as_source`.
+        given: fields of `TaskSettings` and `DataOptions`, which override those of the training.
+        name: what errors call the data.
+        labelled: whether labels are read.
+        device: as `albertkit.devices.read_device` returns it.
+        patience: as in `set_patience`.
+    """
+    flags, columns = split_settings(TaskSettings, given)
+    settings = task_settings(model, flags)
+    bound, loaded = load_task(task, model, settings, device=device)
+    source = as_source(data, name=name)
+    options = data_options(model, bound, source, columns, labelled=labelled)
+    default = asdict(build(DataOptions, columns, where="columns"))
     if used := {name: value for name, value in asdict(options).items() if value != default[name]}:
-        flags = " ".join(
+        shown = " ".join(
             f"--{name.replace('_', '-')} {shlex.quote(value)}" if value is not False else f"--no-{name}"
             for name, value in used.items()
         )
-        logger.info("as in training: %s", flags)
-    return options
+        logger.info("as in training: %s", shown)
+    reader = open_reader(bound, source, options, name=name, labelled=labelled)
+    if note := bound.room_note():
+        logger.info("%s", note)
+    set_patience(loaded, patience)
+    return bound, loaded, reader, asdict(settings) | asdict(options)
 
 
 def saved_columns(options: DataOptions) -> dict[str, Any]:

@@ -71,7 +71,11 @@ class Entities:
         self.labels = list(labels)
         self.aggregation: Aggregation = aggregation
         self.ignored_labels = frozenset(ignored_labels)
-        self._follow_scheme = of_scheme(labels)
+        follow_scheme = of_scheme(labels)
+        # The prefix and the kind of each label; without a prefix, neighbours of one label belong together.
+        self._parts = [
+            (label[0], label[2:]) if follow_scheme and label != OUTSIDE else ("I", label) for label in labels
+        ]
 
     def __call__(self, tagged: Tagged, word_starts: Sequence[int]) -> list[dict[str, Any]]:
         """Return the entities of a sentence in the shape of `transformers`.
@@ -105,7 +109,7 @@ class Entities:
             ]
         entities = []
         for group in self._groups(units):
-            kind = self._kind(group[0])
+            _, kind = self._parts[group[0].label]
             if kind in self.ignored_labels:
                 continue
             first, last = group[0].pieces.start, group[-1].pieces.stop
@@ -160,16 +164,7 @@ class Entities:
 
     def _goes_on(self, before: Unit, unit: Unit) -> bool:
         """Return whether a unit belongs to the entity of the one before."""
-        if self._kind(before) != self._kind(unit):
+        (ending, kind), (beginning, next_kind) = self._parts[before.label], self._parts[unit.label]
+        if kind != next_kind or beginning in _BEGINS:
             return False
-        if self._prefix(unit) in _BEGINS:
-            return False
-        return before.word == unit.word or self._prefix(before) not in _ENDS
-
-    def _prefix(self, unit: Unit) -> str:
-        label = self.labels[unit.label]
-        return label[0] if self._follow_scheme and label != OUTSIDE else "I"
-
-    def _kind(self, unit: Unit) -> str:
-        label = self.labels[unit.label]
-        return label[2:] if self._follow_scheme and label != OUTSIDE else label
+        return before.word == unit.word or ending not in _ENDS

@@ -101,7 +101,7 @@ class _ClassLabels(LabelKind):
 
     def encode(self, label: Any, ids: Mapping[str, int], where: str) -> int:
         given = label if isinstance(label, tuple) else (label,)
-        _check_known(given, ids, where)
+        check_known(given, ids, where)
         if len(given) != 1:
             raise DataError(
                 f"{where} has the labels {label!r:.60}; expected one, or "
@@ -136,7 +136,7 @@ class _SeveralLabels(LabelKind):
 
     def encode(self, label: Any, ids: Mapping[str, int], where: str) -> list[float]:
         given = label if isinstance(label, tuple) else (label,)
-        _check_known(given, ids, where)
+        check_known(given, ids, where)
         return [float(name in given) for name in ids]
 
     def predict(self, logits: np.ndarray, names: Sequence[str]) -> tuple[str, ...]:
@@ -259,17 +259,12 @@ def is_number_with_comma(label: Any) -> bool:
 _WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)+(\.[0-9]+)?")
 
 
-def unknown_label(label: object, known: Iterable[str], *, where: str) -> DataError:
-    """Return the error for a label that is none of the task's."""
-    known = list(known)
-    listed = ", ".join(known[:20]) + (" ..." if len(known) > 20 else "")
-    return DataError(f"{where} has the label {label!r:.60}; expected one of {listed}")
-
-
-def _check_known(given: Iterable[Any], ids: Mapping[str, int], where: str) -> None:
-    for one in given:
-        if one not in ids:
-            raise unknown_label(one, ids, where=where)
+def check_known(given: Iterable[Any], ids: Mapping[str, int], where: str) -> None:
+    """Raise a DataError for a label that is none of the task's."""
+    for label in given:
+        if label not in ids:
+            listed = ", ".join([*ids][:20]) + (" ..." if len(ids) > 20 else "")
+            raise DataError(f"{where} has the label {label!r:.60}; expected one of {listed}")
 
 
 def _name(label: str | float, names: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from albertkit.datasets.token_classification import ConllFile, WordsTable
 from albertkit.engines.engine import Row, by_example
 from albertkit.errors import ConfigError, DataError, did_you_mean
 from albertkit.metrics.token_classification import OUTSIDE, of_scheme
-from albertkit.tasks.label_kinds import TAGS, unknown_label
+from albertkit.tasks.label_kinds import TAGS, check_known
 from albertkit.tasks.labels import LabelSet, infer_tags
 from albertkit.tasks.measuring import Judged, directions
 from albertkit.tasks.rows import overlap, owned
@@ -188,9 +188,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             raise DataError(
                 f"{where} has {len(example.words)} words and {len(example.labels)} labels; expected as many"
             )
-        for label in example.labels:
-            if label not in self._ids:
-                raise unknown_label(label, self._ids, where=where)
+        check_known(example.labels, self._ids, where)
         firsts = [position == 0 or words[position - 1] != word for position, word in enumerate(words)]
         return [
             self._ids[example.labels[word]] if is_first else self._later_label(example.labels[word])
