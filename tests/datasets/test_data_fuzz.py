@@ -130,7 +130,7 @@ def test_delimited_tables(tmp_path: Path, ending: str) -> None:
     mark = "," if ending == "csv" else "\t"
     rows = [[*TEXTS[0]], *([str(cell) for cell in row.values()] for row in TEXTS)]
     path.write_text("\n".join(mark.join(row) for row in rows) + "\n")
-    cases = damaged_files(path, seed=2)
+    cases = damaged_files(path, seed=2, cases=CASES)
     count_refused(lambda: read_labelled("text-classification", path), cases, largest_growth=LARGER)
 
 
@@ -208,7 +208,7 @@ def test_json_of_data_sets(tmp_path: Path, name: str, value: Any, task: str) -> 
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(value))
     source = path if task == "question-answering" else tmp_path
-    cases = damaged_json_files(path, seed=5)
+    cases = damaged_json_files(path, seed=5, cases=CASES)
     count_refused(lambda: read_labelled(task, source), cases, largest_growth=LARGER)
 
 
@@ -243,7 +243,7 @@ def test_text_of_data_sets(tmp_path: Path, name: str, content: str, task: str, o
     path.write_text(content)
     source = path.parent / "train" if options else path
     read = lambda: read_labelled(task, source, DataOptions(**options))  # noqa: E731
-    count_refused(read, damaged_files(path, seed=6), largest_growth=LARGER)
+    count_refused(read, damaged_files(path, seed=6, cases=CASES), largest_growth=LARGER)
 
 
 @pytest.mark.parametrize("format", ["lines", "tsv", "jsonl"])
@@ -256,7 +256,11 @@ def test_inputs(tmp_path: Path, format: Any) -> None:
         with path.open("rb") as stream:
             list(read_inputs(stream, "x", format=format, fields=("text", "pair")))
 
-    cases = rewritten(path, json_lines(rows, seed=7)) if format == "jsonl" else damaged_files(path, seed=7)
+    cases = (
+        rewritten(path, json_lines(rows, seed=7))
+        if format == "jsonl"
+        else damaged_files(path, seed=7, cases=CASES)
+    )
     count_refused(read, cases, largest_growth=LARGER)
 
 
@@ -312,7 +316,9 @@ def read_shards(folder: Path) -> None:
 
 
 def test_manifests(shards: Path) -> None:
-    refused = count_refused(lambda: read_shards(shards), damaged_json_files(shards / "manifest.json", seed=9))
+    refused = count_refused(
+        lambda: read_shards(shards), damaged_json_files(shards / "manifest.json", seed=9, cases=CASES)
+    )
     assert refused > CASES * 0.5
 
 
@@ -328,7 +334,7 @@ def test_notes_of_finished_units(tmp_path: Path) -> None:
     note = tmp_path / ".progress" / "00000.json"
     note.parent.mkdir()
     note.write_text(json.dumps({"fingerprint": "x", "records": {"train": vars(record)}}))
-    refused = count_refused(PreparedFolder(tmp_path).finished, damaged_json_files(note, seed=11))
+    refused = count_refused(PreparedFolder(tmp_path).finished, damaged_json_files(note, seed=11, cases=CASES))
     assert refused > CASES * 0.5
 
 
@@ -376,7 +382,7 @@ def test_reports(tmp_path: Path) -> None:
         task_settings(tmp_path, {})
         data_options(tmp_path, task_of("text-classification"), str(data), {}, labelled=True)
 
-    count_refused(read, damaged_json_files(path, seed=13))
+    count_refused(read, damaged_json_files(path, seed=13, cases=CASES))
 
 
 # --- what goes on -------------------------------------------------------------------------------
@@ -432,7 +438,10 @@ def test_indexes_of_shards(tmp_path: Path) -> None:
     tensors = {f"t{n}": np.ones(50, "f4") for n in range(4)}
     write_folder(tmp_path, {}, tensors, max_shard_size=250)
     index = tmp_path / "model.safetensors.index.json"
-    assert count_refused(lambda: read_folder(tmp_path), damaged_json_files(index, seed=17)) > CASES * 0.4
+    assert (
+        count_refused(lambda: read_folder(tmp_path), damaged_json_files(index, seed=17, cases=CASES))
+        > CASES * 0.4
+    )
 
 
 def test_h5_files(tmp_path: Path) -> None:
