@@ -51,8 +51,8 @@ def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
     """
     with tempfile.TemporaryDirectory() as folder:
         config = json_text(checkpoint.config)  # the size of the tokenizer is compared with it
-        Path(folder, CONFIG_FILE).write_text(config, encoding="utf-8")
-        write_vocabulary(Path(folder), checkpoint)
+        for name, content in {CONFIG_FILE: config.encode(), **checkpoint.vocabulary}.items():
+            Path(folder, name).write_bytes(content)
         return AutoTokenizer.from_pretrained(folder, **options)
 
 

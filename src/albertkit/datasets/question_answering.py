@@ -184,8 +184,8 @@ def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
         return ([] if is_missing(given) else [(given, 0)]), False
     if isinstance(given, dict) and {"text", "answer_start"} <= given.keys():
         texts, starts = given["text"], given["answer_start"]
-        if isinstance(texts, str) and _is_place(starts):
-            return [(texts, starts)], False
+        if isinstance(texts, str):
+            texts, starts = [texts], [starts]
         if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
             answers = list(zip(texts, starts, strict=True))
             if all(isinstance(text, str) and _is_place(start) for text, start in answers):

@@ -117,40 +117,36 @@ def read_piece_table(model: bytes) -> PieceTable:
     Raises:
         TokenizerError: The file is damaged: SentencePiece passes over fields of a wrong kind.
     """
-    try:
-        return _read_piece_table(model)
-    except (AttributeError, TypeError, struct.error, ValueError) as error:
-        raise TokenizerError(
-            f"the SentencePiece model is damaged ({type(error).__name__}: {error}); copy the file again"
-        ) from error
-
-
-def _read_piece_table(model: bytes) -> PieceTable:
     pieces: list[str] = []
     scores: list[float] = []
     kinds: list[int] = []
     character_map, algorithm, usual_spaces = b"", UNIGRAM, True
-    for field, value, _ in read_fields(model):
-        if field == 1:  # repeated SentencePiece pieces
-            piece = _values(value)
-            pieces.append(piece.get(1, b"").decode())
-            scores.append(struct.unpack("<f", struct.pack("<I", piece.get(2, 0)))[0])
-            kinds.append(piece.get(3, NORMAL))
-        elif field == 2:  # TrainerSpec
-            algorithm = _values(value).get(3, UNIGRAM)
-        elif field == 3:  # NormalizerSpec
-            normalizer = _values(value)
-            character_map = normalizer.get(2, b"")
-            # add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
-            usual_spaces = all(normalizer.get(flag, 1) for flag in (3, 4, 5))
-    return PieceTable(
-        pieces=tuple(pieces),
-        scores=tuple(scores),
-        kinds=tuple(kinds),
-        character_map=character_map,
-        algorithm=algorithm,
-        usual_spaces=usual_spaces,
-    )
+    try:
+        for field, value, _ in read_fields(model):
+            if field == 1:  # repeated SentencePiece pieces
+                piece = _values(value)
+                pieces.append(piece.get(1, b"").decode())
+                scores.append(struct.unpack("<f", struct.pack("<I", piece.get(2, 0)))[0])
+                kinds.append(piece.get(3, NORMAL))
+            elif field == 2:  # TrainerSpec
+                algorithm = _values(value).get(3, UNIGRAM)
+            elif field == 3:  # NormalizerSpec
+                normalizer = _values(value)
+                character_map = normalizer.get(2, b"")
+                # add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
+                usual_spaces = all(normalizer.get(flag, 1) for flag in (3, 4, 5))
+        return PieceTable(
+            pieces=tuple(pieces),
+            scores=tuple(scores),
+            kinds=tuple(kinds),
+            character_map=character_map,
+            algorithm=algorithm,
+            usual_spaces=usual_spaces,
+        )
+    except (AttributeError, TypeError, struct.error, ValueError) as error:
+        raise TokenizerError(
+            f"the SentencePiece model is damaged ({type(error).__name__}: {error}); copy the file again"
+        ) from error
 
 
 def _values(message: bytes) -> dict[int, Any]:

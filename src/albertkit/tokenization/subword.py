@@ -10,6 +10,13 @@ from albertkit.tokenization.normalization import BertNormalization, Normalizatio
 from albertkit.tokenization.options import Text
 from albertkit.tokenization.special_tokens import Parsing, Part, SpecialTokens
 
+CLEAN_UP = {
+    **{f" {mark}": mark for mark in (".", "?", "!", ",")},
+    " ' ": "'",
+    **{f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")},
+}
+"""What cleaning up changes, in this order: spaces before punctuation, and inside English contractions."""
+
 
 class SubwordModel(ABC):
     """A vocabulary and its rules. It knows nothing of special tokens, pairs or padding."""

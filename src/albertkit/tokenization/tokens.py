@@ -15,16 +15,9 @@ from albertkit.tokenization.special_tokens import (
     token_text,
     token_texts,
 )
-from albertkit.tokenization.subword import SubwordModel
+from albertkit.tokenization.subword import CLEAN_UP, SubwordModel
 
 tokenizers: Any = optional("tokenizers", extra="tokenizers")
-
-# What cleaning up changes, in this order: spaces before punctuation, and inside English contractions.
-_CLEAN_UP = {
-    **{f" {mark}": mark for mark in (".", "?", "!", ",")},
-    " ' ": "'",
-    **{f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")},
-}
 
 _MOST_IDS = 1 << 31  # ids are int32 in other readers
 
@@ -361,7 +354,7 @@ class TokenVocabulary:
         if clean_up_tokenization_spaces is None:
             clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
         if clean_up_tokenization_spaces:
-            for spaced, closed in _CLEAN_UP.items():
+            for spaced, closed in CLEAN_UP.items():
                 text = text.replace(spaced, closed)
         return text
 

@@ -17,7 +17,7 @@ from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.normalization import BertNormalization
 from albertkit.tokenization.options import TokenizerSettings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
-from albertkit.tokenization.subword import SubwordModel, not_unicode
+from albertkit.tokenization.subword import CLEAN_UP, SubwordModel, not_unicode
 from albertkit.tokenization.tokenizer_json import with_special_tokens
 
 ROLES = {**DEFAULT_ROLES, "unk_token": "[UNK]", "pad_token": "[PAD]"}
@@ -34,11 +34,8 @@ _CHINESE = (
     *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F)),
     *((0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
 )
-_ENGLISH = (
-    *((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m")),
-    *((" do not", " don't"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re")),
-)
-"""What decoding joins again."""
+_CLEAN_UP = {**CLEAN_UP, " do not": " don't"}
+"""What decoding changes."""
 
 
 class CharacterTable(dict[int, str]):
@@ -148,7 +145,7 @@ class WordPieceModel(SubwordModel):
         for number, token in enumerate(tokens):
             if number:
                 token = token[2:] if token.startswith(_CONTINUATION) else f" {token}"
-            for spaced, joined in _ENGLISH:
+            for spaced, joined in _CLEAN_UP.items():
                 token = token.replace(spaced, joined)
             text += token
         return text
@@ -354,34 +351,28 @@ def read_tokenizer_file(path: Path) -> tuple[dict[str, int], dict[str, Any], dic
         TokenizerError: The file is damaged, or is not that of a BERT-style tokenizer.
     """
     with folder.named_damage(path):
-        return _read_content(folder.read_json(path), path)
-
-
-def _read_content(
-    content: dict[str, Any], path: Path
-) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
-    model, normalizer = content.get("model") or {}, content.get("normalizer") or {}
-    if (
-        model.get("type") != _MODEL
-        or model.get("continuing_subword_prefix") != _CONTINUATION
-        or normalizer.get("type") != "BertNormalizer"
-    ):
-        raise TokenizerError(
-            f"{path}: holds a {model.get('type', 'missing')} model with the normalizer "
-            f"{normalizer.get('type', 'none')}; expected a {_MODEL} model that marks continuations with "
-            f"{_CONTINUATION}, and BertNormalizer, as BERT's tokenizers have them"
-        )
-    rules = {
-        "do_lower_case": normalizer["lowercase"],
-        "strip_accents": normalizer["strip_accents"],
-        "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
-    }
-    vocabulary = dict(model["vocab"])
-    tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
-    behind = {text: token["id"] for text, token in tokens.items() if text not in vocabulary}
-    roles = set(ROLES.values())
-    special = [text for text, token in tokens.items() if token["special"] and text not in roles]
-    return vocabulary, rules, {"added_tokens": behind, "extra_special_tokens": special}
+        content = folder.read_json(path)
+        model, normalizer = content.get("model") or {}, content.get("normalizer") or {}
+        if (
+            model.get("type") != _MODEL
+            or model.get("continuing_subword_prefix") != _CONTINUATION
+            or normalizer.get("type") != "BertNormalizer"
+        ):
+            raise TokenizerError(
+                f"{path}: holds a {model.get('type', 'missing')} model with the normalizer "
+                f"{normalizer.get('type', 'none')}; expected a {_MODEL} model that marks continuations with "
+                f"{_CONTINUATION}, and BertNormalizer, as BERT's tokenizers have them"
+            )
+        rules = {
+            "do_lower_case": normalizer["lowercase"],
+            "strip_accents": normalizer["strip_accents"],
+            "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
+        }
+        vocabulary = dict(model["vocab"])
+        tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
+        behind = {text: token["id"] for text, token in tokens.items() if text not in vocabulary}
+        special = [text for text, token in tokens.items() if token["special"] and text not in ROLES.values()]
+        return vocabulary, rules, {"added_tokens": behind, "extra_special_tokens": special}
 
 
 def _in_order(vocabulary: dict[str, int], *, source: str | Path) -> tuple[str, ...]:
