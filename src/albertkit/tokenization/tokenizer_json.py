@@ -50,55 +50,64 @@ def unigram_json(table: PieceTable, normalization: Normalization, special_tokens
         for piece, score in zip(table.pieces, _scores(table), strict=True)
     ]
     spaces = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always", "split": False}
-    return with_special_tokens(
-        {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": [],
-            "normalizer": {
-                "type": "Sequence",
-                "normalizers": [*_original_steps(normalization), *_sentencepiece_steps(table)],
-            },
-            "pre_tokenizer": spaces,
-            "post_processor": None,
-            "decoder": spaces,
-            "model": {
-                "type": "Unigram",
-                "unk_id": table.kinds.index(UNKNOWN),
-                "vocab": list(zip(table.pieces, scores, strict=True)),
-                "byte_fallback": False,
-            },
-        },
+    return tokenizer_json(
         special_tokens,
+        normalizer={
+            "type": "Sequence",
+            "normalizers": [*_original_steps(normalization), *_sentencepiece_steps(table)],
+        },
+        pre_tokenizer=spaces,
+        decoder=spaces,
+        model={
+            "type": "Unigram",
+            "unk_id": table.kinds.index(UNKNOWN),
+            "vocab": list(zip(table.pieces, scores, strict=True)),
+            "byte_fallback": False,
+        },
     )
 
 
-def with_special_tokens(content: dict[str, Any], special_tokens: SpecialTokens) -> bytes:
-    """Return the bytes of a `tokenizer.json`, with its added tokens, and [CLS] and [SEP] around texts."""
-    content["added_tokens"] = [
-        {
-            "id": token_id,
-            **{
-                flag: token[flag]
-                for flag in ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
-            },
-        }
-        for token_id, token in special_tokens.describe().items()
-    ]
-    first, end = special_tokens.roles["cls_token"], special_tokens.roles["sep_token"]
-    if first is not None and end is not None:
-        single = [_token(first, 0), {"Sequence": {"id": "A", "type_id": 0}}, _token(end, 0)]
-        content["post_processor"] = {
-            "type": "TemplateProcessing",
-            "single": single,
-            "pair": [*single, {"Sequence": {"id": "B", "type_id": 1}}, _token(end, 1)],
-            "special_tokens": {
-                token: {"id": token, "ids": [special_tokens.ids[token]], "tokens": [token]}
-                for token in sorted({first, end})
-            },
-        }
+def tokenizer_json(
+    special_tokens: SpecialTokens,
+    *,
+    normalizer: dict[str, Any],
+    pre_tokenizer: dict[str, Any],
+    decoder: dict[str, Any],
+    model: dict[str, Any],
+) -> bytes:
+    """Return the content of a `tokenizer.json` of these parts, with [CLS] and [SEP] around texts."""
+    flags = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
+    content = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": token_id, **{flag: token[flag] for flag in flags}}
+            for token_id, token in special_tokens.describe().items()
+        ],
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": _post_processor(special_tokens),
+        "decoder": decoder,
+        "model": model,
+    }
     return json_text(content, indent=2, ensure_ascii=False).encode()
+
+
+def _post_processor(special_tokens: SpecialTokens) -> dict[str, Any] | None:
+    first, end = special_tokens.roles["cls_token"], special_tokens.roles["sep_token"]
+    if first is None or end is None:
+        return None
+    single = [_token(first, 0), {"Sequence": {"id": "A", "type_id": 0}}, _token(end, 0)]
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, {"Sequence": {"id": "B", "type_id": 1}}, _token(end, 1)],
+        "special_tokens": {
+            token: {"id": token, "ids": [special_tokens.ids[token]], "tokens": [token]}
+            for token in sorted({first, end})
+        },
+    }
 
 
 def _token(token: str, segment: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from albertkit.tokenization.normalization import BertNormalization
 from albertkit.tokenization.options import TokenizerSettings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
 from albertkit.tokenization.subword import CLEAN_UP, SubwordModel, not_unicode
-from albertkit.tokenization.tokenizer_json import with_special_tokens
+from albertkit.tokenization.tokenizer_json import tokenizer_json
 
 ROLES = {**DEFAULT_ROLES, "unk_token": "[UNK]", "pad_token": "[PAD]"}
 """The token of each role in a WordPiece vocabulary."""
@@ -156,30 +156,25 @@ class WordPieceModel(SubwordModel):
 
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes:
         """Return the content of the tokenizer.json, as the Rust library writes it."""
-        content = {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": [],
-            "normalizer": {
+        return tokenizer_json(
+            special_tokens,
+            normalizer={
                 "type": "BertNormalizer",
                 "clean_text": True,
                 "handle_chinese_chars": self.normalization.tokenize_chinese_chars,
                 "strip_accents": self.normalization.strip_accents,
                 "lowercase": self.normalization.do_lower_case,
             },
-            "pre_tokenizer": {"type": "BertPreTokenizer"},
-            "post_processor": None,
-            "decoder": {"type": "WordPiece", "prefix": _CONTINUATION, "cleanup": True},
-            "model": {
+            pre_tokenizer={"type": "BertPreTokenizer"},
+            decoder={"type": "WordPiece", "prefix": _CONTINUATION, "cleanup": True},
+            model={
                 "type": _MODEL,
                 "unk_token": self._unk_token,
                 "continuing_subword_prefix": _CONTINUATION,
                 "max_input_chars_per_word": _LONGEST_WORD,
                 "vocab": dict(sorted(self._ids.items(), key=lambda item: item[1])),
             },
-        }
-        return with_special_tokens(content, special_tokens)
+        )
 
     def _words(self, text: str) -> list[str]:
         self._check(text)
