@@ -22,9 +22,9 @@ from albertkit import (
 )
 from albertkit.errors import ConfigError, DataError
 from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.settings import PretrainingSettings
+from albertkit.pretraining.settings import PreparationSettings, PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.units import SentenceSettings, sections
+from albertkit.pretraining.units import sections
 from albertkit.pretraining.words import WordTable
 from albertkit.recipe import build
 from albertkit.tokenization.model_file import WORD_START
@@ -97,7 +97,7 @@ def tokenizer_folder(language: str, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_sentences(language: str) -> None:
-    (section,) = sections(text_of(language), SentenceSettings(language=language))
+    (section,) = sections(text_of(language), PreparationSettings(language=language))
     assert section == SENTENCES[language].splitlines()
 
 

@@ -18,8 +18,9 @@ from albertkit.pretraining import corpus as corpus_module
 from albertkit.pretraining import prepare as prepare_module
 from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.settings import PreparationSettings
 from albertkit.pretraining.shards import ShardBuilder, ShardSet
-from albertkit.pretraining.units import Done, SentenceSettings, Unit, Work, sections
+from albertkit.pretraining.units import Unit, Work, sections
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.unigram import UnigramModel
 
@@ -181,7 +182,7 @@ def test_sentences_and_headings() -> None:
     text = (
         '# A Title\n\nMr. Brown of Washington, D.C. left. "Why? No!" she cried.\nHe was\ngone.\n\n\nThe end.'
     )
-    (section,) = sections(text, SentenceSettings())
+    (section,) = sections(text, PreparationSettings())
     assert [" ".join(sentence.split()) for sentence in section] == [
         "A Title",
         "Mr. Brown of Washington, D.C. left.",
@@ -189,28 +190,30 @@ def test_sentences_and_headings() -> None:
         "He was gone.",
         "The end.",
     ]
-    assert list(sections("今天很好。我们走吧。", SentenceSettings(language="zh"))) == [
+    assert list(sections("今天很好。我们走吧。", PreparationSettings(language="zh"))) == [
         ["今天很好。", "我们走吧。"]
     ]
-    assert list(sections("a. b.\nc\n\nd", SentenceSettings(sentence_per_line=True))) == [["a. b.", "c", "d"]]
-    assert list(sections(" \n\n ", SentenceSettings())) == []
+    assert list(sections("a. b.\nc\n\nd", PreparationSettings(sentence_per_line=True))) == [
+        ["a. b.", "c", "d"]
+    ]
+    assert list(sections(" \n\n ", PreparationSettings())) == []
 
 
 def test_sections_keep_order_and_end_at_paragraphs() -> None:
     paragraphs = [" ".join(f"Word {p} {s}." for s in range(1 + p % 5)) for p in range(40)]
     paragraphs[20] = "## Chapter\n"
     paragraphs[30] = " ".join(f"Long {s}." for s in range(25))
-    settings = SentenceSettings(section_sentences=10)
+    settings = PreparationSettings(section_sentences=10)
     found = list(sections("\n\n".join(paragraphs), settings))
     everything = [sentence for section in found for sentence in section]
-    assert [everything] == list(sections("\n\n".join(paragraphs), SentenceSettings(section_sentences=0)))
+    assert [everything] == list(sections("\n\n".join(paragraphs), PreparationSettings(section_sentences=0)))
     assert all(len(section) <= 10 for section in found)
     starts = [section[0] for section in found]
     assert "Chapter" in starts
     # Only the paragraph that is longer than a section is cut inside.
     assert [start for start in starts if start[-2:] not in ("0.", "er")] == []
     with pytest.raises(ConfigError, match="section_sentences"):
-        SentenceSettings(section_sentences=-1)
+        PreparationSettings(section_sentences=-1)
 
 
 def test_shards_hold_exactly_the_encoded_sentences(
@@ -222,7 +225,7 @@ def test_shards_hold_exactly_the_encoded_sentences(
     expected = [
         [encoder.ids(sentence) for sentence in section]
         for text in tiny_texts
-        for section in sections(text, SentenceSettings())
+        for section in sections(text, PreparationSettings())
     ]
     assert len(shards) == len(expected) == report.train.documents
     assert len(shards.manifest.shards) > 3
@@ -301,7 +304,7 @@ def test_whole_source_documents_are_held_out(
     expected = [
         encoder.ids(sentence)
         for text in tiny_texts[3::10]
-        for section in sections(text, SentenceSettings())
+        for section in sections(text, PreparationSettings())
         for sentence in section
     ]
     assert found == expected
@@ -318,7 +321,7 @@ def test_restart_keeps_finished_units(
 
     work, worked = Work.__call__, []
 
-    def interrupted(self: Work, unit: Unit) -> Done:
+    def interrupted(self: Work, unit: Unit) -> Unit:
         if len(worked) == 3:
             raise KeyboardInterrupt
         worked.append(unit.number)

@@ -21,7 +21,7 @@ from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepared_folder import PreparedFolder
 from albertkit.pretraining.settings import PreparationSettings
 from albertkit.pretraining.shards import Manifest, ShardRecord, file_sha256
-from albertkit.pretraining.units import SPLITS, SentenceSettings, Units, Work
+from albertkit.pretraining.units import SPLITS, Work, units
 from albertkit.recipe import settings_from, takes_settings
 from albertkit.results import Result
 from albertkit.tokenization import folder
@@ -129,67 +129,57 @@ def _prepare(
 ) -> PrepareReport:
     start = time.monotonic()
     corpus = Corpus.find(inputs, text_column=chosen.text_column, sentence_per_line=chosen.sentence_per_line)
-    settings = SentenceSettings(
-        language=chosen.language,
-        sentence_per_line=chosen.sentence_per_line,
-        section_sentences=chosen.section_sentences,
-    )
     encoder, tokenizer_sha256 = _open_tokenizer(tokenizer)
     if message := unreachable_warning(encoder):
         warnings.warn(f"{tokenizer}: {message}", UserWarning, stacklevel=4)
     identity = {
         "tokenizer": tokenizer_sha256,
         "normalization": asdict(encoder.normalization),
-        "sentences": asdict(settings),
+        "sentences": {
+            "language": chosen.language,
+            "sentence_per_line": chosen.sentence_per_line,
+            "section_sentences": chosen.section_sentences,
+        },
         "holdout_every": chosen.holdout_every,
         "unit_characters": chosen.unit_characters,
         "text_column": chosen.text_column,
     }
-    units = Units(
-        corpus=corpus,
-        identity=identity,
-        unit_characters=chosen.unit_characters,
-        holdout_every=chosen.holdout_every,
-        seed=chosen.seed,
-    )
     prepared = PreparedFolder(output)
     with prepared.open():
         finished = prepared.finished()
         fingerprints = {number: fingerprint for number, (fingerprint, _) in finished.items()}
-        work = Work(encoder=encoder, settings=settings, finished=fingerprints)
-
-        records: dict[str, list[ShardRecord]] = {split: [] for split in SPLITS}
-        text_bytes, kept, source_documents = 0, 0, 0
-        done_units = ordered_map(
-            work,
-            units,
+        done = ordered_map(
+            Work(encoder=encoder, settings=chosen, finished=fingerprints),
+            units(corpus, chosen, identity),
             runner=chosen.runner,
             workers=chosen.workers,
             name=lambda unit: unit.documents[0].origin,
             hint="finished shards are kept; a smaller unit_characters needs less memory",
         )
-        for done in done_units:
-            was_kept = done.shards is None
-            made = finished[done.number][1] if was_kept else prepared.keep(done)
+        records: dict[str, list[ShardRecord]] = {split: [] for split in SPLITS}
+        text_bytes, kept, source_documents = 0, 0, 0
+        for unit in done:
+            was_kept = unit.shards is None
+            made = finished[unit.number][1] if was_kept else prepared.keep(unit)
             for split, record in made.items():
                 records[split].append(record)
-            text_bytes += done.text_bytes
+            text_bytes += unit.text_bytes
             kept += was_kept
-            source_documents += done.source_documents
+            source_documents += unit.source_documents
             progress(
                 PrepareProgress(
                     text_bytes=text_bytes,
-                    fraction=done.consumed,
-                    units=done.number + 1,
+                    fraction=unit.consumed,
+                    units=unit.number + 1,
                     kept=kept,
                     seconds=time.monotonic() - start,
                 )
             )
         _check_content(records, corpus, source_documents, chosen.holdout_every)
         manifests = {
-            split: _manifest(identity, encoder.size, records[split], chosen.seed)
-            for split in SPLITS
-            if records[split]
+            split: _manifest(identity, encoder.size, listed, chosen.seed)
+            for split, listed in records.items()
+            if listed
         }
         prepared.close(manifests)
     return PrepareReport(

@@ -17,7 +17,7 @@ from pathlib import Path
 from albertkit.errors import DataError, DiskFullError
 from albertkit.files import atomic_path, check_new_folder, full_disk_named, made_folder, read_json, write_json
 from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord, checked, file_sha256
-from albertkit.pretraining.units import SPLITS, Done
+from albertkit.pretraining.units import SPLITS, Unit
 
 Records = dict[str, ShardRecord]  # of one unit, by split
 
@@ -55,20 +55,20 @@ class PreparedFolder:
                 units[number] = fingerprint, records
         return units
 
-    def keep(self, done: Done) -> Records:
+    def keep(self, unit: Unit) -> Records:
         """Write the shards of a unit, then the note that it is finished."""
-        assert done.shards is not None
-        records = {split: shard.record for split, shard in done.shards.items()}
+        assert unit.shards is not None
+        records = {split: shard.record for split, shard in unit.shards.items()}
         note = {
-            "fingerprint": done.fingerprint,
+            "fingerprint": unit.fingerprint,
             "records": {split: asdict(record) for split, record in records.items()},
         }
         with self._writing():
-            for split, shard in done.shards.items():
+            for split, shard in unit.shards.items():
                 file = self.path / split / shard.record.file
                 with made_folder(file.parent), atomic_path(file) as path:
                     path.write_bytes(shard.content)
-            write_json(self._notes / f"{done.number:05d}.json", note, indent=None)
+            write_json(self._notes / f"{unit.number:05d}.json", note, indent=None)
         return records
 
     def close(self, manifests: Mapping[str, Manifest]) -> None:

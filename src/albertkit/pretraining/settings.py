@@ -1,6 +1,7 @@
 """What decides a pretraining run, apart from its data: the tables of a recipe file."""
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,6 +59,16 @@ class PreparationSettings:
         if self.holdout_every is not None and self.holdout_every < 2:
             raise ConfigError(
                 f"holdout_every must be 2 or more, or None to hold nothing out, not {self.holdout_every}"
+            )
+        # sentencex takes any string and cuts by English rules where it knows no others.
+        if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", self.language):
+            raise ConfigError(
+                f"language must be an ISO 639 code such as en, de or zh (perhaps with a region: de-at), "
+                f"not {self.language!r}"
+            )
+        if self.section_sentences < 0:
+            raise ConfigError(
+                f"section_sentences must be 0 (whole documents) or more, not {self.section_sentences}"
             )
 
 

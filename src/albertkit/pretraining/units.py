@@ -16,12 +16,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
-from albertkit.errors import ConfigError, DataError, MissingExtraError
+from albertkit.errors import DataError, MissingExtraError
 from albertkit.extras import optional
 from albertkit.pretraining.corpus import Corpus, SourceDocument
+from albertkit.pretraining.settings import PreparationSettings
 from albertkit.pretraining.shards import Shard, ShardBuilder
 from albertkit.tokenization.unigram import UnigramModel
 
@@ -29,32 +30,10 @@ sentencex = optional("sentencex", extra="train")
 
 SPLITS = ("train", "validation")
 _PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
 _HEADING = re.compile(r"#{1,6}\s+(?=\S)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SentenceSettings:
-    """How text is cut; kept in the manifest of the shards."""
-
-    language: str = "en"  # ISO 639 code, for the sentence splitter
-    sentence_per_line: bool = False  # the input already has one sentence per line
-    section_sentences: int = 64  # 0: a source document stays whole
-
-    def __post_init__(self) -> None:
-        # sentencex takes any string and cuts by English rules where it knows no others.
-        if not _LANGUAGE.fullmatch(self.language):
-            raise ConfigError(
-                f"language must be an ISO 639 code such as en, de or zh (perhaps with a region: de-at), "
-                f"not {self.language!r}"
-            )
-        if self.section_sentences < 0:
-            raise ConfigError(
-                f"section_sentences must be 0 (whole documents) or more, not {self.section_sentences}"
-            )
-
-
-def sections(text: str, settings: SentenceSettings) -> Iterator[list[str]]:
+def sections(text: str, settings: PreparationSettings) -> Iterator[list[str]]:
     """Yield the sections of one text in order, each a list of sentences."""
     limit = settings.section_sentences
     section: list[str] = []
@@ -73,7 +52,7 @@ def sections(text: str, settings: SentenceSettings) -> Iterator[list[str]]:
         yield section
 
 
-def _paragraphs(text: str, settings: SentenceSettings) -> Iterator[tuple[list[str], bool]]:
+def _paragraphs(text: str, settings: PreparationSettings) -> Iterator[tuple[list[str], bool]]:
     """Yield (sentences, is a heading) of each paragraph that has any sentence."""
     if settings.sentence_per_line:
         for line in text.splitlines():
@@ -97,73 +76,58 @@ class Unit:
     """A piece of work: source documents that become one shard of each split."""
 
     number: int
-    documents: tuple[SourceDocument, ...]
-    held_out: tuple[bool, ...]
+    documents: list[SourceDocument]  # none after the work
+    held_out: list[bool]
     fingerprint: str  # of the text and of all settings that matter
     text_bytes: int  # length of the text in UTF-8
-
-    @classmethod
-    def of(
-        cls, number: int, documents: list[SourceDocument], held_out: list[bool], identity: dict[str, Any]
-    ) -> Self:
-        """Make a unit with its fingerprint; `identity` are the settings."""
-        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
-        text_bytes = 0
-        for document, out in zip(documents, held_out, strict=True):
-            content = document.text.encode()
-            text_bytes += len(content)
-            digest.update(f"\0{out}\0".encode())
-            digest.update(content)
-        return cls(
-            number=number,
-            documents=tuple(documents),
-            held_out=tuple(held_out),
-            fingerprint=digest.hexdigest(),
-            text_bytes=text_bytes,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Units:
-    """A corpus, dealt out in order in units of `unit_characters` characters or more (the last may be less).
-
-    Each iteration reads the corpus from its beginning.
-    """
-
-    corpus: Corpus
-    identity: dict[str, Any]  # all settings that a shard depends on
-    unit_characters: int
-    holdout_every: int | None
-    seed: int
-
-    def __iter__(self) -> Iterator[Unit]:
-        """Yield the units in the order of the text."""
-        number, source, characters = 0, -1, 0
-        documents: list[SourceDocument] = []
-        held_out: list[bool] = []
-        every = self.holdout_every
-        for document in self.corpus:
-            source += not document.continues
-            documents.append(document)
-            held_out.append(every is not None and source % every == self.seed % every)
-            characters += len(document.text)
-            if characters >= self.unit_characters:
-                yield Unit.of(number, documents, held_out, self.identity)
-                number, characters, documents, held_out = number + 1, 0, [], []
-        if documents:
-            yield Unit.of(number, documents, held_out, self.identity)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """A unit after the work on it."""
-
-    number: int
-    fingerprint: str
-    text_bytes: int
     source_documents: int  # that begin in this unit
     consumed: float  # share of the corpus's bytes read so far
-    shards: dict[str, Shard] | None  # by split; None where an interrupted run has them on the disk already
+    shards: dict[str, Shard] | None = None  # by split; None where an interrupted run has them on the disk
+
+
+def units(corpus: Corpus, settings: PreparationSettings, identity: dict[str, Any]) -> Iterator[Unit]:
+    """Deal out a corpus in order, in units of `unit_characters` characters or more (the last may be less).
+
+    Args:
+        corpus: the text.
+        settings: how much goes into a unit, and what is held out.
+        identity: all settings that a shard depends on.
+    """
+    number, source, characters = 0, -1, 0
+    documents: list[SourceDocument] = []
+    held_out: list[bool] = []
+    every = settings.holdout_every
+    for document in corpus:
+        source += not document.continues
+        documents.append(document)
+        held_out.append(every is not None and source % every == settings.seed % every)
+        characters += len(document.text)
+        if characters >= settings.unit_characters:
+            yield _unit(number, documents, held_out, identity)
+            number, characters, documents, held_out = number + 1, 0, [], []
+    if documents:
+        yield _unit(number, documents, held_out, identity)
+
+
+def _unit(
+    number: int, documents: list[SourceDocument], held_out: list[bool], identity: dict[str, Any]
+) -> Unit:
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
+    text_bytes = 0
+    for document, out in zip(documents, held_out, strict=True):
+        content = document.text.encode()
+        text_bytes += len(content)
+        digest.update(f"\0{out}\0".encode())
+        digest.update(content)
+    return Unit(
+        number=number,
+        documents=documents,
+        held_out=held_out,
+        fingerprint=digest.hexdigest(),
+        text_bytes=text_bytes,
+        source_documents=sum(not document.continues for document in documents),
+        consumed=documents[-1].consumed,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,24 +135,17 @@ class Work:
     """The work on a unit: sentences, sections, ids, shards."""
 
     encoder: UnigramModel
-    settings: SentenceSettings
+    settings: PreparationSettings
     finished: Mapping[int, str]  # fingerprints of the units that an interrupted run has finished, by number
 
-    def __call__(self, unit: Unit) -> Done:
-        """Make the shards of one unit.
+    def __call__(self, unit: Unit) -> Unit:
+        """Return a unit with its shards in place of its documents.
 
         Raises:
             DataError: a document that cannot be worked on, named with file and line.
         """
         kept = self.finished.get(unit.number) == unit.fingerprint
-        return Done(
-            number=unit.number,
-            fingerprint=unit.fingerprint,
-            text_bytes=unit.text_bytes,
-            source_documents=sum(not document.continues for document in unit.documents),
-            consumed=unit.documents[-1].consumed,
-            shards=None if kept else self._shards(unit),
-        )
+        return replace(unit, documents=[], held_out=[], shards=None if kept else self._shards(unit))
 
     def _shards(self, unit: Unit) -> dict[str, Shard]:
         builders = {split: ShardBuilder(self.encoder.size) for split in SPLITS}
