@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import PretrainingBatch
-from albertkit.pretraining.settings import PretrainingSettings
+from albertkit.pretraining.settings import ExampleSettings
 from albertkit.training.objective import OUTPUT_SPREAD, StepOutput
 
 PREDICTIONS_MULTIPLE = 64
@@ -22,33 +22,21 @@ class PretrainingObjective:
 
     Args:
         order_weight: weight of the sentence-order loss beside the masked-word loss.
-        masked_lm: whether words are masked at all.
-        sentence_order: whether segments are swapped at all.
+        examples: what is masked and swapped at all.
         device: where the model is.
     """
 
     def __init__(
         self,
         order_weight: float = 1.0,
-        *,
-        masked_lm: bool = True,
-        sentence_order: bool = True,
+        examples: ExampleSettings | None = None,
         device: torch.device | None = None,
     ) -> None:
+        examples = examples or ExampleSettings()
         self.order_weight = order_weight
-        self.masked_lm = masked_lm
-        self.sentence_order = sentence_order and order_weight > 0
+        self.masked_lm = examples.masked_lm
+        self.sentence_order = examples.sentence_order and order_weight > 0
         self.device = device or torch.device("cpu")
-
-    @classmethod
-    def of(cls, settings: PretrainingSettings, device: torch.device) -> "PretrainingObjective":
-        """Return the objective that a run's settings describe."""
-        return cls(
-            settings.order_weight,
-            masked_lm=settings.examples.masked_lm,
-            sentence_order=settings.examples.sentence_order,
-            device=device,
-        )
 
     def freeze_unused(self, model: AlbertForPreTraining) -> None:
         """Keep the optimizer, and other processes, from waiting for gradients that never come."""

@@ -38,25 +38,18 @@ def pretrain(
     *,
     world: World | None = None,
 ) -> RunResult:
-    """Pretrain on the shards in `data`, or go on with the run in `output`.
-
-    On a GPU a second process draws the examples. It imports your script, so call this function there under
-    `if __name__ == "__main__":`.
+    """Pretrain on the shards in `data`, or continue the run in `output`.
 
     Args:
         settings: of the model, the examples and the training.
         data: folder that `prepare` wrote, with `train/` and perhaps `validation/`.
-        tokenizer: folder or name of the tokenizer the shards were made with; it is saved with every
-            checkpoint.
+        tokenizer: folder or name of the tokenizer of the shards; every checkpoint gets a copy.
         output: folder of the run.
         world: the processes of the run, and the device of this one.
 
     Raises:
-        DataError: shards missing, damaged or of another tokenizer.
-        ConfigError: sequences longer than the model's positions, a model of another vocabulary, or an
-            impossible shape.
-        TrainingError: a resume with other settings or data, losses that stay bad, constant outputs, or one
-            batch that was not learned.
+        DataError, ConfigError: as `albertkit.pretrain`.
+        TrainingError: as `albertkit.pretrain`, or one batch was not learned.
     """
     data, output = Path(data), Path(output)
     world = world or World(torch.device("cpu"))
@@ -67,7 +60,7 @@ def pretrain(
     pieces = AlbertTokenizer.from_pretrained(tokenizer)
     words = WordTable(vocabulary)
     model = initialize(settings, train_shards).to(world.device)
-    objective = PretrainingObjective.of(settings, world.device)
+    objective = PretrainingObjective(settings.order_weight, settings.examples, world.device)
     objective.freeze_unused(model)
     if world.is_main:
         for warning in settings.warnings():

@@ -44,8 +44,11 @@ def plot_curves(output: str | Path) -> Path:
                 points[0].append(line["tokens"] / 1e6)
                 points[1].append(value)
     columns = max(len(series), 1)
-    figure = matplotlib_figure.Figure(figsize=(4.2 * columns, 3.2), layout="constrained")
-    panels = figure.subplots(1, columns, squeeze=False)
+    width, height = 4.2 * columns, 3.2  # inches, as are the margins below
+    figure = matplotlib_figure.Figure(figsize=(width, height))
+    # A layout of Matplotlib's would draw everything twice.
+    figure.subplots_adjust(left=0.6 / width, right=1 - 0.2 / width, bottom=0.5 / height, top=1 - 0.35 / height)
+    panels = figure.subplots(1, columns, squeeze=False, gridspec_kw={"wspace": 0.25})
     for panel, (metric, kinds) in zip(panels[0], sorted(series.items()), strict=False):
         for kind, (tokens, values) in sorted(kinds.items()):
             panel.plot(tokens, values, label=kind, marker="o" if kind == "eval" else "", markersize=3)
