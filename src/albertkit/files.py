@@ -57,13 +57,13 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
             yield temporary
             # A write-protected file could not be opened for the flush, so the permissions come after it. They
             # are set at the end since a writer may have put its own file in place of ours, with others.
-            _flush_to_disk(temporary, os.O_RDWR)
+            flush_to_disk(temporary, os.O_RDWR)
             temporary.chmod(permissions)
             temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
     if os.name == "posix":  # elsewhere a folder cannot be opened
-        _flush_to_disk(target.parent, os.O_RDONLY)
+        flush_to_disk(target.parent)
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def complete_files(folder: Path) -> Iterator[Path]:
             for file in sorted(staged.iterdir()):
                 with suppress(FileNotFoundError):
                     file.chmod((folder / file.name).stat().st_mode & 0o777)
-                _flush_to_disk(file, os.O_RDONLY)
+                flush_to_disk(file)
                 file.replace(folder / file.name)
         finally:
             shutil.rmtree(staged)
@@ -265,7 +265,8 @@ def by_number(path: str | Path) -> list[str | int]:
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
-def _flush_to_disk(path: Path, flags: int) -> None:
+def flush_to_disk(path: Path, flags: int = os.O_RDONLY) -> None:
+    """Wait until a file or folder is on the disk."""
     descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)

@@ -74,18 +74,13 @@ def settings_from(
     Raises:
         ConfigError: an unknown name, a missing one, or a value of a wrong type.
     """
+    where = "settings"
     if isinstance(recipe, str | Path):
         where, table = str(recipe), read_recipe(Path(recipe))
     elif isinstance(recipe, settings):
-        where, table = (
-            "settings",
-            {
-                field.name: getattr(recipe, field.name)
-                for field in dataclasses.fields(recipe)  # type: ignore[arg-type]
-            },
-        )
+        table = dict(vars(recipe))
     else:
-        where, table = "settings", dict(cast(Mapping[str, Any], recipe or {}))
+        table = dict(cast(Mapping[str, Any], recipe or {}))
     return build(settings, merge(table, given, settings), where=where)
 
 

@@ -210,15 +210,15 @@ def spelled(pieces: list[str]) -> str:
 
 
 def test_a_full_disk_leaves_no_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flush = files._flush_to_disk
+    flush = files.flush_to_disk
 
-    def full(path: Path, flags: int) -> None:
+    def full(path: Path, *flags: int) -> None:
         if "tokenizer_config" in path.name:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        flush(path, flags)
+        flush(path, *flags)
 
     # A vocabulary without its settings would be read as the original's: lower case, no accents.
-    monkeypatch.setattr(files, "_flush_to_disk", full)
+    monkeypatch.setattr(files, "flush_to_disk", full)
     with pytest.raises(OSError, match="no space left on the disk"):
         train_vocabulary([SENTENCES["de"]], tmp_path, vocab_size=100, normalization=KEEP_ALL, num_threads=1)
     assert not any(tmp_path.glob("*.model"))

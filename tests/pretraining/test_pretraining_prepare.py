@@ -378,21 +378,21 @@ def test_a_full_disk_stops_the_work_and_keeps_what_is_done(
         )
 
     whole = run(tmp_path / "whole")
-    flush = files._flush_to_disk
+    flush = files.flush_to_disk
 
-    def full(path: Path, flags: int) -> None:
+    def full(path: Path, *flags: int) -> None:
         if full_at in path.name:
             path.write_bytes(path.read_bytes()[:10])
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        flush(path, flags)
+        flush(path, *flags)
 
-    monkeypatch.setattr(files, "_flush_to_disk", full)
+    monkeypatch.setattr(files, "flush_to_disk", full)
     with pytest.raises(DiskFullError, match=r"out/.*: no space left.*make room"):
         run(tmp_path / "out")
     for split in ("train", "validation"):
         with pytest.raises(DataError, match="no finished shard folder"):
             ShardSet(tmp_path / "out" / split)
-    monkeypatch.setattr(files, "_flush_to_disk", flush)
+    monkeypatch.setattr(files, "flush_to_disk", flush)
     kept = run(tmp_path / "out").kept_units
     assert kept == (len(whole.train.shards) if full_at == "manifest.json" else 2)
     assert folder_bytes(tmp_path / "out") == folder_bytes(tmp_path / "whole")

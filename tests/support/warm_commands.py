@@ -45,7 +45,7 @@ IMPORTED = (
     "torch.utils.tensorboard",
 )
 CLIENT = """#!{python} -IS
-import json, os, signal, socket, sys
+import json, os, signal, socket, sys, time
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
     request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
@@ -55,7 +55,10 @@ with socket.socket(socket.AF_UNIX) as server:
     for name, passed in (("SIGINT", "SIGINT"), ("SIGTERM", "SIGTERM"), ("SIGUSR1", "SIGKILL")):
         number = getattr(signal, passed)
         signal.signal(getattr(signal, name), lambda *_, number=number: os.kill(process, number))
-    sys.exit(int.from_bytes(server.recv(1) or b"\\xff", "big"))
+    status = server.recv(1)
+    while not status and os.path.exists("/proc/%d" % process):  # killed, and its locks not released yet
+        time.sleep(0.001)
+    sys.exit(int.from_bytes(status or b"\\xff", "big"))
 """
 
 

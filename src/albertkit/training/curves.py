@@ -46,8 +46,10 @@ def plot_curves(output: str | Path) -> Path:
     columns = max(len(series), 1)
     width, height = 4.2 * columns, 3.2  # inches, as are the margins below
     figure = matplotlib_figure.Figure(figsize=(width, height))
-    # A layout of Matplotlib's would draw everything twice.
-    figure.subplots_adjust(left=0.6 / width, right=1 - 0.2 / width, bottom=0.5 / height, top=1 - 0.35 / height)
+    # Matplotlib's own layouts would draw everything twice.
+    figure.subplots_adjust(
+        left=0.6 / width, right=1 - 0.2 / width, bottom=0.5 / height, top=1 - 0.35 / height
+    )
     panels = figure.subplots(1, columns, squeeze=False, gridspec_kw={"wspace": 0.25})
     for panel, (metric, kinds) in zip(panels[0], sorted(series.items()), strict=False):
         for kind, (tokens, values) in sorted(kinds.items()):

@@ -1,6 +1,5 @@
 """The folder of a run: kept for it alone; folders in it are complete or not there."""
 
-import os
 import shutil
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from albertkit.errors import TrainingError
-from albertkit.files import contents
+from albertkit.files import contents, flush_to_disk
 from albertkit.training.progress import METRICS, TENSORBOARD, metrics_lines, step_of
 
 LOCK = ".lock"
@@ -76,8 +75,8 @@ def written_folder(folder: Path) -> Iterator[Path]:
     try:
         yield temporary
         for file in temporary.iterdir():
-            _flush(file)
-        _flush(temporary)
+            flush_to_disk(file)
+        flush_to_disk(temporary)
     except OSError:  # a full disk, say: leave it no fuller than it was
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -91,14 +90,5 @@ def replace_folder(temporary: Path, folder: Path) -> None:
     if folder.exists():
         folder.rename(replaced)
     temporary.rename(folder)
-    _flush(folder.parent)
+    flush_to_disk(folder.parent)
     shutil.rmtree(replaced, ignore_errors=True)
-
-
-def _flush(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
