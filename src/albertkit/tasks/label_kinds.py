@@ -100,7 +100,7 @@ class _ClassLabels(LabelKind):
         return _name(label, names)
 
     def encode(self, label: Any, ids: Mapping[str, int], where: str) -> int:
-        given = label if isinstance(label, tuple) else (label,)
+        given = as_tuple(label)
         check_known(given, ids, where)
         if len(given) != 1:
             raise DataError(
@@ -131,11 +131,11 @@ class _SeveralLabels(LabelKind):
     dtype = np.float32
 
     def read(self, label: Any, names: Sequence[str]) -> tuple[str, ...]:
-        given = {_name(one, names) for one in (label if isinstance(label, tuple) else (label,))}
+        given = {_name(one, names) for one in as_tuple(label)}
         return tuple(name for name in names if name in given)
 
     def encode(self, label: Any, ids: Mapping[str, int], where: str) -> list[float]:
-        given = label if isinstance(label, tuple) else (label,)
+        given = as_tuple(label)
         check_known(given, ids, where)
         return [float(name in given) for name in ids]
 
@@ -257,6 +257,11 @@ def is_number_with_comma(label: Any) -> bool:
 
 
 _WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)+(\.[0-9]+)?")
+
+
+def as_tuple(label: Any) -> tuple[Any, ...]:
+    """Return the labels of an example that may have several, or a single one."""
+    return label if isinstance(label, tuple) else (label,)
 
 
 def check_known(given: Iterable[Any], ids: Mapping[str, int], where: str) -> None:

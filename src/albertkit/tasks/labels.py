@@ -31,6 +31,7 @@ from albertkit.tasks.label_kinds import (
     TAGS,
     LabelKind,
     ProblemType,
+    as_tuple,
     is_number_with_comma,
     kind_of,
     number_of,
@@ -80,7 +81,7 @@ class LabelSet:
         if self.kind is NUMBER:
             numbers = list(labels)
             return [f"labels are numbers (regression): {min(numbers):g} to {max(numbers):g}"]
-        flat = chain.from_iterable(one if isinstance(one, list | tuple) else (one,) for one in labels)
+        flat = chain.from_iterable(one if isinstance(one, list) else as_tuple(one) for one in labels)
         counts = Counter(map(str, flat))
         notes = []
         shown = ", ".join(f"{name} {counts[name]:,}" for name in self.names[:_LABELS_SHOWN])
@@ -143,7 +144,7 @@ def infer_labels(
     if kind is NUMBER:
         return LabelSet(NUMBER, ("LABEL_0",))  # as configs call the one number of a regression
     if names is None:
-        single = [one for label in found for one in (label if isinstance(label, tuple) else (label,))]
+        single = [one for label in found for one in as_tuple(label)]
         names = _names(single)
         if len(names) == len(found) >= 20:
             raise DataError(

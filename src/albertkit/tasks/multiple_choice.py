@@ -21,7 +21,7 @@ from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row, by_example, runs_of_examples
 from albertkit.errors import DataError
 from albertkit.metrics.multiple_choice import choice_scores
-from albertkit.tasks.measuring import Judged, directions
+from albertkit.tasks.measuring import directions
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.scores import softmax
 from albertkit.tasks.task import Task
@@ -45,6 +45,7 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
     name = "multiple-choice"
     architecture = "AlbertForMultipleChoice"
     answer = "choice"
+    probability = "score"
     metrics = directions("accuracy", "middle", "high")
     may_lack_room = True  # beside a question with its choice
 
@@ -119,11 +120,6 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
     def baseline(self, examples: Sequence[ChoiceExample]) -> dict[str, float]:
         """Return how often a guess is right."""
         return {"accuracy": sum(1 / len(example.choices) for example in examples) / len(examples)}
-
-    def judge(self, example: ChoiceExample, prediction: Chosen) -> list[Judged]:
-        """Return the one decision."""
-        right = example.label == prediction.choice
-        return [Judged(example.label, prediction.choice, right, max(prediction.scores))]
 
     def prior_loss(self, rows: Sequence[Row]) -> float:
         """Return the loss of equal probabilities: the place of a choice says nothing to the model."""

@@ -53,6 +53,9 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     `staticmethod`."""
     answer: ClassVar[str] = "label"
     """The column of a record that `truth` is compared with."""
+    probability: ClassVar[str | None] = None
+    """The column of a record with the probability of the answer; None for none. Reports compare it with how
+    often the answer is right."""
     output: ClassVar[Output] = "logits"
     """The output of the model that the task reads."""
     saved_settings: ClassVar[tuple[str, ...]] = ("max_length",)
@@ -358,8 +361,10 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
 
     def judge(self, example: ExampleT, prediction: PredictionT) -> list[Judged]:
         """Return the decisions of one example: here one, of the record's answer."""
-        true, predicted = self.truth(example), self.record(example, prediction).get(self.answer)
-        return [Judged(_hashable(true), _hashable(predicted), true == predicted)]
+        record = self.record(example, prediction)
+        true, predicted = self.truth(example), record.get(self.answer)
+        confidence = record.get(self.probability) if self.probability else None
+        return [Judged(_hashable(true), _hashable(predicted), true == predicted, confidence)]
 
     def learnt_classes(self, rows: Iterable[RowT]) -> Counter[int] | None:
         """Count the classes that training rows teach; None where the loss is not that of one class."""

@@ -20,7 +20,7 @@ from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError
 from albertkit.tasks.label_kinds import CLASS, Function
 from albertkit.tasks.labels import LabelSet, infer_labels
-from albertkit.tasks.measuring import Judged, directions
+from albertkit.tasks.measuring import directions
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.scores import sigmoid, softmax
 from albertkit.tasks.settings import ProblemType
@@ -50,6 +50,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     name = "text-classification"
     architecture = "AlbertForSequenceClassification"
+    probability = "score"
     metrics = directions(
         *("accuracy", "f1", "f1_macro", "f1_micro", "matthews", "pearson", "spearman"),
         lower=("mean_squared_error",),
@@ -172,11 +173,6 @@ class TextClassification(Task[TextExample, Row, Classified]):
     def baseline(self, examples: Sequence[TextExample]) -> dict[str, float]:
         """Return the share of the most frequent class."""
         return self.labels.kind.baseline(example.label for example in examples)
-
-    def judge(self, example: TextExample, prediction: Classified) -> list[Judged]:
-        """Return the one decision."""
-        confidence = max(prediction.scores) if isinstance(prediction.label, str) else None
-        return [Judged(example.label, prediction.label, example.label == prediction.label, confidence)]
 
     def is_constant(self, true: Sequence[Any], predicted: Sequence[Any]) -> bool:
         """Return whether all predictions are the same; of numbers, whether they hardly differ."""
