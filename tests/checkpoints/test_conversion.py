@@ -1,8 +1,8 @@
 """Checkpoints of every format: what the original computed, each to each and back, the report, the verb."""
 
 import json
+import runpy
 import shutil
-import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
@@ -670,19 +670,18 @@ def test_the_table_of_the_documentation(
         assert row.line(0).rpartition("| 0")[0] in page, row.name
 
 
-def test_the_walk_through_julia(tf1: Path, tiny_vocabulary: Path) -> None:
-    convert(tf1, tf1.parent / "model.tfbson")
-    example = ROOT / "examples" / "julia_walkthrough.py"
-    done = subprocess.run(
-        [sys.executable, example, tf1.parent / "model.tfbson", tiny_vocabulary],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+def test_the_walk_through_julia(
+    tf1: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, example = tf1.parent / "model.tfbson", ROOT / "examples" / "julia_walkthrough.py"
+    convert(tf1, model)
+    monkeypatch.setattr(sys, "argv", [example.name, str(model), str(tiny_vocabulary)])
+    runpy.run_path(str(example), run_name="__main__")
+    printed = capsys.readouterr().out
     for stage in ("embedding            16x", "transformer          48x", "pooler               48x3"):
-        assert stage in done.stdout
-    assert "masked-word head     512x" in done.stdout
-    assert "sentence-order head  2x3 (features first)" in done.stdout
+        assert stage in printed
+    assert "masked-word head     512x" in printed
+    assert "sentence-order head  2x3 (features first)" in printed
 
 
 def test_a_difference_is_found(tf1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
