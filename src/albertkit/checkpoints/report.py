@@ -166,14 +166,10 @@ def _share(first: str, second: str, matched: dict[str, np.ndarray], report: Load
         matched[first], report.loaded[first] = matched[second], report.loaded[second]
     elif second not in matched:
         report.loaded[second] = report.loaded[first]
-    elif not _equal(matched[first], matched[second]):
+    elif matched[first].dtype != matched[second].dtype or not np.array_equal(matched[first], matched[second]):
         report.conflicting[report.loaded[second]] = first
         report.loaded[second] = report.loaded[first]
     matched[second] = matched[first]
-
-
-def _equal(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.dtype == other.dtype and np.array_equal(one, other)
 
 
 def _take_out_reshaped(

@@ -7,6 +7,7 @@ are column 2, the last (-1); in CoNLL-2003 they are column 2, and entities are c
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -63,21 +64,15 @@ class ConllFile(Reader[WordsExample]):
 
     def _blocks(self) -> Iterator[tuple[int, list[list[str]]]]:
         """Yield the first line's number of each sentence, and the cells of its lines."""
-        block: list[list[str]] = []
-        begins = 1
-        for number, line, _ in read_lines(self.path, file_format(self.path)[1]):
-            # Where there are tabs, they alone cut: a cell may hold a space.
-            cells = line.strip("\r\n").split("\t") if "\t" in line else line.split()
-            if not any(cell.strip() for cell in cells) or cells[0] == DOCUMENT_START:
-                if block:
-                    yield begins, block
-                block = []
-                continue
-            if not block:
-                begins = number
-            block.append(cells)
-        if block:
-            yield begins, block
+        # Where there are tabs, they alone cut: a cell may hold a space.
+        numbered = (
+            (number, line.strip("\r\n").split("\t") if "\t" in line else line.split())
+            for number, line, _ in read_lines(self.path, file_format(self.path)[1])
+        )
+        for is_sentence, lines in groupby(numbered, lambda line: _is_word(line[1])):
+            if is_sentence:
+                block = list(lines)
+                yield block[0][0], [cells for _, cells in block]
 
     def _checked_width(self, cells: list[str], origin: str) -> int:
         for what, column in (("word", self.word_column), ("label", self.label_column)):
@@ -87,6 +82,11 @@ class ConllFile(Reader[WordsExample]):
         if self.labelled and self.word_column % len(cells) == self.label_column % len(cells):
             raise DataError(f"{origin}: one column cannot be word and label; the line is {' '.join(cells)!r}")
         return len(cells)
+
+
+def _is_word(cells: list[str]) -> bool:
+    """Return whether a line has a word; blank lines and those of `DOCUMENT_START` have none."""
+    return any(cell.strip() for cell in cells) and cells[0] != DOCUMENT_START
 
 
 class WordsTable(TableReader[WordsExample]):

@@ -178,19 +178,13 @@ class TokenVocabulary:
         pieces = {self._model.id_to_token(piece_id): piece_id for piece_id in range(self.vocab_size)}
         return {**pieces, **self._special.added}
 
-    @property
-    def vocab(self) -> dict[str, int]:
-        """The id of every token, with the tokens added."""
-        return self.get_vocab()
+    vocab = property(get_vocab)
 
     def get_added_vocab(self) -> dict[str, int]:
         """Return the id of every token that stands for itself: special tokens and tokens added, by id."""
         return dict(sorted(self._special.ids.items(), key=lambda item: item[1]))
 
-    @property
-    def added_tokens_encoder(self) -> dict[str, int]:
-        """The id of every token that stands for itself, by id."""
-        return self.get_added_vocab()
+    added_tokens_encoder = property(get_added_vocab)
 
     @property
     def added_tokens_decoder(self) -> dict[int, Any]:

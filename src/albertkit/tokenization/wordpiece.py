@@ -5,6 +5,7 @@ punctuation marks and Chinese characters; of each word the longest piece that th
 again and again (Devlin et al. 2018, arXiv:1810.04805; Wu et al. 2016, arXiv:1609.08144, section 4.1).
 """
 
+import re
 import string
 import unicodedata
 from collections.abc import Container
@@ -24,6 +25,7 @@ ROLES = {**DEFAULT_ROLES, "unk_token": "[UNK]", "pad_token": "[PAD]"}
 """The token of each role in a WordPiece vocabulary."""
 
 _CONTINUATION = "##"
+_WORD = re.compile("[^ ]+")
 _MODEL = "WordPiece"  # the type of the model in a tokenizer.json
 _LONGEST_WORD = 100  # characters; a longer word is unknown
 _REMEMBERED_WORDS = 50_000  # of at most 30 characters: up to 25 MB
@@ -105,24 +107,13 @@ class WordPieceModel(SubwordModel):
     def spans(self, text: str) -> list[tuple[str, int, int]]:
         """Return (piece, start, end) for each piece of a text: its characters in the text as given."""
         self._check(text)
-        found: list[tuple[str, int, int]] = []
-        word, places = "", []  # the characters of a word, and the place of each in the text
-
-        def end_word() -> None:
-            nonlocal word, places
-            for piece, start, end in self._split(word) if word else ():
-                found.append((piece, places[start], places[end - 1] + 1))
-            word, places = "", []
-
-        for place, character in enumerate(text):
-            for written in self._characters[ord(character)]:
-                if written == " ":
-                    end_word()
-                else:
-                    word += written
-                    places.append(place)
-        end_word()
-        return found
+        written = [self._characters[ord(character)] for character in text]
+        places = [place for place, characters in enumerate(written) for _ in characters]
+        return [
+            (piece, places[word.start() + start], places[word.start() + end - 1] + 1)
+            for word in _WORD.finditer("".join(written))
+            for piece, start, end in self._split(word.group())
+        ]
 
     def token_to_id(self, piece: str) -> int | None:
         """Return the id of a piece, None where it is not in the vocabulary."""
