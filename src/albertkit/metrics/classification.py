@@ -7,19 +7,17 @@ Computed by scikit-learn and SciPy, with the choices of GLUE's official scripts.
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import DataError
 from albertkit.extras import optional
 from albertkit.metrics.comparing import check_same_length
 
 metrics = optional("sklearn.metrics", extra="train")
 stats = optional("scipy.stats", extra="train")
 
-Average = Literal["binary", "macro", "micro"]
-"""F1 of one class; the mean over the classes; or over all decisions together."""
 Labels = Sequence[tuple[str, ...]]
 
 
@@ -27,42 +25,6 @@ def accuracy(references: Sequence[str], predictions: Sequence[str]) -> float:
     """Return the share of examples whose label is right."""
     check_same_length(references, predictions)
     return sum(map(str.__eq__, references, predictions)) / len(references)
-
-
-def f1(
-    references: Sequence[str],
-    predictions: Sequence[str],
-    *,
-    labels: Sequence[str],
-    average: Average = "binary",
-) -> float:
-    """Return the harmonic mean of precision and recall; 0 where a class is neither there nor predicted.
-
-    Args:
-        references: the true labels.
-        predictions: as many predicted ones.
-        labels: all labels. For "binary" there are two, and the second is the one that is sought ("1", as in
-            MRPC and QQP).
-        average: see `Average`.
-
-    Raises:
-        ConfigError: an unknown average, or "binary" with more than two labels.
-    """
-    check_same_length(references, predictions)
-    if average not in get_args(Average):
-        raise ConfigError(f"average is {average!r}; expected one of {', '.join(get_args(Average))}")
-    if average == "binary" and len(labels) != 2:
-        raise ConfigError(f"average is 'binary' with {len(labels)} labels; expected 2, or 'macro' or 'micro'")
-    choice = {"pos_label": labels[1]} if average == "binary" else {"labels": list(labels)}
-    return float(
-        metrics.f1_score(list(references), list(predictions), average=average, zero_division=0.0, **choice)
-    )
-
-
-def matthews(references: Sequence[str], predictions: Sequence[str]) -> float:
-    """Return Matthews' correlation coefficient (CoLA); 0 where either side is constant."""
-    check_same_length(references, predictions)
-    return float(metrics.matthews_corrcoef(list(references), list(predictions)))
 
 
 def confusion_matrix(
@@ -105,19 +67,28 @@ def class_scores(
 ) -> dict[str, float]:
     """Return `accuracy`, `matthews`, `f1_macro` and, for two labels, `f1` of the second.
 
+    F1 is 0 where a class is neither there nor predicted. Matthews' correlation coefficient (CoLA) is 0 where
+    either side is constant.
+
     Args:
         references: the true labels.
         predictions: as many predicted ones.
-        labels: all labels in the model's order.
+        labels: all labels in the model's order. Of two, the second is the one that is sought ("1", as in MRPC
+            and QQP).
     """
+    true, predicted = list(references), list(predictions)
     scores = {
-        "accuracy": accuracy(references, predictions),
-        "matthews": matthews(references, predictions),
-        "f1_macro": f1(references, predictions, labels=labels, average="macro"),
+        "accuracy": accuracy(true, predicted),
+        "matthews": float(metrics.matthews_corrcoef(true, predicted)),
+        "f1_macro": _f1(true, predicted, labels=list(labels), average="macro"),
     }
     if len(labels) == 2:
-        scores["f1"] = f1(references, predictions, labels=labels)
+        scores["f1"] = _f1(true, predicted, pos_label=labels[1], average="binary")
     return scores
+
+
+def _f1(references: Any, predictions: Any, **options: Any) -> float:
+    return float(metrics.f1_score(references, predictions, zero_division=0.0, **options))
 
 
 def multi_label_scores(references: Labels, predictions: Labels, *, labels: Sequence[str]) -> dict[str, float]:
@@ -135,8 +106,8 @@ def multi_label_scores(references: Labels, predictions: Labels, *, labels: Seque
     true, predicted = (_indicators(side, labels) for side in (references, predictions))
     return {
         "accuracy": float((true == predicted).all(axis=1).mean()),
-        "f1_micro": float(metrics.f1_score(true, predicted, average="micro", zero_division=0.0)),
-        "f1_macro": float(metrics.f1_score(true, predicted, average="macro", zero_division=0.0)),
+        "f1_micro": _f1(true, predicted, average="micro"),
+        "f1_macro": _f1(true, predicted, average="macro"),
     }
 
 
