@@ -17,6 +17,9 @@ from albertkit.checkpoints.names import (
 )
 from albertkit.errors import CheckpointError, ShapeMismatchError
 
+_SHOWN = 4
+"""How many tensors an error names."""
+
 
 @dataclass(slots=True)
 class LoadReport:
@@ -185,10 +188,10 @@ def _part(name: str) -> str | None:
     return spec.part if spec else None
 
 
-def _some(texts: list[str], separator: str = ", ", *, limit: int = 4) -> str:
+def _some(texts: list[str], separator: str = ", ") -> str:
     """Join the first few of `texts`, and say how many more there are."""
-    more = f"{separator}and {len(texts) - limit} more" if len(texts) > limit else ""
-    return separator.join(texts[:limit]) + more
+    more = f"{separator}and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return separator.join(texts[:_SHOWN]) + more
 
 
 def left_out(reasons: Mapping[str, str]) -> list[str]:

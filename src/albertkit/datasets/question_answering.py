@@ -52,11 +52,9 @@ class QuestionReader(Reader[QuestionExample]):
         return QuestionExample(name, question, context, tuple(placed))
 
 
-def _answer(text: Any, start: Any) -> tuple[str, int]:
-    """Return an answer as it is written; raise TypeError where it is none."""
-    if not isinstance(text, str) or not isinstance(start, int):
-        raise TypeError(f"an answer is {text!r:.40} at {start!r:.40}; expected a text and a number")
-    return text, start
+def _is_answer(text: Any, start: Any) -> bool:
+    """Return whether an answer is a text and the number of a character."""
+    return isinstance(text, str) and isinstance(start, int) and not isinstance(start, bool)
 
 
 def _nearest(context: str, text: str, near: int) -> int | None:
@@ -113,21 +111,19 @@ class SquadFile(QuestionReader):
                             )
                         known.add(name)
                         origin = f"{self.path}, question {name}"
-                        given = [
-                            _answer(one["text"], one["answer_start"]) for one in asked.get("answers", ())
-                        ]
-                        yield (
+                        answers = [(one["text"], one["answer_start"]) for one in asked.get("answers", ())]
+                        if not all(_is_answer(*answer) for answer in answers):
+                            raise TypeError(f"the answers are {answers!r:.60}; expected texts with numbers")
+                        example = self.checked(
+                            report,
                             origin,
-                            self.checked(
-                                report,
-                                origin,
-                                name=name,
-                                question=asked["question"],
-                                context=paragraph["context"],
-                                answers=given,
-                                is_impossible=bool(asked.get("is_impossible", False)),
-                            ),
+                            name=name,
+                            question=asked["question"],
+                            context=paragraph["context"],
+                            answers=answers,
+                            is_impossible=bool(asked.get("is_impossible", False)),
                         )
+                        yield origin, example
             except (KeyError, TypeError, AttributeError) as error:
                 raise DataError(f"{self.path}, article {place}: not of SQuAD's layout ({error!r})") from error
 
@@ -188,12 +184,8 @@ def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
             texts, starts = [texts], [starts]
         if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
             answers = list(zip(texts, starts, strict=True))
-            if all(isinstance(text, str) and _is_place(start) for text, start in answers):
+            if all(_is_answer(*answer) for answer in answers):
                 return answers, not answers
     raise DataError(
         f"expected the text of an answer, or {{'text': [...], 'answer_start': [...]}}, found {given!r:.60}"
     )
-
-
-def _is_place(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

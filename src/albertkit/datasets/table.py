@@ -89,7 +89,6 @@ class DelimitedTable(Table):
         header: whether its first row names the columns; otherwise they are "0", "1" and so on, or `names`.
         names: those of the columns of a file without header.
         delimiter: what stands between cells; None for a tab in .tsv and a comma in .csv.
-        quoted: whether cells may stand in quotes; None for what is usual: with any delimiter but a tab.
     """
 
     def __init__(
@@ -99,14 +98,12 @@ class DelimitedTable(Table):
         header: bool = True,
         names: Sequence[str] | None = None,
         delimiter: str | None = None,
-        quoted: bool | None = None,
     ) -> None:
         self.path = path
         self.name = str(path)
         self.header = header and names is None
         self.names = names
         self.delimiter = _delimiter(delimiter) or ("\t" if file_format(path)[0] == ".tsv" else ",")
-        self.quoted = self.delimiter != "\t" if quoted is None else quoted
 
     def _hint(self, columns: list[str], flag: str) -> str:
         mark = next((one for one in _DELIMITERS if len(columns) == 1 and one in columns[0]), None)
@@ -136,7 +133,7 @@ class DelimitedTable(Table):
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of each record's first line, and its cells."""
         lines = read_lines(self.path, file_format(self.path)[1])
-        if not self.quoted:
+        if self.delimiter == "\t":  # quotes are text then
             for number, line, _ in lines:
                 if line := line.rstrip("\r\n"):
                     yield number, line.split(self.delimiter)

@@ -40,14 +40,13 @@ def train_model(
     vocab_size: int,
     normalization: Normalization,
     character_coverage: float = 0.99995,
-    sample_characters: int = SAMPLE_CHARACTERS,
     num_threads: int = 2,
     seed: int = 0,
 ) -> TrainedModel:
     """Train a model; arguments and errors as for `train_vocabulary`."""
     if not 0.98 <= character_coverage <= 1:
         raise ConfigError(f"character_coverage must be between 0.98 and 1, not {character_coverage}")
-    sample = Sample(sample_characters, seed)
+    sample = Sample(SAMPLE_CHARACTERS, seed)
     held_out = Sample(HELD_OUT_LINES * LINE_CHARACTERS, seed + 1, max_lines=HELD_OUT_LINES)
     for number, line in enumerate(_lines(texts, normalization)):
         (held_out if number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else sample).offer(line)

@@ -15,7 +15,7 @@ from pathlib import Path
 from albertkit.tokenization.model_file import NORMAL, USER_DEFINED, WORD_START
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.tokenizer import AlbertTokenizer
-from albertkit.tokenization.trainer import SAMPLE_CHARACTERS, Sample, train_model
+from albertkit.tokenization.trainer import Sample, train_model
 from albertkit.tokenization.unigram import UnigramModel
 
 _SHOWN = 8  # pieces that a message names for each reason
@@ -48,7 +48,6 @@ def train_vocabulary(
     vocab_size: int,
     normalization: Normalization | None = None,
     character_coverage: float = 0.99995,
-    sample_characters: int = SAMPLE_CHARACTERS,
     num_threads: int = 2,
     seed: int = 0,
 ) -> VocabularyReport:
@@ -63,7 +62,6 @@ def train_vocabulary(
         normalization: what the tokenizer will do to a text first; the vocabulary is trained on that, and
             `tokenizer_config.json` keeps it.
         character_coverage: share of the characters of the sample that must be pieces of their own.
-        sample_characters: bound on the sample, in characters.
         num_threads: threads of SentencePiece.
         seed: of the sample. The same texts, settings and seed give the same file.
 
@@ -78,7 +76,6 @@ def train_vocabulary(
         vocab_size=vocab_size,
         normalization=normalization,
         character_coverage=character_coverage,
-        sample_characters=sample_characters,
         num_threads=num_threads,
         seed=seed,
     )
