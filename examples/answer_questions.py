@@ -1,4 +1,4 @@
-"""Fine-tune question answering on a few hundred questions, then mark the answers in a text.
+"""Fine-tune question answering on two hundred questions, then mark the answers in a text.
 
     python examples/answer_questions.py
 
@@ -42,8 +42,8 @@ def write(file: Path, count: int, *, known: slice, seed: int) -> None:
 def main() -> None:
     with TemporaryDirectory() as name:
         train, validation, run = (Path(name) / one for one in ("train.jsonl", "validation.jsonl", "run"))
-        write(train, 72, known=slice(0, 10), seed=0)
-        write(validation, 20, known=slice(10, 13), seed=1)
+        write(train, 48, known=slice(0, 10), seed=0)
+        write(validation, 12, known=slice(10, 13), seed=1)
         result = finetune(
             "question-answering",
             model="bundled",
@@ -53,7 +53,7 @@ def main() -> None:
             epochs=3,
             batch_size=16,
             learning_rate=3e-4,
-            evaluate_every=100,
+            evaluate_every=36,
         )
         answer = pipeline(model=run)
     metrics = result.metrics

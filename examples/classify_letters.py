@@ -27,9 +27,9 @@ def main() -> None:
             train=DATA / "letters_train.csv",
             validation=DATA / "letters_validation.csv",
             output=folder,  # model, report.md and pictures; give a folder of your own to keep them
-            epochs=6,
+            epochs=4,
             batch_size=16,
-            evaluate_every=36,
+            evaluate_every=24,
         )
         classify = run.pipeline()
     accuracy, baseline = run.metrics["accuracy"], run.baseline["accuracy"]

@@ -37,7 +37,7 @@ def main() -> None:
     rng = random.Random(0)
     with TemporaryDirectory() as name:
         folder = Path(name)
-        days = (json.dumps({"text": day(rng)}) for _ in range(400))
+        days = (json.dumps({"text": day(rng)}) for _ in range(160))
         (folder / "log.jsonl").write_text("\n".join(days), encoding="utf-8")
         albertkit.prepare(
             folder / "log.jsonl", tokenizer="bundled", output=folder / "shards", holdout_every=10, workers=1
@@ -48,10 +48,10 @@ def main() -> None:
             output=folder / "run",
             init_from="bundled",
             batch_size=16,
-            steps=24,
+            steps=12,
             optimizer="adamw",
-            learning_rate=3e-4,
-            warmup_steps=5,
+            learning_rate=6e-4,
+            warmup_steps=2,
         )
         begin, *_, end = [line for line in run.history if "eval/masked_accuracy" in line]
         models = [albertkit.pipeline("fill-mask"), run.pipeline()]

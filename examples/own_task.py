@@ -99,8 +99,8 @@ def sentences(count: int, seed: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    train, test = sentences(160, 0), sentences(30, 1)
-    settings: dict[str, Any] = {"epochs": 5, "learning_rate": 5e-4, "batch_size": 8, "max_length": 32}
+    train, test = sentences(160, 0), sentences(20, 1)
+    settings: dict[str, Any] = {"epochs": 3, "learning_rate": 5e-4, "batch_size": 8, "max_length": 32}
     settings |= {"metrics": Metric(mistakes, lower_is_better=True)}
     with TemporaryDirectory() as folder:
         run = finetune(SeveralTags(), train=train, validation=test, output=folder, **settings)

@@ -48,8 +48,8 @@ def write(file: Path, count: int, *, known: slice, seed: int) -> None:
 def main() -> None:
     with TemporaryDirectory() as name:
         train, validation, run = (Path(name) / one for one in ("train.conll", "validation.conll", "run"))
-        write(train, 128, known=slice(0, 14), seed=0)
-        write(validation, 40, known=slice(14, 20), seed=1)
+        write(train, 96, known=slice(0, 14), seed=0)
+        write(validation, 24, known=slice(14, 20), seed=1)
         result = finetune(
             "token-classification",
             model="bundled",
@@ -59,7 +59,7 @@ def main() -> None:
             epochs=3,
             batch_size=8,
             learning_rate=3e-4,
-            evaluate_every=48,
+            evaluate_every=36,
         )
         find = pipeline(model=run, aggregation_strategy="first")
     print(f"F1 of names that it has not seen: {result.report['metrics']['f1']:.1%}\n")
