@@ -92,8 +92,6 @@ def in_turn(
     return {name: statistics.median(some) for name, some in times.items()}
 
 
-torch: Any = optional("torch", extra="torch")
-
 Product = tuple[int, int, int]
 """M rows of K numbers times a matrix K x N: (M, K, N), 2 * M * K * N operations."""
 

@@ -92,8 +92,12 @@ class Engine(ABC):
                 batch of its own.
             batch_size: most rows computed at once; None for as many as `batch_tokens` allows.
         """
+        return self.compute(rows, Job(output, read, batch_tokens, batch_size), then)
+
+    def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
+        """Return what `run` returns, from its arguments as a job."""
         answers: dict[int, Any] = {}
-        for numbers, scores in self.batches(rows, Job(output, read, batch_tokens, batch_size)):
+        for numbers, scores in self.batches(rows, job):
             answers.update(zip(numbers, map(then, scores), strict=True))
         return [answers[number] for number in range(len(rows))]
 

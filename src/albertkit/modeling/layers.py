@@ -10,6 +10,8 @@ Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -102,6 +104,15 @@ def _embedding(rows: int, width: int, *, padding_idx: int | None = None) -> nn.E
     whole compiler: more than a second at every start.
     """
     return nn.Embedding.from_pretrained(torch.zeros(rows, width), freeze=False, padding_idx=padding_idx)
+
+
+class AttentionOptions(TypedDict, total=False):
+    """Arguments of `AlbertAttention.forward`, which a layer and a group of layers pass on."""
+
+    attention_mask: Tensor | None
+    head_mask: Tensor | None
+    eager: bool
+    query_positions: Tensor | None
 
 
 class AlbertAttention(nn.Module):
@@ -237,22 +248,10 @@ class AlbertLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self,
-        hidden_states: Tensor,
-        *,
-        attention_mask: Tensor | None = None,
-        head_mask: Tensor | None = None,
-        eager: bool = False,
-        query_positions: Tensor | None = None,
+        self, hidden_states: Tensor, **options: Unpack[AttentionOptions]
     ) -> tuple[Tensor, Tensor | None]:
         """Apply the attention, then the feed-forward network; arguments as in `AlbertAttention.forward`."""
-        attended, probabilities = self.attention(
-            hidden_states,
-            attention_mask=attention_mask,
-            head_mask=head_mask,
-            eager=eager,
-            query_positions=query_positions,
-        )
+        attended, probabilities = self.attention(hidden_states, **options)
         expanded = self.activation(self.ffn(attended))  # (B, T, I)
         return self.full_layer_layer_norm(attended + self.dropout(self.ffn_output(expanded))), probabilities
 
@@ -268,45 +267,33 @@ class AlbertLayerGroup(nn.Module):
         self,
         hidden_states: Tensor,
         *,
-        attention_mask: Tensor | None = None,
-        head_mask: Tensor | None = None,
         output_attentions: bool = False,
         output_hidden_states: bool = False,
-        eager: bool = False,
-        query_positions: Tensor | None = None,
         recompute: bool = False,
+        **options: Unpack[AttentionOptions],
     ) -> Tensor | tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Apply the layers.
 
         Args:
             hidden_states: (B, T, H).
-            attention_mask: as in `AlbertAttention.forward`.
-            head_mask: (layers of this group, N).
             output_attentions: also return the attention probabilities of each layer; needs `eager`.
             output_hidden_states: also return the hidden states of each layer.
-            eager: as in `AlbertAttention.forward`.
-            query_positions: positions for which the last layer is computed.
             recompute: keep only the input of each layer, and compute the rest again in the backward pass.
+            options: as in `AlbertAttention.forward`; `head_mask` is (layers of this group, N), and
+                `query_positions` are for the last layer alone.
 
         Returns:
             The hidden states; with one of the two options (hidden states, those of all layers, attentions).
         """
+        head_mask, query_positions = options.get("head_mask"), options.get("query_positions")
         all_hidden_states: list[Tensor] = []
         all_attentions: list[Tensor] = []
         for index, layer in enumerate(self.albert_layers):
             is_last = index == len(self.albert_layers) - 1
-            options = {
-                "attention_mask": attention_mask,
-                "head_mask": None if head_mask is None else head_mask[index],
-                "eager": eager,
-                "query_positions": query_positions if is_last else None,
-            }
-            if recompute:
-                hidden_states, probabilities = checkpoint(
-                    layer, hidden_states, use_reentrant=False, **options
-                )
-            else:
-                hidden_states, probabilities = layer(hidden_states, **options)
+            options["head_mask"] = None if head_mask is None else head_mask[index]
+            options["query_positions"] = query_positions if is_last else None
+            apply = partial(checkpoint, layer, use_reentrant=False) if recompute else layer
+            hidden_states, probabilities = apply(hidden_states, **options)
             all_hidden_states.append(hidden_states)
             if output_attentions:
                 all_attentions.append(probabilities)

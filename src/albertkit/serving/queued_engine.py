@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.engines.engine import BatchScores, Engine, Job, Read, Row, first_token
-from albertkit.heads import Output
+from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.work import Ticket, Work
 
@@ -31,21 +30,10 @@ class QueuedEngine(Engine):
         """Return one for the same request, whose rows another engine computes."""
         return QueuedEngine(engine, self.queue, self.ticket, budget=self.budget)
 
-    def run(
-        self,
-        rows: Sequence[Row],
-        *,
-        output: Output = "logits",
-        read: Read = first_token,
-        then: Callable[[np.ndarray], Any] = lambda scores: scores,
-        batch_tokens: int | None = None,
-        batch_size: int | None = None,
-    ) -> list[Any]:
-        """Compute rows as `Engine.run` does; the queue decides the sizes of batches."""
-        del batch_tokens, batch_size
-        return self.queue.compute(
-            Work(self.ticket, self.engine, rows, output=output, read=read, then=then, budget=self.budget)
-        )
+    def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
+        """Compute rows as `Engine.compute` does; the queue decides the sizes of batches."""
+        given = {"output": job.output, "read": job.read, "then": then, "budget": self.budget}
+        return self.queue.compute(Work(self.ticket, self.engine, rows, **given))
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """Yield the scores of all rows at once, as one batch."""
