@@ -118,6 +118,14 @@ def inputs(tiny_vocabulary: Path, tiny_texts: list[str], tmp_path_factory: pytes
     return folder
 
 
+@pytest.fixture(autouse=True)
+def pictures(request: pytest.FixtureRequest) -> None:
+    """Draw only the pictures that are all that a command writes."""
+    command = request.getfixturevalue("command") if "command" in request.fixturenames else BUNDLE
+    if command.ending != ".png":
+        request.getfixturevalue("blank_pictures")
+
+
 def call(run: Run, command: Command, inputs: Path, out: Path) -> Result:
     line = command.line.split()
     arguments = [*(part.replace("IN", str(inputs), 1) if part.startswith("IN/") else part for part in line)]
