@@ -71,6 +71,10 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
         ({"training": {"steps": 1, "learning_rate": -1.0}}, "learning_rate must be more than 0, not -1"),
         ({"training": {"steps": 1, "learning_rate": math.nan}}, "learning_rate must be more than 0, not nan"),
         ({"training": {"steps": 1, "learning_rate": math.inf}}, "learning_rate must be finite, not inf"),
+        (
+            {"training": {"steps": 1, "adamw_learning_rate": 1e-3}},
+            "adamw_learning_rate is of the optimizer 'muon', and this is 'lamb'",
+        ),
         ({"training": {"steps": 1, "save_every": 0}}, "save_every must be 1 or more"),
         ({"examples": {"max_predictions": 0}}, "max_predictions must be 1 or more"),
     ],

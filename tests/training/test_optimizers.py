@@ -1,5 +1,7 @@
 """The optimizers take the original's steps: 30 of them, recorded from the original implementation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -72,7 +74,8 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_all_other_parameters(
     config = AlbertConfig(**shape, num_hidden_layers=2, num_attention_heads=2)
     model, twin = AlbertForPreTraining(config), AlbertForPreTraining(config)
     twin.load_state_dict(model.state_dict())
-    optimizer = build_optimizer(model, settings("muon", 0.01, 0.1))
+    optimizer = build_optimizer(model, replace(settings("muon", 0.01, 0.1), adamw_learning_rate=0.003))
+    assert [group["lr"] for group in optimizer.param_groups] == [0.01, 0.003, 0.003]
     inner = "albert.encoder.albert_layer_groups.0.albert_layers.0."
     names = ["attention.query", "attention.key", "attention.value", "attention.dense", "ffn", "ffn_output"]
     weights = dict(twin.named_parameters())
@@ -82,14 +85,14 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_all_other_parameters(
         matrices, lr=0.01, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw"
     )
     groups = [{"params": [*weights.values()]}, {"params": plain, "weight_decay": 0.0}]
-    adamw = AdamW(groups, lr=0.01, weight_decay=0.1)
+    adamw = AdamW(groups, lr=0.003, weight_decay=0.1)
     for step in range(3):
         for seeded in (model, twin):
             torch.manual_seed(step)
             for param in seeded.parameters():
                 param.grad = torch.randn(param.shape)
         for group in [*optimizer.param_groups, *muon.param_groups, *adamw.param_groups]:
-            group["lr"] = 0.01 * (step + 1)
+            group["lr"] *= step + 1
         if step == 1:
             optimizer.load_state_dict(optimizer.state_dict())  # as a rollback does
         for each in (optimizer, muon, adamw):

@@ -36,7 +36,9 @@ from albertkit.training.state import checkpoint_folder, checkpoint_step, checkpo
 def test_interrupted_run_is_bitwise_the_uninterrupted_one(
     tmp_path: Path, optimizer: str, precision: str
 ) -> None:
-    changes = {"optimizer": optimizer, "precision": precision}
+    changes: dict[str, Any] = {"optimizer": optimizer, "precision": precision}
+    if optimizer == "muon":
+        changes["adamw_learning_rate"] = 0.003
     run(tmp_path / "whole", settings(**changes))
     first = run(tmp_path / "pieces", settings(**changes, max_minutes=1e-9))
     assert (first.finished, first.state.step) == (False, 1)

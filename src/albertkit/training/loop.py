@@ -129,7 +129,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.model, self.settings)
-        self.learning_rate: float = self.optimizer.param_groups[0]["lr"]  # the peak
+        self.peak_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
         # The precision that "auto" chose belongs to the run, so that a resume elsewhere computes alike.
         precision = choose_precision(self.settings, self.output, self.world)
         self.bf16 = precision == "bf16"
@@ -248,8 +248,8 @@ class _Run:
         parts = batch.split(settings.accumulation)
         counts = world.sum_counts([self.objective.counts(part) for part in parts])
         factor = learning_rate_factor(settings, step=state.step + 1, tokens=state.tokens + counts["tokens"])
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate * factor
+        for group, rate in zip(self.optimizer.param_groups, self.peak_rates, strict=True):
+            group["lr"] = rate * factor
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=world.device)
         sums: list[dict[str, tuple[Tensor, int]]] = []

@@ -94,13 +94,13 @@ class Muon(torch.optim.Optimizer):
     """Muon for the matrices of the layers, the original's AdamW for all other parameters.
 
     Muon (Jordan et al. 2024) replaces the momentum of a matrix by the nearest orthogonal matrix. Its updates
-    are scaled to the size of AdamW's (Liu et al. 2025, "Muon is Scalable for LLM Training"), so one learning
-    rate serves both.
+    are scaled to the size of AdamW's (Liu et al. 2025, "Muon is Scalable for LLM Training").
 
     Args:
         matrices: two-dimensional parameters.
         others: parameter groups for AdamW.
-        lr: learning rate.
+        lr: learning rate of the matrices.
+        adamw_lr: learning rate of all other parameters.
         weight_decay: decoupled weight decay.
 
     Raises:
@@ -108,7 +108,13 @@ class Muon(torch.optim.Optimizer):
     """
 
     def __init__(
-        self, matrices: list[Tensor], others: list[dict[str, Any]], *, lr: float, weight_decay: float
+        self,
+        matrices: list[Tensor],
+        others: list[dict[str, Any]],
+        *,
+        lr: float,
+        adamw_lr: float,
+        weight_decay: float,
     ) -> None:
         if not hasattr(torch.optim, "Muon"):
             raise ConfigError(f"optimizer 'muon' needs PyTorch 2.9 or later, and this is {torch.__version__}")
@@ -117,7 +123,7 @@ class Muon(torch.optim.Optimizer):
         self._muon = torch.optim.Muon(
             matrices, lr=lr, weight_decay=weight_decay, momentum=0.95, adjust_lr_fn="match_rms_adamw"
         )
-        self._adamw = AdamW(others, lr=lr, weight_decay=weight_decay)
+        self._adamw = AdamW(others, lr=adamw_lr, weight_decay=weight_decay)
         super().__init__([*self._muon.param_groups, *self._adamw.param_groups], {})
 
     @torch.no_grad()
@@ -159,7 +165,8 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
     decayed = [param for key, param in trained.items() if not any(part in key for part in NO_DECAY)]
     groups: list[dict[str, Any]] = [{"params": decayed}, {"params": plain, "weight_decay": 0.0}]
     if name == "muon":
-        return Muon(matrices, groups, **rates)
+        adamw_rate = settings.adamw_learning_rate or settings.learning_rate
+        return Muon(matrices, groups, **rates, adamw_lr=adamw_rate)
     if name == "lamb":
         groups[1]["layer_adaptation"] = False
         return Lamb(groups, **rates)

@@ -47,6 +47,8 @@ class TrainingSettings(RunSettings):
     optimizer: OptimizerName = "lamb"
     """The original's LAMB or AdamW, PyTorch's bias-corrected AdamW, or Muon for the layers' matrices with the
     original's AdamW for all other weights."""
+    adamw_learning_rate: float | None = None
+    """With muon: peak learning rate of the weights that AdamW updates (default: learning_rate)."""
     schedule: ScheduleName = "linear"
     """linear: warm-up, then decay to the end; trapezoid: warm-up, constant, decay over decay_steps or
     decay_tokens."""
@@ -88,12 +90,19 @@ class TrainingSettings(RunSettings):
         for name in (self.unit, *counts, "keep_checkpoints", "log_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be 1 or more, not {getattr(self, name)}")
-        for name in ("learning_rate", "max_grad_norm", "max_minutes", "spike"):
+        rates = ("learning_rate", "adamw_learning_rate")
+        for name in (*rates, "max_grad_norm", "max_minutes", "spike"):
             value = getattr(self, name)
             if value is not None and not value > 0:  # also refuses nan
                 raise ConfigError(f"{name} must be more than 0, not {value}")
-        if self.learning_rate == math.inf:
-            raise ConfigError("learning_rate must be finite, not inf")
+        for name in rates:
+            if getattr(self, name) == math.inf:
+                raise ConfigError(f"{name} must be finite, not inf")
+        if self.adamw_learning_rate is not None and self.optimizer != "muon":
+            raise ConfigError(
+                f"adamw_learning_rate is of the optimizer 'muon', and this is {self.optimizer!r}: give "
+                "learning_rate"
+            )
         for name in (
             "warmup_steps",
             "warmup_tokens",
