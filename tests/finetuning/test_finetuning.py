@@ -51,7 +51,7 @@ from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.settings import TaskSettings, saved_lengths
-from albertkit.tasks.text_classification import TextClassification
+from albertkit.tasks.text_classification import Classified, TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
 from albertkit.training.run_state import LossWatch, RunState
@@ -373,6 +373,24 @@ def test_baselines_do_not_look_at_the_input() -> None:
     questions = [QuestionExample(str(n), "q", "key", (("key", 0),), n == 0) for n in range(4)]
     assert baseline("question-answering", questions)["best_f1"] == 0.25
     assert baseline("question-answering", questions[1:]) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "predicted", "answer"),
+    [
+        ({"num_labels": 1, "problem_type": "regression"}, (0.7, 0.7001), "0.7"),
+        ({"num_labels": 1, "problem_type": "regression"}, (0.7, 0.9), None),
+        ({"num_labels": 2}, ("LABEL_0", "LABEL_0"), "'LABEL_0'"),
+        ({"num_labels": 2}, ("LABEL_0", "LABEL_1"), None),
+    ],
+)
+def test_answers_that_hardly_differ_are_constant(
+    settings: dict[str, Any], predicted: tuple[Any, Any], answer: str | None
+) -> None:
+    task = unread("text-classification", **settings)
+    labels = ("LABEL_0", "LABEL_1") if settings["num_labels"] == 2 else (0.5, 1.5)
+    examples = [TextExample("t", None, label) for label in labels]
+    assert task.constant_answer(examples, [Classified(one, [0.6, 0.4]) for one in predicted]) == answer
 
 
 def test_a_collapse_says_how_good_the_model_is(

@@ -25,7 +25,6 @@ Function = Literal["softmax", "sigmoid", "none"]
 
 NUMBER_FORM = "with a decimal point and no thousands separator"
 """How a number with a comma must be written instead."""
-_CONSTANT = 0.01  # spread of predicted numbers, relative to that of the true ones, that tells nothing
 
 
 class UnknownLabel(DataError):  # noqa: N818 - one kind of DataError
@@ -79,10 +78,6 @@ class LabelKind(ABC):
     @abstractmethod
     def prior_loss(self, labels: Sequence[Any]) -> float:
         """Return the loss of the best prediction that does not look at the input, for training labels."""
-
-    def is_constant(self, true: Sequence[Any], predicted: Sequence[Any]) -> bool:
-        """Return whether all predictions are the same although the labels are not."""
-        return len(set(predicted)) == 1 and len(set(true)) > 1
 
 
 class _ClassLabels(LabelKind):
@@ -192,9 +187,6 @@ class _Numbers(LabelKind):
 
     def prior_loss(self, labels: Sequence[Any]) -> float:
         return float(np.var(labels))
-
-    def is_constant(self, true: Sequence[Any], predicted: Sequence[Any]) -> bool:
-        return bool(np.std(predicted) < _CONSTANT * np.std(true))
 
 
 class _Tags(_ClassLabels):

@@ -1,8 +1,12 @@
 """Values of the measurement of a task: decisions, and metrics of your own."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
+
+_CONSTANT = 0.01  # spread of predicted numbers, relative to that of the true ones, that tells nothing
 
 Direction = Literal["higher", "lower"]
 """Which values of a metric are better."""
@@ -27,6 +31,16 @@ class Judged:
     right: bool
     confidence: float | None = None
     """The probability of the prediction, where it is one."""
+
+
+def is_constant(true: Sequence[Any], predicted: Sequence[Any]) -> bool:
+    """Return whether all predictions are the same although the labels are not.
+
+    Predicted numbers are the same if they hardly differ.
+    """
+    if predicted and all(isinstance(value, float) for value in (*true, *predicted)):
+        return bool(np.std(predicted) < _CONSTANT * np.std(true))
+    return len(set(predicted)) == 1 and len(set(true)) > 1
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from albertkit.errors import ConfigError
 from albertkit.heads import Output
 from albertkit.tasks.label_kinds import entropy
 from albertkit.tasks.labels import LabelSet
-from albertkit.tasks.measuring import Direction, Judged, Metric, OwnMetrics
+from albertkit.tasks.measuring import Direction, Judged, Metric, OwnMetrics, is_constant
 from albertkit.tasks.settings import SETTINGS_KEY, TASK_KEY, ProblemType, TaskSettings
 from albertkit.tokenization.base import TokenizerBase
 
@@ -380,11 +380,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         pairs = zip(examples, predictions, strict=True)
         judged = [decision for pair in pairs for decision in self.judge(*pair)]
         true, predicted = ([getattr(one, side) for one in judged] for side in ("true", "predicted"))
-        return repr(predicted[0]) if self.is_constant(true, predicted) else None
-
-    def is_constant(self, true: Sequence[Any], predicted: Sequence[Any]) -> bool:
-        """Return whether all predictions are the same although the labels are not."""
-        return len(set(predicted)) == 1 and len(set(true)) > 1
+        return repr(predicted[0]) if is_constant(true, predicted) else None
 
 
 def example_name(example: Any, number: int) -> str:

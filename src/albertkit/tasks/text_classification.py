@@ -174,10 +174,6 @@ class TextClassification(Task[TextExample, Row, Classified]):
         """Return the share of the most frequent class."""
         return self.labels.kind.baseline(example.label for example in examples)
 
-    def is_constant(self, true: Sequence[Any], predicted: Sequence[Any]) -> bool:
-        """Return whether all predictions are the same; of numbers, whether they hardly differ."""
-        return self.labels.kind.is_constant(true, predicted)
-
     def learnt_classes(self, rows: Iterable[Row]) -> Counter[int] | None:
         """Count the classes of rows with one class each."""
         return Counter(row.labels for row in rows) if self.labels.kind is CLASS else None
