@@ -203,8 +203,6 @@ class WordPieceModel(SubwordModel):
         return found
 
     def _check(self, text: str) -> None:
-        if not isinstance(text, str):
-            raise not_unicode([text])
         try:
             text.encode()
         except UnicodeEncodeError as error:
