@@ -206,7 +206,7 @@ def test_julia_files(tmp_path: Path) -> None:
         {
             "config": CONFIG,
             "weights": {name: julia.array_of(tensor.numpy()) for name, tensor in numbers.items()},
-            "vocab": [f"piece{number}\t0" for number in range(40)],
+            "vocab": [f"piece{number}\t0" for number in range(8)],
         },
     )
     whole = path.read_bytes()
