@@ -27,7 +27,7 @@ from albertkit.engines.light_model import LightModel
 from albertkit.errors import ConfigError, DataError
 from albertkit.inspection import attention as attention_module
 from albertkit.inspection.attention import AttentionReport, InsideEngine, inspect_attention, most_tokens
-from albertkit.inspection.bias import BiasReport, compare_groups, plot_groups
+from albertkit.inspection.bias import GroupComparison, compare_groups, plot_groups
 from albertkit.inspection.page import SCALE, attention_page
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -293,7 +293,7 @@ def fill(folder: Path) -> FillMaskPipeline:
 
 
 @pytest.fixture(scope="module")
-def compared(fill: FillMaskPipeline) -> BiasReport:
+def compared(fill: FillMaskPipeline) -> GroupComparison:
     groups = ["doctor", "old fox", "queen"]
     return compare_groups(fill.model, fill.tokenizer, template=TEMPLATE, groups=groups, top_k=4)
 

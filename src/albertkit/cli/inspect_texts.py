@@ -11,7 +11,7 @@ from albertkit.hub import BUNDLED
 
 if TYPE_CHECKING:
     from albertkit.inspection.attention import AttentionReport
-    from albertkit.inspection.bias import BiasReport
+    from albertkit.inspection.bias import GroupComparison
 
 JsonOnce = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -100,7 +100,7 @@ def _print_attention(report: "AttentionReport", html: Path | None) -> None:
         )
 
 
-def _print_bias(report: "BiasReport", plot: Path | None) -> None:
+def _print_bias(report: "GroupComparison", plot: Path | None) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -7,6 +7,7 @@ mask are compared. One template shows one association of one model; it measures 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -48,15 +49,17 @@ class ComparedWord:
         return self.token_str.strip() or self.piece
 
 
-@dataclass(frozen=True)
-class BiasReport:
-    """One template, filled with the word of each group."""
+@dataclass(frozen=True, repr=False)
+class GroupComparison:
+    """The words that a model prefers for each of several groups, which fill one template."""
 
     template: str
     predictions: dict[str, list[dict[str, Any]]]
     """The best words for each group, as `pipeline("fill-mask")` gives them."""
     words: list[ComparedWord]
     """All of them, those that the last group most prefers to the first at the end."""
+    model: str = ""
+    """Name of the model."""
 
     @property
     def groups(self) -> list[str]:
@@ -64,13 +67,32 @@ class BiasReport:
         return list(self.predictions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as plain values."""
+        """Return the comparison as plain values."""
         return {
+            "model": self.model,
             "template": self.template,
             "groups": self.groups,
             "predictions": self.predictions,
             "words": [vars(word) for word in self.words],
         }
+
+    def plot(self, target: str | Path) -> None:
+        """Draw the comparison to a .png, .svg or .pdf file."""
+        plot_groups(self, target)
+
+    def __repr__(self) -> str:
+        return "\n".join([self.template, *("  ".join(row) for row in self._table())])
+
+    def _repr_html_(self) -> str:
+        rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self._table())
+        table = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<p>{escape(self.template)}</p><table>{table}</table>"
+
+    def _table(self) -> list[list[str]]:
+        rows = [[word.name, *(f"{score:.2%}" for score in word.scores.values())] for word in self.words]
+        cells = [["word", *self.groups], *rows]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
 
 
 def compare_groups(
@@ -80,7 +102,7 @@ def compare_groups(
     template: str,
     groups: Sequence[str],
     top_k: int = 5,
-) -> BiasReport:
+) -> GroupComparison:
     """Compare the words that fit a mask, for several groups.
 
     Args:
@@ -132,7 +154,7 @@ def compare_groups(
         )
         for token_id, row in zip(union, logarithms, strict=True)
     ]
-    return BiasReport(
+    return GroupComparison(
         template=template,
         predictions={
             group: task.predictions(feature, [one])
@@ -154,7 +176,7 @@ def _check(text: str, feature: MaskedText, tokenizer: TokenizerBase, max_length:
         )
 
 
-def plot_groups(report: BiasReport, target: str | Path) -> None:
+def plot_groups(report: GroupComparison, target: str | Path) -> None:
     """Draw the probability of every word for every group, and the ratios, to a file.
 
     Raises:

@@ -1,7 +1,7 @@
 """Look into a model that is named or loaded: `inspect_attention`, `compare_groups`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from albertkit.engines.light_model import Model
 from albertkit.files import atomic_path, check_new_file, check_picture
 from albertkit.hub import BUNDLED
 from albertkit.inspection import attention, bias
+from albertkit.inspection.bias import GroupComparison
 from albertkit.inspection.page import attention_page
 from albertkit.pipelines import pipeline
 from albertkit.tokenization.base import TokenizerBase
@@ -39,36 +40,6 @@ class Attention(attention.AttentionReport):
 
     def _repr_html_(self) -> str:
         return f"<iframe srcdoc='{escape(self.to_html())}' width='100%' height='900'></iframe>"
-
-
-@dataclass(frozen=True, repr=False)
-class GroupComparison(bias.BiasReport):
-    """The words that a model prefers for each of several groups."""
-
-    model: str
-    """Name of the model."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison as plain values."""
-        return {"model": self.model, **super().to_json()}
-
-    def plot(self, target: str | Path) -> None:
-        """Draw the comparison to a .png, .svg or .pdf file."""
-        bias.plot_groups(self, target)
-
-    def __repr__(self) -> str:
-        return "\n".join([self.template, *("  ".join(row) for row in self._table())])
-
-    def _repr_html_(self) -> str:
-        rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self._table())
-        table = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<p>{escape(self.template)}</p><table>{table}</table>"
-
-    def _table(self) -> list[list[str]]:
-        rows = [[word.name, *(f"{score:.2%}" for score in word.scores.values())] for word in self.words]
-        cells = [["word", *self.groups], *rows]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
 
 
 def inspect_attention(
@@ -136,7 +107,7 @@ def compare_groups(
         check_picture(Path(plot))
     fill = pipeline("fill-mask", model, tokenizer=tokenizer, device=device)
     report = bias.compare_groups(fill.model, fill.tokenizer, template=template, groups=groups, top_k=top_k)
-    result = GroupComparison(**vars(report), model=_name(model))
+    result = replace(report, model=_name(model))
     if plot is not None:
         result.plot(plot)
     return result
