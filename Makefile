@@ -5,10 +5,10 @@ BIN := .venv/bin
 # Modules are compiled when they are first imported: most never are.
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: help demo test light check format bench gpu docs clean
+.PHONY: help demo test test-fast light check format bench gpu docs clean
 
 help: ## Show these targets.
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 .venv/pyvenv.cfg:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -43,6 +43,10 @@ demo: .venv/installed-base ## Fill in three masked words with the bundled model,
 # files with few tests are not the quick ones: by number of tests the longest would come last, alone.
 test: .venv/installed-test ## Run the suite (about 14 minutes on two cores).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+test-fast: .venv/installed-test ## Run the tests that start no processes and train nothing (a minute on two cores).
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder \
+		-m "not slow and not integration"
 
 light: .venv-light/installed ## Run the tests marked `light` with the base install, without torch.
 	OMP_NUM_THREADS=1 .venv-light/bin/python -m pytest -m light $$(grep -rl --include='test_*.py' 'mark\.light' tests)
