@@ -63,11 +63,13 @@ def ordered_map(
     if runner == "ray":
         yield from _ray_map(work, items, workers, device, name, hint)
         return
-    items = iter(items)
-    first = list(islice(items, 2))  # a single item is not worth a process
-    items = chain(first, items)
     workers = workers or usable_cores()
-    if workers == 1 or len(first) < 2:
+    if workers > 1:
+        items = iter(items)
+        first = list(islice(items, 2))
+        workers = workers if len(first) > 1 else 1  # a single item is not worth a process
+        items = chain(first, items)
+    if workers == 1:
         yield from map(work, items)
     else:
         yield from _process_map(work, items, workers, name, hint)
