@@ -1,6 +1,8 @@
 """A task in one file outside of the package, metrics of one's own, and data in memory."""
 
+import json
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +70,29 @@ def test_a_task_of_your_own_learns_and_predicts(model: Path, tmp_path: Path) -> 
     assert [one["row"] for one in found] == [1, 2, 3]
     with pytest.raises(ConfigError, match="was fine-tuned for 'several-tags'; give the task"):
         evaluate(run.folder, data=sentences(3, 1), device="cpu")
+    for name in (None, "token-classification", "ner", "text-classification"):
+        with pytest.raises(ConfigError, match=r"was fine-tuned for 'several-tags', a task of your own; give"):
+            pipeline(name, run.folder, device="cpu")
+    assert pipeline("feature-extraction", run.folder, device="cpu")("the")
     answer = pipeline(task, run.folder, device="cpu")
+    with pytest.raises(ConfigError, match=r"the model was fine-tuned for 'several-tags'"):
+        pipeline(None, answer.model, answer.tokenizer)
     assert answer({"words": ["the", "bread"]})["labels"] == found[0]["labels"]
     frame = pd.DataFrame({"words": [["the", "bread"], ["ships"]]})
     assert [one["words"] for one in answer(frame)] == [["the", "bread"], ["ships"]]
     assert run.pipeline(device="cpu")([{"words": ["the", "bread"]}])[0]["labels"] == found[0]["labels"]
+
+
+def test_a_name_of_transformers_in_the_config_is_no_task_of_your_own(
+    classifier: FinetuningRun, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(classifier.folder, tmp_path / "copy"))
+    config = json.loads((copy / "config.json").read_text())
+    del config["task_settings"]
+    (copy / "config.json").write_text(json.dumps(config | {"finetuning_task": "mrpc"}))
+    expected = pipeline(None, classifier.folder, device="cpu")("the river")
+    assert pipeline(None, copy, device="cpu")("the river") == expected
+    assert pipeline("text-classification", copy, device="cpu")("the river") == expected
 
 
 def test_rows_that_a_task_does_not_read_are_counted(model: Path, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from albertkit.pipelines.question_answering import QuestionAnsweringPipeline
 from albertkit.pipelines.sentence_order import SentenceOrderPipeline
 from albertkit.pipelines.text_classification import TextClassificationPipeline
 from albertkit.pipelines.token_classification import TokenClassificationPipeline
+from albertkit.tasks.registry import TASKS, user_task_of
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.vocabularies import load_tokenizer
@@ -175,7 +176,10 @@ def pipeline(
     elif isinstance(task, Task):
         chosen = TaskPipeline.of(task)
     else:
-        chosen = _choose(_infer_task(model, config, hub_options) if task is None else task)
+        name = _infer_task(model, config, hub_options) if task is None else task
+        chosen = _choose(name)
+        if task is None or chosen.task in TASKS:
+            _refuse_user_task(model, config, hub_options)
     place = read_device(one_of(device=device, device_map=device_map))
     dtype = one_of(dtype=dtype, torch_dtype=torch_dtype)
     if isinstance(model, str | Path | None):
@@ -236,6 +240,25 @@ def _infer_task(
             f"expected a task, one of {known}"
         )
     return tasks[0]
+
+
+def _refuse_user_task(
+    model: str | Path | Model | None, config: AlbertConfig | str | Path | None, hub_options: dict[str, Any]
+) -> None:
+    """Raise a ConfigError for a model that was fine-tuned for a task of the user."""
+    if model is None:
+        return
+    if not isinstance(model, str | Path):
+        where, config = "the model", model.config
+    else:
+        where = str(model)
+        if not isinstance(config, AlbertConfig):
+            config = load_config(model if config is None else config, **hub_options)
+    if (name := user_task_of(config)) is not None:
+        raise ConfigError(
+            f"{where} was fine-tuned for {name!r}, a task of your own; give the `Task` object itself: "
+            "pipeline(MyTask(), model)"
+        )
 
 
 def _load(

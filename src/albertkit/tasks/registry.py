@@ -8,7 +8,7 @@ from albertkit.tasks.feature_extraction import POOLING_KEY
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import QuestionAnswering
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
-from albertkit.tasks.settings import TASK_KEY
+from albertkit.tasks.settings import SETTINGS_KEY, TASK_KEY
 from albertkit.tasks.task import Task
 from albertkit.tasks.text_classification import TextClassification
 from albertkit.tasks.token_classification import TokenClassification
@@ -64,3 +64,14 @@ def task_for(config: AlbertConfig, model: str) -> Task:
         return TASKS[name]()
     what = "does not say what it was fine-tuned for" if name is None else f"was fine-tuned for {name!r}"
     raise ConfigError(f"{model} {what}; give the task: {', '.join(TASKS)}, or a `Task` of your own")
+
+
+def user_task_of(config: Any) -> str | None:
+    """Return the name of the user's task that albertkit fine-tuned a model for; None for all other models.
+
+    `finetune` always writes the settings of the task beside its name. Configs of old versions of
+    `transformers` have a name alone, such as "mrpc", which says nothing about the task.
+    """
+    extra = getattr(config, "extra", {})
+    name = extra.get(TASK_KEY)
+    return name if name is not None and name not in TASKS and SETTINGS_KEY in extra else None
