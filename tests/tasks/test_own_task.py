@@ -15,7 +15,8 @@ from places import ROOT
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, TrainingError
+from albertkit.files import write_json
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.predict import predict
 from albertkit.finetuning.run import FinetuningRun
@@ -152,6 +153,56 @@ def test_a_metric_of_your_own_chooses_the_best_model(model: Path, tmp_path: Path
             metrics=Metric(error, lower_is_better=lower), steps=3, evaluate_every=1, **FAST,
         )  # fmt: skip
         assert run.loop.state.best_step == best
+
+
+def cost(true: list[str], predicted: list[str]) -> float:
+    return float(sum(map(str.__ne__, true, predicted)))
+
+
+def gain(true: list[str], predicted: list[str]) -> float:
+    return -cost(true, predicted)
+
+
+COST = Metric(cost, lower_is_better=True)
+
+
+def costly(model: Path, output: Path, **changes: Any) -> FinetuningRun:
+    settings = FAST | {"steps": 2, "evaluate_every": 1, "metrics": COST} | changes
+    return finetune(
+        "text-classification", train=ROWS, validation=ROWS, model=model, output=output, **settings
+    )
+
+
+@pytest.fixture(scope="module")
+def costly_run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> FinetuningRun:
+    return costly(model, tmp_path_factory.mktemp("costly") / "run")
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_the_metrics_of_a_run_cannot_change(
+    costly_run: FinetuningRun, model: Path, tmp_path: Path, stopped: bool
+) -> None:
+    folder = tmp_path / "run"
+    if stopped:
+        assert not costly(model, folder, max_minutes=1e-9).loop.finished
+    else:
+        shutil.copytree(costly_run.folder, folder)
+    report = folder / "report.json"
+    before = None if stopped else report.read_bytes()
+    for metrics, message in (
+        (None, "main_metric: saved 'cost', now 'accuracy'; own_metrics.cost: saved 'lower', now nothing"),
+        (gain, "main_metric: saved 'cost', now 'gain'"),
+        ([COST, gain], "own_metrics.gain: saved nothing, now 'higher'"),
+        (cost, "own_metrics.cost: saved 'lower', now 'higher'"),
+    ):
+        with pytest.raises(TrainingError, match=f"cannot be resumed with these settings .*{message}"):
+            costly(model, folder, metrics=metrics)
+    assert stopped or report.read_bytes() == before
+    for file in folder.rglob("training_state.json"):  # as earlier versions wrote it
+        document = json.loads(file.read_text())
+        del document["fingerprint"]["main_metric"], document["fingerprint"]["own_metrics"]
+        write_json(file, document)
+    assert costly(model, folder).loop.finished
 
 
 def test_without_validation_data_some_examples_are_held_out(model: Path, tmp_path: Path) -> None:

@@ -228,7 +228,8 @@ def _train(
         lower_is_better=lower,
         is_hopeless=watch if watched else None,
         fingerprint=_identity(settings)
-        | {"model": prepared.start, "training_data": fingerprint(prepared.units)},
+        | {"model": prepared.start, "training_data": fingerprint(prepared.units)}
+        | {"main_metric": metric, "own_metrics": prepared.task.own_directions},
         world=world,
     )
 

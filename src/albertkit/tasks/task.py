@@ -134,10 +134,12 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     @property
     def directions(self) -> dict[str, Direction]:
         """Which values are better, of all metrics that a model can be chosen by."""
-        own: dict[str, Direction] = {
-            one.title: "lower" if one.lower_is_better else "higher" for one in self.own_metrics
-        }
-        return {**self.metrics, **own}
+        return {**self.metrics, **self.own_directions}
+
+    @property
+    def own_directions(self) -> dict[str, Direction]:
+        """Which values are better, of the metrics of your own."""
+        return {one.title: "lower" if one.lower_is_better else "higher" for one in self.own_metrics}
 
     def room_note(self) -> str | None:
         """Return what to say if rows are shorter than was asked for."""

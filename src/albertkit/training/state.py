@@ -164,13 +164,17 @@ def _damaged(folder: Path, error: Exception) -> TrainingError:
     )
 
 
+_ADDED = ("main_metric", "own_metrics")
+"""Entries of a fingerprint that runs of earlier versions do not have."""
+
+
 def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
     # Through JSON, so that a tuple and the list it was saved as are the same thing.
     current = json.loads(json.dumps(current))
     differing = [
         line
         for key in sorted(saved.keys() | current.keys())
-        if saved.get(key) != current.get(key)
+        if saved.get(key) != current.get(key) and (key in saved or key not in _ADDED)
         for line in _differences(key, saved.get(key), current.get(key))
     ]
     if differing:
