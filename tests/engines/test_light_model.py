@@ -51,7 +51,7 @@ class TestAnswers:
         if not packed:
             monkeypatch.setattr(onnx_engine, "_MAX_PREPACKED", 0)
         options = {"output": OUTPUTS[head], "read": first_token if head in WHOLE_TEXT else every_token}
-        model = getattr(auto, head).from_pretrained(folders[head])
+        model = auto.model_class(head).from_pretrained(folders[head])
         light = load(folders[head], head)
         assert_equal(model, rows_of([24, 5, 1, 13]), engine=make_engine(light), atol=1e-5, **options)
         assert light.module is None

@@ -60,7 +60,7 @@ def test_a_model_read_from_a_file_is_computed_in_int8(head: str, tmp_path: Path)
     make(head).save_pretrained(tmp_path / "model")
     report = export_onnx(tmp_path / "model", tmp_path / "out", int8=True, max_drop=100)
     assert report.architecture == head
-    model = getattr(auto, head).from_pretrained(tmp_path / "out")
+    model = auto.model_class(head).from_pretrained(tmp_path / "out")
     for engine in (make_engine(model), make_engine(model, "onnx")):
         assert isinstance(engine, OnnxModuleEngine)
         assert engine.int8
@@ -70,7 +70,7 @@ def test_a_file_says_what_the_engine_says_of_the_model_read_from_it(rounded: Pat
     """The states before the head, through a file of the encoder alone."""
     file = tmp_path / "encoder.onnx"
     export_onnx(rounded, file, architecture="AlbertModel", int8=True, max_drop=100)
-    model = getattr(auto, CLASSIFIER).from_pretrained(rounded)
+    model = auto.model_class(CLASSIFIER).from_pretrained(rounded)
     ids = np.arange(14).reshape(1, 14)
     found = open_session(file).run(["last_hidden_state"], {"input_ids": ids})[0]
     exact = model.base_model(torch.from_numpy(ids)).last_hidden_state.detach().numpy()
@@ -186,8 +186,10 @@ def test_what_does_not_go_together(labelled: Path, tmp_path: Path) -> None:
 def test_a_file_is_a_checkpoint(dtype: str, head: str, tmp_path: Path) -> None:
     make(head, tie_word_embeddings=head == CLASSIFIER).save_pretrained(tmp_path / "model")
     export_onnx(tmp_path / "model", tmp_path / "out", dtype=dtype)
-    expected = getattr(auto, head).from_pretrained(tmp_path / "model").to(getattr(torch, dtype)).state_dict()
-    found = getattr(auto, head).from_pretrained(tmp_path / "out", dtype="auto").state_dict()
+    expected = (
+        auto.model_class(head).from_pretrained(tmp_path / "model").to(getattr(torch, dtype)).state_dict()
+    )
+    found = auto.model_class(head).from_pretrained(tmp_path / "out", dtype="auto").state_dict()
     assert found.keys() == expected.keys()
     for name, tensor in found.items():
         torch.testing.assert_close(tensor, expected[name], rtol=0, atol=0)

@@ -455,7 +455,9 @@ class TestLoading:
         assert half("the [MASK]")[0]["score"] == pytest.approx(fill("the [MASK]")[0]["score"], rel=0.2)
 
     def test_unknown_task_and_names(self, folder, tmp_path):
-        with pytest.raises(ConfigError, match=r"the task is 'fill_mask'; did you mean 'fill-mask'\?"):
+        with pytest.raises(
+            ConfigError, match=r"there is no pipeline for the task 'fill_mask'; did you mean 'fill-mask'\?"
+        ):
             pipeline("fill_mask", folder)
         with pytest.raises(ConfigError, match="the task is None and so is the model"):
             pipeline()

@@ -7,6 +7,7 @@ import numpy as np
 from albertkit.engines.engine import Row
 from albertkit.engines.plain import PlainEngine
 from albertkit.engines.torch_engine import TorchEngine
+from albertkit.heads import HEADS
 
 CLASSIFIER = "AlbertForSequenceClassification"
 OUTPUTS = {
@@ -18,7 +19,7 @@ OUTPUTS = {
     "AlbertForPreTraining": "logits",
     "AlbertModel": "hidden_states",
 }
-WHOLE_TEXT = (CLASSIFIER, "AlbertForMultipleChoice")
+WHOLE_TEXT = tuple(head for head in OUTPUTS if HEADS[head].reads_first)
 SHAPES = [
     {},
     {"num_hidden_groups": 2, "num_hidden_layers": 4, "inner_group_num": 2},

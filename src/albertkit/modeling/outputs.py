@@ -132,7 +132,7 @@ class MaskedLMOutput(ModelOutput):
 
 @dataclass(eq=False)
 class SequenceClassifierOutput(ModelOutput):
-    """AlbertForSequenceClassification: logits (B, num_labels); exit_depths (B,), with a patience."""
+    """Scores of whole texts: logits (B, num_labels); exit_depths (B,), with a patience."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None

@@ -49,7 +49,8 @@ class Loss:
             raise CheckpointError(
                 f"In int8 the model loses {self.drop:.2f} points of {self.metric} ({self.exact:.2f} to "
                 f"{self.rounded:.2f}, {self.examples} examples), and at most {most:g} were expected. Nothing "
-                "was written. Give a larger --max-drop, or --calibrate with more examples of its task."
+                "was written. Give a larger max_drop (--max-drop), or more examples of its task "
+                "(calibrate, --calibrate)."
             )
 
 

@@ -211,7 +211,7 @@ def _take(given: Mapping[str, Any], **direct: Any) -> tuple[dict[str, Any], dict
 
 def _choose(task: str) -> type[Pipeline]:
     if task not in _PIPELINES:
-        raise ConfigError(f"the task is {task!r}; {suggestion(task, _PIPELINES)}")
+        raise ConfigError(f"there is no pipeline for the task {task!r}; {suggestion(task, _PIPELINES)}")
     return _PIPELINES[task]
 
 
