@@ -205,6 +205,64 @@ def test_the_metrics_of_a_run_cannot_change(
     assert costly(model, folder).loop.finished
 
 
+def test_an_evaluation_knows_the_metric_that_chose_the_model(
+    costly_run: FinetuningRun, classifier: FinetuningRun, model: Path, tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    caplog.set_level("INFO")
+    folder = costly_run.folder
+    assert evaluate(folder, data=ROWS, metrics=COST, device="cpu").main_metric == "cost"
+    assert "not measured here" not in caplog.text
+    assert evaluate(folder, data=ROWS, device="cpu").main_metric == "accuracy"
+    note = "the model was chosen by cost, which is not measured here: the main metric is accuracy"
+    assert caplog.text.count(note) == 1
+    assert evaluate(folder, data=ROWS, metrics=COST, main_metric="f1", device="cpu").main_metric == "f1"
+    run = costly(model, tmp_path / "run", metrics=COST, best_metric="matthews")
+    assert evaluate(run.folder, data=ROWS, device="cpu").main_metric == "matthews"
+    assert evaluate(classifier.folder, data=ROWS, device="cpu").main_metric == "accuracy"
+    assert caplog.text.count("not measured here") == 1
+
+
+def test_a_main_metric_that_is_not_there_is_refused(classifier: FinetuningRun) -> None:
+    for name, message in (
+        ("acuracy", r"main_metric is 'acuracy' \(did you mean 'accuracy'\?\); expected one of accuracy, f1"),
+        ("cost", "main_metric is 'cost'; expected one of accuracy, f1"),
+        ("pearson", "main_metric is 'pearson'; expected one of accuracy, matthews"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            evaluate(classifier.folder, data=ROWS, main_metric=name, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        (Metric(cost, name="accuracy"), "'accuracy', and text-classification has one of this name; give it"),
+        ([cost, Metric(gain, name="cost")], "the name of a metric is 'cost', and it is given twice"),
+        ("accuracy", "metrics has 'accuracy'; expected functions .* give its name as best_metric"),
+        (["accuracy"], "metrics has 'accuracy'; expected functions"),
+        (3, "metrics has 3; expected functions"),
+    ],
+)
+def test_metrics_that_cannot_be(model: Path, tmp_path: Path, metrics: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        costly(model, tmp_path / "run", metrics=metrics)
+
+
+@pytest.mark.parametrize("value", [float("nan"), None, "0.5", [0.5], np.array([1.0, 2.0])])
+def test_a_metric_without_a_number_is_named(classifier: FinetuningRun, value: Any) -> None:
+    metric = Metric(lambda *_: value, name="cost")
+    with pytest.raises(DataError, match=r"the metric 'cost' returned .* for 10 examples; expected a number"):
+        evaluate(classifier.folder, data=ROWS, metrics=metric, device="cpu")
+
+
+def test_a_metric_may_have_no_value_for_a_few_examples(classifier: FinetuningRun, tmp_path: Path) -> None:
+    def spread(true: list[str], predicted: list[str]) -> float:
+        return 0.5 if len(true) == len(ROWS) else float("nan")
+
+    found = evaluate(classifier.folder, data=ROWS, metrics=spread, output=tmp_path / "out", device="cpu")
+    assert found.metrics["spread"] == 0.5
+
+
 def test_without_validation_data_some_examples_are_held_out(model: Path, tmp_path: Path) -> None:
     settings = {**FAST, "steps": 1, "model": model}
     run = finetune("text-classification", train=ROWS * 2, output=tmp_path / "run", **settings)

@@ -1,7 +1,7 @@
 """Measure a fine-tuned model on labelled data: `evaluate`."""
 
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from albertkit.files import check_new_folder, check_picture
 from albertkit.finetuning.early_exit import draw_curve, measure_curve
 from albertkit.finetuning.evaluation import Evaluation, EvaluationSet
 from albertkit.finetuning.report import PREDICTIONS, REPORT_JSON, write_report
-from albertkit.finetuning.trained import is_run, open_trained
+from albertkit.finetuning.trained import check_metric, chosen_metric, is_run, open_trained
 from albertkit.logs import lines_shown
 from albertkit.recipe import takes_settings
 from albertkit.tasks.loading import load_splits
@@ -51,7 +51,8 @@ def evaluate(
         task: name of the task, or a task of your own; None for the task that the model was fine-tuned for.
         output: new folder for report.json, report.md, predictions and pictures; None for none.
         metrics: metrics of your own: functions of the true and the predicted answers, or `Metric`.
-        main_metric: name of the most important metric, in place of the task's.
+        main_metric: name of the most important metric; None for the one that chose the best model, else the
+            task's.
         device: "auto", "cpu", "cuda" and so on.
         batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
             suits the device.
@@ -63,8 +64,8 @@ def evaluate(
         **settings: fields of `TaskSettings` and `DataOptions`; by default as the model was fine-tuned.
 
     Raises:
-        ConfigError: an unknown task or setting; a patience, or a curve, of a model that was not trained with
-            early exit; the folder of a fine-tuning run for the report.
+        ConfigError: an unknown task, setting or metric; a patience, or a curve, of a model that was not
+            trained with early exit; the folder of a fine-tuning run for the report.
         DataError: data that cannot be read, has other labels or is of another kind than those that the model
             was fine-tuned on, or a model without the head.
     """
@@ -78,6 +79,8 @@ def evaluate(
         model, task, data, settings, name="data", labelled=True, device=read_device(device), patience=patience
     )
     task = task.with_metrics(metrics)
+    if main_metric is not None:
+        check_metric(main_metric, task.directions, name="main_metric")
     splits = load_splits(task, {"data": reader}, labels=task.labels)
     for line in splits.reports["data"].lines():
         logger.info("%s", line)
@@ -85,10 +88,19 @@ def evaluate(
     examples = EvaluationSet(task, splits.examples["data"], batch_tokens=batch_tokens)
     for line in examples.counts.notes():
         logger.info("%s: %s", splits.reports["data"].source, line)
-    evaluation = examples.evaluate(loaded, loaded.config, main_metric=main_metric, engine=engine)
+    chosen = main_metric or chosen_metric(model, task)
+    evaluation = examples.evaluate(loaded, loaded.config, main_metric=chosen, engine=engine)
+    if evaluation.main_metric not in evaluation.metrics:
+        if main_metric is not None:
+            check_metric(main_metric, evaluation.metrics, name="main_metric")
+        evaluation = replace(evaluation, main_metric=examples.main_metric)
+        logger.info(
+            "the model was chosen by %s, which is not measured here: the main metric is %s",
+            *(chosen, evaluation.main_metric),
+        )
     curve = {}
     if early_exit_curve is not None:
-        name, points = measure_curve(examples, loaded, main_metric=main_metric)
+        name, points = measure_curve(examples, loaded, main_metric=evaluation.main_metric)
         draw_curve(name, points, Path(early_exit_curve))
         curve = {"early_exit_curve": [{"metric_name": name, **asdict(one)} for one in points]}
     if output is None:

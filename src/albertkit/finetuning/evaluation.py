@@ -1,5 +1,6 @@
 """A model on labelled examples: its predictions, and how good they are."""
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import Model
+from albertkit.errors import DataError
 from albertkit.results import Result, with_baseline
 from albertkit.tasks.loading import RowCounts, features_of_all
 from albertkit.tasks.measuring import Judged
@@ -63,13 +65,20 @@ class Evaluation(Result):
         ]
 
     def score_of(self, numbers: Sequence[int]) -> float:
-        """Return the main metric over some examples: where that is a best threshold's, at the model's own."""
+        """Return the main metric over some examples: where that is a best threshold's, at the model's own.
+
+        NaN where a metric of your own has no value for them.
+        """
         examples, predictions = (
             [side[number] for number in numbers] for side in (self.examples, self.predictions)
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="A single label", category=UserWarning)  # few examples
-            return self.task.measure(examples, predictions)[self.main_metric.removeprefix("best_")]
+            try:
+                scores = self.task.measure(examples, predictions)
+            except DataError:
+                return math.nan
+        return scores[self.main_metric.removeprefix("best_")]
 
     def summary(self) -> dict[str, Any]:
         """Return the figures to show, by name."""

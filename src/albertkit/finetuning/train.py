@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.options import DataOptions
-from albertkit.errors import ConfigError, did_you_mean
 from albertkit.files import finite, full_disk_named, write_json
 from albertkit.finetuning.prepared import Prepared, prepare
 from albertkit.finetuning.run import FinetuningRun, run_prepared
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.trained import split_settings
+from albertkit.finetuning.trained import check_metric, split_settings
 from albertkit.hub import BUNDLED
 from albertkit.logs import lines_shown
 from albertkit.metrics.comparing import is_better
@@ -82,7 +81,8 @@ def finetune(
     options = build(DataOptions, columns, where="columns")
     chosen = settings_from(FinetuningSettings, recipe, flags)
     own = task_of(task).with_metrics(metrics)
-    _check_best_metric(own, chosen.best_metric)
+    if chosen.best_metric is not None:
+        check_metric(chosen.best_metric, own.directions, name="best_metric")
     output = Path(output)
 
     def run(world: World) -> FinetuningRun:
@@ -103,15 +103,6 @@ def finetune(
             return run(world)
         with join_world(device) as joined:
             return run(joined)
-
-
-def _check_best_metric(task: Task, metric: str | None) -> None:
-    """Raise a ConfigError for a metric that the task has for no kind of data."""
-    if metric is not None and metric not in task.directions:
-        raise ConfigError(
-            f"best_metric is {metric!r}{did_you_mean(metric, task.directions)}; expected one of "
-            f"{', '.join(task.directions)}"
-        )
 
 
 def run_seeds(

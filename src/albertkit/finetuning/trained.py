@@ -2,6 +2,7 @@
 
 import logging
 import shlex
+from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from albertkit.datasets.table import DelimitedTable, Table
 from albertkit.devices import CPU, Device
 from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import Model
-from albertkit.errors import ConfigError, DataError, suggestion
+from albertkit.errors import ConfigError, DataError, did_you_mean, suggestion
 from albertkit.files import read_json
 from albertkit.finetuning.early_exit import set_patience
 from albertkit.finetuning.report import REPORT_JSON
@@ -46,6 +47,32 @@ def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
     if not isinstance(task, dict):
         raise ConfigError(f"{Path(model) / REPORT_JSON}: expected a table of settings, found {trained!r:.60}")
     return build(TaskSettings, {**task, **given}, where="settings")
+
+
+def chosen_metric(model: str | Path, task: Task) -> str | None:
+    """Return the metric that a run chose its model by; None where it is the task's main one, or not known."""
+    report = _report(Path(model))
+    settings = report.get("settings", {})
+    if not isinstance(settings, dict):
+        return None
+    name = settings.get("best_metric") or report.get("main_metric")
+    deliberate = settings.get("best_metric") or (settings and name not in task.metrics)
+    return name if deliberate and isinstance(name, str) else None
+
+
+def check_metric(metric: str, known: Iterable[str], *, name: str) -> None:
+    """Raise a ConfigError for a metric that is not among those that are known.
+
+    Args:
+        metric: its name.
+        known: the names of all metrics.
+        name: the argument that the metric was given in.
+    """
+    known = list(known)
+    if metric not in known:
+        raise ConfigError(
+            f"{name} is {metric!r}{did_you_mean(metric, known)}; expected one of {', '.join(known)}"
+        )
 
 
 def split_settings(settings: type, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

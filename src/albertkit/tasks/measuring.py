@@ -1,10 +1,13 @@
 """Values of the measurement of a task: decisions, and metrics of your own."""
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+
+from albertkit.errors import ConfigError, DataError
 
 _CONSTANT = 0.01  # spread of predicted numbers, relative to that of the true ones, that tells nothing
 
@@ -63,6 +66,43 @@ class Metric:
         """The name in reports."""
         return self.name or getattr(self.function, "__name__", "metric")
 
+    def value(self, true: list[Any], predicted: list[Any]) -> float:
+        """Return the metric of all answers.
+
+        Raises:
+            DataError: the function returned something else than a number, or NaN.
+        """
+        value = self.function(true, predicted)
+        try:
+            number = math.nan if value is None or isinstance(value, str) else float(value)
+        except (TypeError, ValueError, RuntimeError):
+            number = math.nan
+        if math.isnan(number):
+            raise DataError(
+                f"the metric {self.title!r} returned {value!r:.80} for {len(true):,} examples; expected a "
+                "number. Return a number that stands for an undefined value, such as 0.0"
+            )
+        return number
+
 
 OwnMetrics = Metric | Callable[..., float] | Iterable[Metric | Callable[..., float]] | None
 """One metric, or several: functions of the true and the predicted answers, or `Metric`."""
+
+
+def own_metrics(given: Any) -> tuple[Metric, ...]:
+    """Return the metrics that an argument `metrics` stands for, see `OwnMetrics`.
+
+    Raises:
+        ConfigError: something else than functions and `Metric`.
+    """
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    items = list(given) if several else [] if given is None else [given]
+    metrics = tuple(item if isinstance(item, Metric) else Metric(item) for item in items)
+    for metric in metrics:
+        if not callable(metric.function):
+            raise ConfigError(
+                f"metrics has {metric.function!r:.60}; expected functions of the true and the predicted "
+                "answers, or `Metric`. To choose by a metric of the task, give its name as best_metric "
+                "to `finetune`, or as main_metric to `evaluate`"
+            )
+    return metrics

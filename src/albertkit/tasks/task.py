@@ -30,7 +30,7 @@ from albertkit.errors import ConfigError
 from albertkit.heads import Output
 from albertkit.tasks.label_kinds import entropy
 from albertkit.tasks.labels import LabelSet
-from albertkit.tasks.measuring import Direction, Judged, Metric, OwnMetrics, is_constant
+from albertkit.tasks.measuring import Direction, Judged, Metric, OwnMetrics, is_constant, own_metrics
 from albertkit.tasks.settings import SETTINGS_KEY, TASK_KEY, ProblemType, TaskSettings
 from albertkit.tokenization.base import TokenizerBase
 
@@ -125,10 +125,21 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         return bound
 
     def with_metrics(self, metrics: OwnMetrics) -> Self:
-        """Return the task with further metrics; the first one chooses the best model."""
+        """Return the task with further metrics; the first one chooses the best model.
+
+        Raises:
+            ConfigError: something else than metrics, or a name that is taken.
+        """
         task = copy.copy(self)
-        given = [metrics] if isinstance(metrics, Metric) or callable(metrics) else list(metrics or ())
-        task.own_metrics = tuple(one if isinstance(one, Metric) else Metric(one) for one in given)
+        task.own_metrics = own_metrics(metrics)
+        names = [*self.metrics, *(metric.title for metric in task.own_metrics)]
+        taken = [name for name, count in Counter(names).items() if count > 1]
+        if taken:
+            where = f"{self.name} has one of this name" if taken[0] in self.metrics else "it is given twice"
+            raise ConfigError(
+                f"the name of a metric is {taken[0]!r}, and {where}; give it another name: "
+                "Metric(function, name=...)"
+            )
         return task
 
     @property
@@ -332,13 +343,17 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """Return the metrics; a correlation that is not a number, of constant predictions, is 0."""
 
     def measure(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
-        """Return the metrics of the task and those of your own."""
+        """Return the metrics of the task and those of your own.
+
+        Raises:
+            DataError: a metric of your own returned no number.
+        """
         scores = self.scores(examples, predictions)
         if self.own_metrics:
             true = [self.truth(example) for example in examples]
             pairs = zip(examples, predictions, strict=True)
             predicted = [self.record(*pair).get(self.answer) for pair in pairs]
-            scores |= {one.title: float(one.function(true, predicted)) for one in self.own_metrics}
+            scores |= {one.title: one.value(true, predicted) for one in self.own_metrics}
         return scores
 
     def main_metric(self, examples: Sequence[ExampleT]) -> str:
