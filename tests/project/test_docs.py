@@ -51,7 +51,7 @@ GIVEN: dict[str, dict[str, str]] = {
     },
     "labelled-data.md": {"train.csv": "stars", "validation.csv": "stars"},
     "languages.md": {"xquad.de.json": "xquad"},
-    "own-task.md": {"train.csv": "labelled texts", "dev.csv": "labelled texts"},
+    "own-task.md": {"train.txt": "records"},
     "pandas-and-pytorch.md": {"letters.csv": "letters"},
     "pretraining.md": {"books.parquet": "corpus"},
     "serving.md": {"runs/reviews": "classifier"},
@@ -104,7 +104,10 @@ SMALLER: dict[str, dict[str, str]] = {
         "--holdout-every 10": "--holdout-every 10 --workers 1",
         "max_minutes = 5": "max_minutes = 0.001",
     },
-    "own-task.md": {'output="run",': 'output="run", steps=1, precision="fp32",'},
+    "own-task.md": {
+        'output="letters"': 'output="letters", steps=1, precision="fp32"',
+        "epochs=6, batch_size=16": 'steps=1, precision="fp32"',
+    },
     "pandas-and-pytorch.md": {
         "epochs=6, batch_size=16": 'epochs=4, batch_size=16, precision="fp32"',
         "epochs=2": 'epochs=1, precision="fp32"',

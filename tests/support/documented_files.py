@@ -67,6 +67,13 @@ def write_json_lines(path: Path, texts: list[str], _: dict[str, str]) -> None:
     path.write_text("\n".join(rows), encoding="utf-8")
 
 
+def write_records(path: Path, texts: list[str], _: dict[str, str]) -> None:
+    """Write labelled sentences as records that blank lines separate."""
+    lines = [line for (line,) in sentences(texts, 1, rows=20)]
+    records = [f"label: {('bad', 'good')[number % 2]}\ntext: {line}\n" for number, line in enumerate(lines)]
+    path.write_text("\n".join(records), encoding="utf-8")
+
+
 def write_letters(path: Path, texts: list[str], _: dict[str, str]) -> None:
     """Write the letters of the examples, those to learn from first."""
     folder = ROOT / "examples" / "data"
@@ -136,6 +143,7 @@ FILES: dict[str, Make] = {
     "reader": write_model("AlbertForQuestionAnswering"),
     "chooser": write_model("AlbertForMultipleChoice"),
     "letters": write_letters,
+    "records": write_records,
     "google's release": write_release,
     "xquad": write_xquad,
 }

@@ -31,10 +31,12 @@ Read = Callable[[Any], Sequence[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What the model reads at once, (T,) each, and what it is to learn from that."""
+    """A sequence of T tokens for the model, and its labels."""
 
     input_ids: list[int]
+    """(T,) ids of the tokens, special tokens included."""
     token_type_ids: list[int]
+    """(T,) the segment of each token, 0 or 1."""
     example: int
     """Number of the example that the row comes from, among those given."""
     labels: Any = None

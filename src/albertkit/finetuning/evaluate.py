@@ -47,7 +47,7 @@ def evaluate(
     Args:
         model: folder or name of the model.
         data: labelled examples: the path of a file or folder, a list of dicts, a DataFrame, an Arrow table, a
-            `datasets.Dataset`, or an iterable of the task's examples.
+            `datasets.Dataset`, or an iterable of dicts or of the task's examples.
         task: name of the task, or a task of your own; None for the task that the model was fine-tuned for.
         output: new folder for report.json, report.md, predictions and pictures; None for none.
         metrics: metrics of your own: functions of the true and the predicted answers, or `Metric`.

@@ -105,7 +105,7 @@ def predict(
     Args:
         model: folder or name of the model.
         input: examples: the path of a file or folder, a list of dicts, a DataFrame, an Arrow table, a
-            `datasets.Dataset`, or an iterable of the task's examples; labels are not read.
+            `datasets.Dataset`, or an iterable of dicts or of the task's examples; labels are not read.
         output: file for the predictions: .jsonl, .csv, .tsv or .parquet; None for predictions in memory.
         task: name of the task, or a task of your own; None for the task that the model was fine-tuned for.
         device: "auto", "cpu", "cuda" and so on.

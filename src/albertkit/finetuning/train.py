@@ -56,7 +56,7 @@ def finetune(
     Args:
         task: name of the task, or a task of your own.
         train: labelled examples to learn from: the path of a file or folder, a list of dicts, a DataFrame, an
-            Arrow table, a `datasets.Dataset`, or an iterable of the task's examples.
+            Arrow table, a `datasets.Dataset`, or an iterable of dicts or of the task's examples.
         validation: labelled examples to choose the best model by; None holds out a tenth of `train`.
         model: folder or name of the model to start from.
         output: folder of the run.

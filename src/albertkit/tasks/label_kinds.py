@@ -1,6 +1,6 @@
 """The kinds of labels, each a value with its functions: `CLASS`, `SEVERAL`, `NUMBER` and `TAGS`.
 
-Shapes: K labels.
+Shapes: B rows, T tokens, K labels.
 """
 
 import math
@@ -216,13 +216,13 @@ class _Tags(_ClassLabels):
 
 
 CLASS = _ClassLabels()
-"""One class of K for each example."""
+"""One class of K for each example: labels (B,) int64, cross-entropy."""
 SEVERAL = _SeveralLabels()
-"""Any number of K classes for each example."""
+"""Any number of K classes for each example: labels (B, K) float32, each 0 or 1, binary cross-entropy."""
 NUMBER = _Numbers()
-"""A number for each example."""
+"""A number for each example: labels (B,) float32, squared error."""
 TAGS = _Tags()
-"""One class of K for each word."""
+"""One class of K for each word: labels (B, T) int64, -100 for tokens without a label, cross-entropy."""
 KINDS: dict[ProblemType, LabelKind] = {
     "single_label_classification": CLASS,
     "multi_label_classification": SEVERAL,

@@ -43,7 +43,15 @@ _FEW_NUMBERS = 10  # so many whole numbers may well be classes
 
 @dataclass(frozen=True)
 class LabelSet:
-    """The labels of a model: their kind, and their names in the order of the model's scores."""
+    """The labels of a model: their kind, and their names in the order of the model's scores.
+
+    Args:
+        kind: `CLASS`, `SEVERAL`, `NUMBER` or `TAGS`.
+        names: one name for each score: their number is the number of scores of the model.
+
+    Raises:
+        ConfigError: no names, or a name twice.
+    """
 
     kind: LabelKind
     names: tuple[str, ...]

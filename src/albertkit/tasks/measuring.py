@@ -51,8 +51,8 @@ class Metric:
     """A metric of your own.
 
     Args:
-        function: called with the true and the predicted answers of all examples, as in `predictions.jsonl`;
-            returns a number.
+        function: called with two lists, the true and the predicted answers of all examples: the values of
+            `Task.truth`, and of the column `Task.answer` of the records. It returns a number.
         name: what reports call it; None for the name of the function.
         lower_is_better: whether lower values are better.
     """

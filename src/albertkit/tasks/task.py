@@ -48,9 +48,9 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     metrics: ClassVar[Mapping[str, Direction]] = {}
     """All metrics that a model can be chosen by; each kind of data has some of them."""
     objective: ClassVar[str | Callable[..., Any]] = "head"
-    """What is minimized: "head" for the loss of the model itself, another name of
-    `finetuning/objectives.py`, or a function of the logits and `labels` that returns their mean loss, as a
-    `staticmethod`."""
+    """The loss: "head" for the loss of the model itself, "binary_cross_entropy", "embedding", or a function,
+    as a `staticmethod`. The function gets two torch tensors: the logits, (B, K) or (B, T, K) in float32, and
+    the `labels` of `labels_of`. It returns their mean loss, a tensor with one element."""
     answer: ClassVar[str] = "label"
     """The column of a record that `truth` is compared with."""
     probability: ClassVar[str | None] = None
@@ -197,7 +197,9 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     def find_labels(
         self, examples: Sequence[ExampleT], names: tuple[str, ...] | None, problem_type: ProblemType | None
     ) -> LabelSet | None:
-        """Return the labels that training examples are of; None for a task without names of labels.
+        """Return the kind and the names of the labels; None for a task without names of labels.
+
+        The model computes one score for each name.
 
         Args:
             examples: of the training split.
