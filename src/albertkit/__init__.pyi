@@ -2,6 +2,11 @@
 from albertkit.config import AlbertConfig as AlbertConfig
 from albertkit.config import AutoConfig as AutoConfig
 from albertkit.conversion import convert as convert
+from albertkit.datasets.examples import ChoiceExample as ChoiceExample
+from albertkit.datasets.examples import PairExample as PairExample
+from albertkit.datasets.examples import QuestionExample as QuestionExample
+from albertkit.datasets.examples import TextExample as TextExample
+from albertkit.datasets.examples import WordsExample as WordsExample
 from albertkit.engines.engine import Row as Row
 from albertkit.errors import AlbertKitError as AlbertKitError
 from albertkit.errors import CheckpointError as CheckpointError
