@@ -23,7 +23,9 @@ from albertkit.finetuning.run import FinetuningRun
 from albertkit.finetuning.train import finetune
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines import pipeline
-from albertkit.tasks.measuring import Metric
+from albertkit.tasks.measuring import Metric, directions
+from albertkit.tasks.task import Task
+from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -263,12 +265,104 @@ def test_a_metric_may_have_no_value_for_a_few_examples(classifier: FinetuningRun
     assert found.metrics["spread"] == 0.5
 
 
-def test_without_validation_data_some_examples_are_held_out(model: Path, tmp_path: Path) -> None:
+def test_the_result_names_the_model_and_what_chose_it(costly_run: FinetuningRun) -> None:
+    assert costly_run.report is not None
+    kept = costly_run.report["step"]
+    line = f"of step {kept}, chosen by cost (lower is better)"
+    assert costly_run.summary()["model"] == line
+    assert line in repr(costly_run)
+    assert costly_run.report["lower_is_better"] == ["cost"]
+    markdown = (costly_run.folder / "report.md").read_text()
+    assert "\n| cost (lower is better) | " in markdown
+    assert "\n| accuracy | " in markdown
+
+
+def test_unknown_arguments_are_told_from_those_of_the_call(classifier: FinetuningRun) -> None:
+    with pytest.raises(ConfigError, match="unknown setting 'main_metrics'; did you mean 'main_metric'"):
+        evaluate(classifier.folder, data=ROWS, main_metrics="f1")
+    with pytest.raises(ConfigError, match="unknown setting 'keep_colums'; did you mean 'keep_columns'"):
+        predict(classifier.folder, input=ROWS, keep_colums=True)
+    with pytest.raises(ConfigError, match="unknown setting 'metric'; did you mean 'metrics'"):
+        finetune("text-classification", train=ROWS, output="run", metric=cost)
+
+
+def test_messages_name_the_argument_and_what_python_accepts(
+    classifier: FinetuningRun, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=r"with --text-column \(in Python text_column=\)"):
+        predict(classifier.folder, input=[{"body": "the river"}])
+    (tmp_path / "rows.dat").write_text("x")
+    with pytest.raises(DataError, match=r"unknown kind of file.* in Python an iterable of examples"):
+        predict(classifier.folder, input=tmp_path / "rows.dat")
+
+
+class Lacking(TextClassification):
+    name = "lacking"
+    metrics = directions("exact")
+
+    def main_metric(self, examples: Any) -> str:
+        return "exact"
+
+
+class Bare(Lacking):
+    metrics = {}  # noqa: RUF012
+    main_metric = Task.main_metric
+
+
+def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.cross_entropy(logits, labels)
+
+
+class Unbound(TextClassification):
+    name = "unbound"
+    objective = loss_of
+
+
+class WithoutLabels(TextClassification):
+    name = "without-labels"
+    objective = staticmethod(lambda logits: logits.sum())
+
+
+class WithArguments(TextClassification):
+    name = "with-arguments"
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (Lacking(), "the scores of lacking lack 'exact', which it declares; they have 'accuracy', "),
+        (Bare(), "Bare declares no metrics; expected an attribute"),
+        (Unbound(), r"the objective of unbound cannot be called with logits and labels .* staticmethod\(fun"),
+        (WithoutLabels(), "the objective of without-labels cannot be called with logits and labels"),
+        (WithArguments, "the task is the class WithArguments; give an instance .*'kind'"),
+    ],
+)
+def test_what_is_wrong_with_a_task_of_your_own(model: Path, tmp_path: Path, task: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        finetune(task, train=ROWS, validation=ROWS, model=model, output=tmp_path / "run", steps=1, **FAST)
+
+
+def test_a_pipeline_needs_an_instance_of_a_task(model: Path) -> None:
+    wrong: Any = Unbound
+    with pytest.raises(ConfigError, match=r"the task is the class Unbound; give an instance: Unbound\(\)"):
+        pipeline(wrong, model)
+
+
+def test_without_validation_data_some_examples_are_held_out(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     settings = {**FAST, "steps": 1, "model": model}
     run = finetune("text-classification", train=ROWS * 2, output=tmp_path / "run", **settings)
     assert run.report is not None
     counts = [run.report["data"][name]["examples"] for name in ("training", "validation")]
     assert counts == [18, 2]
+    lines = [line for line in caplog.messages if line.startswith(("train:", "train ("))]
+    assert lines == ["train: 18 examples", "train (held out): 2 examples"]
     with pytest.raises(DataError, match="too few to hold out"):
         finetune("text-classification", train=ROWS[3:8], output=tmp_path / "other", **settings)
     with pytest.raises(ConfigError, match=r"unknown setting 'epoch'; did you mean 'epochs'"):

@@ -327,7 +327,8 @@ def open_table(source: Any, *, header: bool = True, delimiter: str | None = None
     }
     raise DataError(
         f"{existing_file(path)}: unknown kind of file; expected {', '.join(FORMATS)}, perhaps with "
-        f"{', '.join(COMPRESSIONS)} after it, or a folder saved by `datasets`{todo.get(kind or '', '')}"
+        f"{', '.join(COMPRESSIONS)} after it, a folder saved by `datasets`, "
+        f"or in Python an iterable of examples{todo.get(kind or '', '')}"
     )
 
 

@@ -78,7 +78,8 @@ class Table(ABC):
     def _hint(self, columns: list[str], flag: str) -> str:
         """Return what to do about a column that is not among these."""
         del columns
-        return f"Give the right name with {flag}"
+        argument = flag.removeprefix("--").replace("-", "_")
+        return f"Give the right name with {flag} (in Python {argument}=)"
 
 
 class DelimitedTable(Table):
@@ -109,9 +110,16 @@ class DelimitedTable(Table):
         mark = next((one for one in _DELIMITERS if len(columns) == 1 and one in columns[0]), None)
         if mark is None:
             found = super()._hint(columns, flag)
-            return f"{found}, or --no-header if the first line is an example" if self.header else found
+            return (
+                f"{found}, or --no-header if the first line is an example (in Python header=False)"
+                if self.header
+                else found
+            )
         written = repr(mark)
-        return f"The header is one cell that holds {written}; if that separates cells: --delimiter {written}"
+        return (
+            f"The header is one cell that holds {written}; if that separates cells: --delimiter {written} "
+            f"(in Python delimiter={written})"
+        )
 
     def columns(self) -> list[str]:
         """Return the names: those given, those in the first row, or the numbers of its cells."""

@@ -76,7 +76,15 @@ def evaluate(
     if output is not None:
         _check_output(data, output, overwrite=overwrite)
     task, loaded, reader, _ = open_trained(
-        model, task, data, settings, name="data", labelled=True, device=read_device(device), patience=patience
+        model,
+        task,
+        data,
+        settings,
+        call=evaluate,
+        name="data",
+        labelled=True,
+        device=read_device(device),
+        patience=patience,
     )
     task = task.with_metrics(metrics)
     if main_metric is not None:
@@ -93,6 +101,8 @@ def evaluate(
     if evaluation.main_metric not in evaluation.metrics:
         if main_metric is not None:
             check_metric(main_metric, evaluation.metrics, name="main_metric")
+        if examples.main_metric not in evaluation.metrics:
+            raise task.lacking(examples.main_metric, evaluation.metrics)
         evaluation = replace(evaluation, main_metric=examples.main_metric)
         logger.info(
             "the model was chosen by %s, which is not measured here: the main metric is %s",

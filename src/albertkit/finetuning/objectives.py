@@ -16,6 +16,7 @@ a negative), C choices, T tokens, H hidden, K labels.
 """
 
 import hashlib
+import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -155,11 +156,13 @@ def make_objective(
         temperature: as in `embedding_loss`.
 
     Raises:
-        ConfigError: there is no such objective.
+        ConfigError: there is no such objective, or it does not take logits and labels.
     """
     if task.objective == "embedding":
         assert isinstance(task, SentenceEmbedding)
         return EmbeddingObjective(task, world, temperature=temperature)
+    if callable(task.objective):
+        _check_arguments(task, task.objective)
     if class_weights is not None:
         loss = weighted_cross_entropy(class_weights.to(world.device))
     elif callable(task.objective):
@@ -172,6 +175,21 @@ def make_objective(
             f"{suggestion(task.objective, [*LOSSES, 'embedding'])}, or a function of logits and labels"
         )
     return HeadObjective(task, world.device, loss=loss)
+
+
+def _check_arguments(task: Task, objective: Callable[..., Any]) -> None:
+    """Raise a ConfigError for a function that cannot be called with logits and labels."""
+    try:
+        signature = inspect.signature(objective)
+    except ValueError:  # of a function that is not written in Python
+        return
+    try:
+        signature.bind("logits", "labels")
+    except TypeError as error:
+        raise ConfigError(
+            f"the objective of {task.name} cannot be called with logits and labels ({error}); expected "
+            "objective = staticmethod(function), where function takes (logits, labels)"
+        ) from None
 
 
 def weighted_cross_entropy(weights: Tensor) -> Callable[[Tensor, Tensor], Tensor]:

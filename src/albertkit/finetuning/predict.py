@@ -135,7 +135,15 @@ def predict(
     _check_runner(runner, workers)
     place = CPU if runner == "ray" else read_device(device)  # with Ray only its workers compute
     own, loaded, reader, about = open_trained(
-        model, task, input, settings, name="input", labelled=False, device=place, patience=patience
+        model,
+        task,
+        input,
+        settings,
+        call=predict,
+        name="input",
+        labelled=False,
+        device=place,
+        patience=patience,
     )
     if output is None:
         return _predict_in_memory(Predictor(own, loaded, batch_tokens, engine), reader, keep_columns)

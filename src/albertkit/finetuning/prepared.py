@@ -121,7 +121,9 @@ def _hold_out(splits: Splits[Any], seed: int) -> None:
     chosen = set(random.Random(seed).sample(range(len(training)), count))
     splits.examples["validation"] = [training[number] for number in sorted(chosen)]
     splits.examples["training"] = [one for number, one in enumerate(training) if number not in chosen]
-    splits.reports["validation"] = replace(report, rows=count, examples=count, problems={})
+    splits.reports["validation"] = replace(
+        report, source=f"{report.source} (held out)", rows=count, examples=count, problems={}
+    )
     report.rows, report.examples = report.rows - count, report.examples - count
     logger.info(f"no validation data: {count:,} of {len(training):,} training examples are held out")
 

@@ -42,6 +42,9 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
     report = about | {
         "metrics": evaluation.metrics,
         "main_metric": evaluation.main_metric,
+        "lower_is_better": [
+            name for name in evaluation.metrics if evaluation.task.directions.get(name) == "lower"
+        ],
         "examples": len(evaluation.examples),
         "examples_cut": evaluation.cut,
         "troubles": dict(evaluation.troubles),
@@ -75,8 +78,9 @@ def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
     lines += [f"* {name}: {value}" for name, value in report.items() if isinstance(value, str | int)]
     lines += [f"* {count:,} {what}" for what, count in report["troubles"].items()]
     lines += ["", "| metric | value |", "|---|---|"]
+    shown = {name: f"{name} (lower is better)" for name in report["lower_is_better"]}
     lines += [
-        f"| {name} | {value:.4f} |" if isinstance(value, float) else f"| {name} | {value:,} |"
+        f"| {shown.get(name, name)} | {format(value, '.4f' if isinstance(value, float) else ',')} |"
         for name, value in report["metrics"].items()
     ]
     lines += [f"| baseline of {name} | {value:.4f} |" for name, value in report["baseline"].items()]

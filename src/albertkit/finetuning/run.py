@@ -86,8 +86,16 @@ class FinetuningRun(Result):
     def summary(self) -> dict[str, Any]:
         """Return the figures to show, by name."""
         state = "finished" if self.loop.finished else "stopped; the same call continues"
+        kept = {}
+        if self.report:
+            name = self.report["main_metric"]
+            kept["model"] = (
+                f"of step {self.report['step']:,}, chosen by {name} "
+                f"({self.task.directions.get(name, 'higher')} is better)"
+            )
         return (
             {"run": state, "task": self.task.name, "step": self.step}
+            | kept
             | with_baseline(self.metrics, self.baseline)
             | {"folder": self.folder}
         )
@@ -208,6 +216,8 @@ def _train(
         metrics = watch.evaluation.metrics
         if metric not in metrics:
             expected = ", ".join(name for name in prepared.task.directions if name in metrics)
+            if not (settings.best_metric and expected):
+                raise prepared.task.lacking(metric, metrics)
             raise ConfigError(f"best_metric is {metric!r}; expected one of {expected}")
         return metrics
 

@@ -77,7 +77,7 @@ def finetune(
         TrainingError: a resume with other settings or data, or losses that stay bad.
     """
     load_plotting()  # what is missing is said before any work
-    flags, columns = split_settings(FinetuningSettings, settings)
+    flags, columns = split_settings(FinetuningSettings, settings, call=finetune)
     options = build(DataOptions, columns, where="columns")
     chosen = settings_from(FinetuningSettings, recipe, flags)
     own = task_of(task).with_metrics(metrics)

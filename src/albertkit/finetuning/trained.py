@@ -1,8 +1,9 @@
 """A fine-tuned model with its task, and the settings and columns that it was fine-tuned with."""
 
+import inspect
 import logging
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -75,8 +76,15 @@ def check_metric(metric: str, known: Iterable[str], *, name: str) -> None:
         )
 
 
-def split_settings(settings: type, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_settings(
+    settings: type, given: dict[str, Any], *, call: Callable[..., Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the keyword arguments of a call that are fields of `settings`, and those of `DataOptions`.
+
+    Args:
+        settings: the dataclass.
+        given: keyword arguments.
+        call: the function that is called; errors suggest its arguments.
 
     Raises:
         ConfigError: an argument is a field of neither.
@@ -84,9 +92,14 @@ def split_settings(settings: type, given: dict[str, Any]) -> tuple[dict[str, Any
     known = [{field.name for _, field in scalar_fields(one)} for one in (settings, DataOptions)]
     for name in given:
         if not any(name in names for names in known):
-            raise ConfigError(f"unknown setting {name!r}; {suggestion(name, known[0] | known[1])}")
+            raise ConfigError(f"unknown setting {name!r}; {suggestion(name, _arguments(call))}")
     flags, columns = ({name: given[name] for name in given if name in names} for names in known)
     return flags, columns
+
+
+def _arguments(call: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(call).parameters.values()
+    return [one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD]
 
 
 def load_task(
@@ -124,6 +137,7 @@ def open_trained(
     data: Any,
     given: dict[str, Any],
     *,
+    call: Callable[..., Any],
     name: str,
     labelled: bool,
     device: Device,
@@ -138,12 +152,13 @@ def open_trained(
         task: as in `load_task`.
         data: as in `datasets.reader.as_source`.
         given: fields of `TaskSettings` and `DataOptions`, which override those of the training.
+        call: as in `split_settings`.
         name: what errors call the data.
         labelled: whether labels are read.
         device: as `albertkit.devices.read_device` returns it.
         patience: as in `set_patience`.
     """
-    flags, columns = split_settings(TaskSettings, given)
+    flags, columns = split_settings(TaskSettings, given, call=call)
     settings = task_settings(model, flags)
     bound, loaded = load_task(task, model, settings, device=device)
     source = as_source(data, name=name)

@@ -171,6 +171,8 @@ def pipeline(
     hub_options = direct
     if device is not None and device_map is not None:
         raise ConfigError("device and device_map are one argument; give device only")
+    if isinstance(task, type) and issubclass(task, Task):
+        raise ConfigError(f"the task is the class {task.__name__}; give an instance: {task.__name__}()")
     if pipeline_class is not None:
         chosen = pipeline_class
     elif isinstance(task, Task):

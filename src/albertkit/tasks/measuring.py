@@ -96,7 +96,7 @@ def own_metrics(given: Any) -> tuple[Metric, ...]:
         ConfigError: something else than functions and `Metric`.
     """
     several = isinstance(given, Iterable) and not isinstance(given, str)
-    items = list(given) if several else [] if given is None else [given]
+    items: list[Any] = list(given) if several else [] if given is None else [given]
     metrics = tuple(item if isinstance(item, Metric) else Metric(item) for item in items)
     for metric in metrics:
         if not callable(metric.function):

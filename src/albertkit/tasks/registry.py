@@ -29,12 +29,15 @@ def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
     """Return the task of a name; a task itself, or its class, may be given too.
 
     Raises:
-        ConfigError: there is no task of that name.
+        ConfigError: there is no task of that name, or the class needs arguments.
     """
     if isinstance(task, Task):
         return task
     if isinstance(task, type) and issubclass(task, Task):
-        return task()
+        try:
+            return task()
+        except TypeError as error:
+            raise ConfigError(f"the task is the class {task.__name__}; give an instance ({error})") from error
     if task not in TASKS:
         raise ConfigError(
             f"the task is {task!r}{did_you_mean(str(task), TASKS)}; expected one of {', '.join(TASKS)}, or a "

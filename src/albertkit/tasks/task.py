@@ -359,8 +359,25 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         return scores
 
     def main_metric(self, examples: Sequence[ExampleT]) -> str:
-        """Return the name of the metric to choose a model by: here the first of the class."""
+        """Return the name of the metric to choose a model by: here the first of the class.
+
+        Raises:
+            ConfigError: the class declares no metrics.
+        """
+        if not self.metrics:
+            raise ConfigError(
+                f"{type(self).__name__} declares no metrics; expected an attribute such as "
+                'metrics = directions("accuracy")'
+            )
         return next(iter(self.metrics))
+
+    def lacking(self, metric: str, scores: Iterable[str]) -> ConfigError:
+        """Return the error for scores without a metric that the task declares."""
+        return ConfigError(
+            f"the scores of {self.name} lack {metric!r}, which it declares; they have "
+            f"{', '.join(map(repr, scores)) or 'nothing'}. Return {metric!r} from `scores`, or "
+            "change `metrics`"
+        )
 
     def for_examples(self, examples: Sequence[ExampleT]) -> Self:
         """Return the task as it is measured on these examples."""
