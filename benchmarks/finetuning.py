@@ -108,7 +108,7 @@ def theirs(case: Case) -> list[float]:
         labels = sorted({example["label"] for example in case["examples"]})
         head: Any = transformers.AlbertForSequenceClassification
         collator: Any = transformers.DataCollatorWithPadding(tokenizer)
-        rows = [
+        rows: Any = [
             dict(tokenizer(example["text"], truncation=True, max_length=case["max_length"]))
             | {"labels": labels.index(example["label"])}
             for example in case["examples"]

@@ -102,7 +102,7 @@ def main() -> None:
             theirs = transformers.AlbertForSequenceClassification.from_pretrained(folder)
             theirs = theirs.to(device, dtype).eval()  # type: ignore[arg-type]
             engine = make_engine(ours, "torch")
-            sides = {"eager": theirs}
+            sides: dict[str, Callable[..., Any]] = {"eager": theirs}
             if not arguments.no_compile:
                 sides["compiled"] = torch.compile(theirs, dynamic=True)
             figures: list[Figure] = []

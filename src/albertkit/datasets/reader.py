@@ -282,9 +282,9 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         data = list(data)
     if isinstance(data, Mapping) or hasattr(data, "column_names"):
         return ObjectTable(data, name=name)
-    if not len(data):
+    first = next(iter(data), None)
+    if first is None:
         raise DataError(f"{name} has no examples; expected at least one")
-    first = next(iter(data))
     if isinstance(first, str):
         raise DataError(
             f"{name} is an iterable of texts, such as {first!r:.60}; expected dicts, such as "
