@@ -53,6 +53,7 @@ from albertkit.pipelines import QuestionAnsweringPipeline as QuestionAnsweringPi
 from albertkit.pipelines import SentenceOrderPipeline as SentenceOrderPipeline
 from albertkit.pipelines import TextClassificationPipeline as TextClassificationPipeline
 from albertkit.pipelines import TokenClassificationPipeline as TokenClassificationPipeline
+from albertkit.pipelines import ZeroShotClassificationPipeline as ZeroShotClassificationPipeline
 from albertkit.pipelines import pipeline as pipeline
 from albertkit.pretraining.prepare import prepare as prepare
 from albertkit.pretraining.pretrain import pretrain as pretrain

@@ -25,6 +25,7 @@ SHOWN = ("text", "toml", "csv", "json", "jsonl")
 
 GIVEN: dict[str, dict[str, str]] = {
     "bundled-model.md": {"books.parquet": "corpus"},
+    "classify.md": {"nli": "inference"},
     "checkpoints.md": {"albert_base_v2.tar.gz": "google's release", "my-model": "classifier"},
     "cli.md": {
         "my-model": "classifier",

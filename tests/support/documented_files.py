@@ -139,6 +139,9 @@ FILES: dict[str, Make] = {
     "json lines": write_json_lines,
     "two columns": write_table("first", "second", delimiter="\t"),
     "classifier": write_model("AlbertForSequenceClassification", id2label={0: "bad", 1: "good"}),
+    "inference": write_model(
+        "AlbertForSequenceClassification", id2label={0: "contradiction", 1: "neutral", 2: "entailment"}
+    ),
     "tagger": write_model("AlbertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "I-PER"}),
     "reader": write_model("AlbertForQuestionAnswering"),
     "chooser": write_model("AlbertForMultipleChoice"),

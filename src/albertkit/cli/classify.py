@@ -1,13 +1,13 @@
 """The verb classify."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from albertkit.cli.flags import text_flags
 from albertkit.cli.options import Patience, TextOptions, Texts, Truncate, TunedModel, answered
 from albertkit.cli.printing import as_fields, new_console, print_bars, print_cut, print_json, print_title
-from albertkit.errors import DataError
+from albertkit.errors import ConfigError, DataError
 from albertkit.hub import BUNDLED
 
 
@@ -18,7 +18,24 @@ def classify(
         str | None, typer.Option(help="The second text, if pairs are classified.", show_default=False)
     ] = None,
     model: TunedModel = BUNDLED,
-    top_k: Annotated[int | None, typer.Option(help="How many labels.", show_default="all")] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="Labels of your choice, separated by commas; for a model of natural language inference.",
+            show_default=False,
+        ),
+    ] = None,
+    multi_label: Annotated[
+        bool, typer.Option("--multi-label", help="Score each of --labels by itself: several may hold.")
+    ] = False,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            help="The sentence that each of --labels becomes, with {} for the label.",
+            show_default="This example is {}.",
+        ),
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="How many labels.", min=1, show_default="all")] = None,
     truncate: Truncate = False,
     patience: Patience = None,
     *,
@@ -34,20 +51,44 @@ def classify(
             count = len(texts or [])
             raise DataError(f"--pair is the second text of one, and there are {count}; give one text")
         arguments, kind = [(texts[0], pair)], "pair"
-    given = options.read(arguments, fields=("text", "text_pair"), kind=kind)
-    answer = options.pipeline("text-classification", model, truncation=truncate)
-    answer.set_patience(patience)
-    is_regression = answer.model.config.problem_type == "regression"
+    if labels is None and (multi_label or template is not None):
+        raise ConfigError("--multi-label and --template are for --labels; give the labels too")
+    if labels is not None and pair is not None:
+        raise ConfigError("--labels are for single texts; leave --pair out")
+    fields = ("text", "text_pair") if labels is None else ("text",)
+    given = options.read(arguments, fields=fields, kind=kind)
+    if labels is None:
+        answer = options.pipeline("text-classification", model, truncation=truncate, top_k=top_k)
+    else:
+        answer = options.pipeline(
+            "zero-shot-classification",
+            model,
+            truncation=truncate,
+            candidate_labels=labels,
+            multi_label=multi_label,
+            **({} if template is None else {"hypothesis_template": template}),
+        )
+    answer.model.set_patience(patience)
+    is_regression = labels is None and answer.model.config.problem_type == "regression"
     console = new_console()
-    for asked, labels in answered(answer, given, top_k=top_k):
+    for asked, predictions in answered(answer, given):
+        if labels is not None:
+            predictions = _as_predictions(predictions, top_k)
         if options.json:
-            print_json({**as_fields(asked), "predictions": labels})
+            print_json({**as_fields(asked), "predictions": predictions})
             continue
         print_title(console, asked)
-        print_cut(console, labels[0])
+        print_cut(console, predictions[0])
         if is_regression:
-            for label in labels:
-                console.print(f"{label['label']}  {label['score']:.4g}", markup=False)
+            for one in predictions:
+                console.print(f"{one['label']}  {one['score']:.4g}", markup=False)
         else:
-            print_bars(console, [(label["label"], label["score"]) for label in labels])
+            print_bars(console, [(one["label"], one["score"]) for one in predictions])
         console.print()
+
+
+def _as_predictions(answer: dict[str, Any], top_k: int | None) -> list[dict[str, Any]]:
+    """Return a zero-shot answer in the shape of an answer for the labels of the model."""
+    cut = {"cut": answer["cut"]} if "cut" in answer else {}
+    pairs = zip(answer["labels"][:top_k], answer["scores"], strict=False)
+    return [{"label": label, "score": score, **cut} for label, score in pairs]

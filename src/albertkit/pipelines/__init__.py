@@ -33,6 +33,7 @@ from albertkit.pipelines.question_answering import QuestionAnsweringPipeline
 from albertkit.pipelines.sentence_order import SentenceOrderPipeline
 from albertkit.pipelines.text_classification import TextClassificationPipeline
 from albertkit.pipelines.token_classification import TokenClassificationPipeline
+from albertkit.pipelines.zero_shot_classification import ZeroShotClassificationPipeline
 from albertkit.tasks.registry import TASKS, user_task_of
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
@@ -47,6 +48,7 @@ __all__ = [
     "SentenceOrderPipeline",
     "TextClassificationPipeline",
     "TokenClassificationPipeline",
+    "ZeroShotClassificationPipeline",
     "pipeline",
 ]
 
@@ -58,6 +60,7 @@ _CLASSES: tuple[type[Pipeline], ...] = (
     QuestionAnsweringPipeline,
     MultipleChoicePipeline,
     SentenceOrderPipeline,
+    ZeroShotClassificationPipeline,
 )
 _PIPELINES: dict[str, type[Pipeline]] = {name: one for one in _CLASSES for name in (one.task, *one.aliases)}
 
@@ -87,6 +90,10 @@ def pipeline(
 @overload
 def pipeline(task: Literal["sentence-order"], model: Any = None, **options: Any) -> SentenceOrderPipeline: ...
 @overload
+def pipeline(
+    task: Literal["zero-shot-classification"], model: Any = None, **options: Any
+) -> ZeroShotClassificationPipeline: ...
+@overload
 def pipeline(task: Task, model: Any = None, **options: Any) -> TaskPipeline: ...
 @overload
 def pipeline(task: str | None = None, model: Any = None, **options: Any) -> Pipeline: ...
@@ -115,8 +122,8 @@ def pipeline(
     Args:
         task: "fill-mask", "feature-extraction", "sentence-order"; or, for a model that was fine-tuned,
             "text-classification" ("sentiment-analysis"), "token-classification" ("ner"),
-            "question-answering", "multiple-choice"; a task of your own; None for what the model's class, or
-            the `architectures` of its config, is made for.
+            "question-answering", "multiple-choice", "zero-shot-classification"; a task of your own; None for
+            what the model's class, or the `architectures` of its config, is made for.
         model: a folder, a checkpoint of another writer (`docs/checkpoints.md`), a hub name, or a model; None
             for the bundled model, which was not fine-tuned.
         tokenizer: a folder, a hub name, or a tokenizer; None for the one beside the model, or in its file.

@@ -1,0 +1,198 @@
+"""The pipeline for labels that a model was not trained on.
+
+Each label becomes a sentence, the hypothesis. A model of natural language inference says whether the text
+entails it (Yin et al. 2019).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from albertkit.engines.engine import Row
+from albertkit.engines.light_model import Model
+from albertkit.errors import ConfigError
+from albertkit.pipelines.interface import Batching, Pipeline, Shared
+from albertkit.pipelines.limits import read_limits
+from albertkit.tasks.rows import text_rows
+from albertkit.tasks.scores import softmax
+from albertkit.tokenization.base import TokenizerBase
+
+TEMPLATE = "This example is {}."
+"""The hypothesis of a label, where the caller gives none."""
+
+
+class ZeroShotClassificationPipeline(Pipeline):
+    """Labels of your choice for a text, from a model of natural language inference.
+
+    `pipeline("zero-shot-classification")` makes one. The model has a label whose name begins with "entail".
+    """
+
+    task = "zero-shot-classification"
+    architecture = "AlbertForSequenceClassification"
+    accepts = ("AlbertForSequenceClassification",)
+    by_name = 'Give several texts as a list, and the labels as candidate_labels=["...", "..."]'
+
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: TokenizerBase,
+        *,
+        candidate_labels: str | Sequence[str] | None = None,
+        hypothesis_template: str = TEMPLATE,
+        multi_label: bool = False,
+        truncation: bool | str = False,
+        max_length: int | None = None,
+        **shared: Unpack[Shared],
+    ) -> None:
+        super().__init__(model, tokenizer, **shared)
+        self.entailment_id = _entailment_id(model.config.label2id)
+        """The number of the label that says that the text entails the hypothesis."""
+        self.candidate_labels = candidate_labels
+        self.hypothesis_template = hypothesis_template
+        self.multi_label = multi_label
+        self._limits = {"truncation": _of_text(truncation), "max_length": max_length}
+
+    def __call__(
+        self,
+        inputs: str | Iterable[str] | Path,
+        candidate_labels: str | Sequence[str] | None = None,
+        *others: Any,
+        hypothesis_template: str | None = None,
+        multi_label: bool | None = None,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        **batching: Unpack[Batching],
+    ) -> Any:
+        """Score the candidate labels of texts.
+
+        Args:
+            inputs: a text, a list of texts, an iterable of texts, or a file of texts.
+            candidate_labels: the labels, as a list or separated by commas.
+            others: not accepted: a third positional argument is an error.
+            hypothesis_template: the sentence that a label becomes; `{}` stands for the label. Default: "This
+                example is {}."
+            multi_label: score each label by itself, against contradiction, so that several labels may hold.
+                Otherwise, the scores of all labels sum to 1. A single label is always scored by itself.
+            truncation: cut a text that is longer than the model reads, instead of raising; the hypothesis is
+                never cut. The answer then has `cut`, the largest number of tokens left out beside a label.
+            max_length: maximum number of tokens of a text with its hypothesis and special tokens. Default:
+                with truncation the maximum length of the fine-tuning, else what the model reads.
+            batching: `batch_size`, the maximum number of rows in a batch (each label of a text is a row);
+                `num_workers`, without effect.
+
+        Returns:
+            {"sequence": the text, "labels": best first, "scores": their probabilities}. A list or generator
+            of these for several texts.
+
+        Raises:
+            DataError: an input is no text, or is too long.
+            ConfigError: there are no labels, or the template has no place for a label.
+        """
+        labels = _read_labels(self.candidate_labels if candidate_labels is None else candidate_labels)
+        template = self.hypothesis_template if hypothesis_template is None else hypothesis_template
+        strategy, longest = read_limits(
+            self._limits,
+            {"truncation": _of_text(truncation), "max_length": max_length},
+            most=self.max_length,
+            trained=self.trained_length,
+        )
+        several = self.multi_label if multi_label is None else multi_label
+        return self._run(
+            inputs,
+            others,
+            features=partial(
+                self._features,
+                hypotheses=[_hypothesis(template, label) for label in labels],
+                max_length=longest,
+                truncation=strategy,
+            ),
+            answer=partial(self._answer, labels=labels, apart=several or len(labels) == 1),
+            **batching,
+        )
+
+    def _features(
+        self, texts: list[str], *, hypotheses: list[str], max_length: int, truncation: str
+    ) -> list[Row]:
+        """Return a row for each text with each hypothesis."""
+        pairs = [(text, hypothesis) for text in texts for hypothesis in hypotheses]
+        rows = text_rows(self.tokenizer, pairs, max_length=max_length, truncation=truncation)
+        return [replace(row, example=row.example // len(hypotheses)) for row in rows]
+
+    def _answer(
+        self, texts: list[str], rows: list[Row], *, batch_size: int | None, labels: list[str], apart: bool
+    ) -> list[dict[str, Any]]:
+        logits = self.engine.run(
+            rows,
+            output="logits",
+            then=lambda scores: scores[0],
+            batch_tokens=self.batch_tokens,
+            batch_size=batch_size,
+        )
+        answers = []
+        for number, text in enumerate(texts):
+            own = slice(number * len(labels), (number + 1) * len(labels))
+            scores = self._scores(np.stack(logits[own]), apart)
+            best = np.argsort(scores, kind="stable")[::-1]
+            cut = max(row.cut for row in rows[own])
+            answers.append(
+                {
+                    "sequence": text,
+                    "labels": [labels[place] for place in best],
+                    "scores": scores[best].tolist(),
+                    **({"cut": cut} if cut else {}),
+                }
+            )
+        return answers
+
+    def _scores(self, logits: np.ndarray, apart: bool) -> np.ndarray:
+        """Return the probability of each of L labels (L,), from their logits (L, K)."""
+        if not apart:
+            return softmax(logits[:, self.entailment_id])
+        # `transformers` takes the first class for contradiction, or the last if the first is entailment.
+        contradiction = -1 if self.entailment_id == 0 else 0
+        return softmax(logits[:, [contradiction, self.entailment_id]])[:, 1]
+
+
+def _entailment_id(label2id: dict[str, int]) -> int:
+    """Return the number of the entailment label, found by its name as in `transformers`."""
+    for name, number in label2id.items():
+        if name.lower().startswith("entail") and len(label2id) > 1:
+            return number
+    raise ConfigError(
+        f"the model has the labels {', '.join(label2id)}; zero-shot classification needs a label whose name "
+        'begins with "entail" and at least one other label. Give a model of natural language inference '
+        "(MNLI, RTE), or name the labels in id2label of its config.json"
+    )
+
+
+def _of_text(truncation: bool | str | None) -> bool | str | None:
+    """Return the truncation that cuts the text alone, and not its hypothesis."""
+    return "only_first" if truncation is True else truncation
+
+
+def _read_labels(given: str | Sequence[str] | None) -> list[str]:
+    labels = given.split(",") if isinstance(given, str) else given
+    if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
+        raise ConfigError(
+            f"candidate_labels is {given!r:.80}; expected a list of labels, or labels separated by commas"
+        )
+    if isinstance(given, str):  # as in `transformers`, which takes the labels of a list as they are
+        labels = [label.strip() for label in labels if label.strip()]
+    if not labels or not all(label.strip() for label in labels):
+        raise ConfigError(f"candidate_labels is {given!r:.80}; expected at least one label, and none empty")
+    return [*labels]
+
+
+def _hypothesis(template: str, label: str) -> str:
+    """Return the hypothesis of a label; raise ConfigError for a template without a place for it."""
+    try:
+        hypothesis = template.format(label)
+    except (AttributeError, IndexError, KeyError, ValueError) as error:
+        raise ConfigError(f"hypothesis_template is {template!r}; expected one {{}} for the label") from error
+    if hypothesis == template:
+        raise ConfigError(f"hypothesis_template is {template!r}; expected {{}} in it for the label")
+    return hypothesis

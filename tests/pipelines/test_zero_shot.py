@@ -1,0 +1,169 @@
+"""Zero-shot classification: equal to that of transformers, whatever the batch; errors; the verb."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from command_line import assert_one_line_error
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError, DataError
+from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.pipelines import ZeroShotClassificationPipeline, pipeline
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+TEXTS = ["the captain opened the harbour", "sister remembered the letters and the dinner", "word"]
+LABELS = ["sea", "the house", "dinner"]
+MNLI = {0: "CONTRADICTION", 1: "NEUTRAL", 2: "Entailment"}
+RTE = {0: "entailment", 1: "not_entailment"}
+
+
+@pytest.fixture(scope="module")
+def save(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Save a random model with labels of these names; large weights, so that its answers differ."""
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+
+    def save(names: dict[int, str]) -> Path:
+        config = AlbertConfig(
+            vocab_size=len(tokenizer),
+            embedding_size=16,
+            hidden_size=32,
+            num_attention_heads=4,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            max_position_embeddings=48,
+            initializer_range=0.3,
+            id2label=names,
+        )
+        torch.manual_seed(0)
+        folder = tmp_path_factory.mktemp("model")
+        AlbertForSequenceClassification(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return folder
+
+    return save
+
+
+@pytest.fixture(scope="module")
+def mnli(save) -> Path:
+    return save(MNLI)
+
+
+@pytest.fixture(scope="module")
+def classify(mnli: Path) -> ZeroShotClassificationPipeline:
+    return pipeline("zero-shot-classification", mnli)
+
+
+class TestAsTransformers:
+    @pytest.mark.parametrize("names", [MNLI, RTE])
+    def test_answers(self, names, save):
+        folder = save(names)
+        ours = pipeline("zero-shot-classification", folder)
+        theirs = transformers.pipeline(
+            "zero-shot-classification",
+            model=transformers.AutoModelForSequenceClassification.from_pretrained(folder),
+            tokenizer=transformers.AutoTokenizer.from_pretrained(
+                folder,  # with the segments, which its tokenizer leaves out by default
+                model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+            ),
+            device=-1,
+        )
+        for inputs, options in (
+            (TEXTS[0], {"candidate_labels": LABELS}),
+            (TEXTS, {"candidate_labels": "sea, the house,,dinner"}),
+            (TEXTS, {"candidate_labels": LABELS, "multi_label": True}),
+            (TEXTS, {"candidate_labels": ["sea"]}),
+            (TEXTS, {"candidate_labels": LABELS, "hypothesis_template": "the captain remembered {}"}),
+        ):
+            answers, expected = ours(inputs, **options), theirs(inputs, **options)
+            assert isinstance(answers, list) == isinstance(expected, list)
+            if isinstance(answers, dict):
+                answers, expected = [answers], [expected]
+            for answer, one in zip(answers, expected, strict=True):
+                assert {**answer, "scores": None} == {**one, "scores": None}
+                assert answer["scores"] == pytest.approx(one["scores"], abs=1e-5)
+
+
+class TestInputs:
+    @pytest.mark.parametrize("engine", ["plain", "torch", "onnx"])
+    def test_answers_depend_on_no_batch_and_no_engine(self, engine, mnli, classify):
+        expected = [classify(text, LABELS) for text in TEXTS]
+        other = pipeline("zero-shot-classification", mnli, engine=engine, candidate_labels=LABELS)
+        for answer, one in zip(other(TEXTS, batch_size=2), expected, strict=True):
+            assert answer["labels"] == one["labels"]
+            assert answer["scores"] == pytest.approx(one["scores"], abs=1e-5)
+
+    def test_generator(self, classify):
+        answers = classify((text for text in TEXTS), LABELS)
+        assert [one["sequence"] for one in answers] == TEXTS
+
+    def test_all_rows_are_one_run_without_padding(self, mnli):
+        class Counting:
+            def __init__(self, engine):
+                self.engine, self.runs = engine, []
+
+            def run(self, rows, **options):
+                self.runs.append([len(row.input_ids) for row in rows])
+                return self.engine.run(rows, **options)
+
+        classify = pipeline("zero-shot-classification", mnli)
+        classify.engine = counting = Counting(classify.engine)
+        classify(TEXTS, LABELS)
+        (lengths,) = counting.runs
+        pairs = [(text, f"This example is {label}.") for text in TEXTS for label in LABELS]
+        assert lengths == [len(ids) for ids in classify.tokenizer(pairs)["input_ids"]]
+
+    def test_only_the_text_is_cut(self, classify):
+        long = " ".join(["harbour"] * 60)
+        with pytest.raises(DataError, match="at most 48"):
+            classify(long, LABELS)
+        answer = classify(long, LABELS, truncation=True)
+        rows = classify.tokenizer([(long, f"This example is {label}.") for label in LABELS])["input_ids"]
+        assert answer["cut"] == max(map(len, rows)) - 48
+        with pytest.raises(DataError, match="leaves no room"):
+            classify("harbour", [long], truncation=True)
+
+
+class TestErrors:
+    def test_labels_and_templates(self, classify):
+        for labels in (None, [], " , ", ["sea", ""], [1], 3):
+            with pytest.raises(ConfigError, match="candidate_labels is"):
+                classify(TEXTS[0], labels)
+        for template in ("no place", "{} and {}", "{name}", "{"):
+            with pytest.raises(ConfigError, match="hypothesis_template is"):
+                classify(TEXTS[0], LABELS, hypothesis_template=template)
+        with pytest.raises(ConfigError, match="without a name"):
+            classify(TEXTS[0], LABELS, "more")
+
+    def test_models_without_entailment(self, save):
+        for names in ({0: "bad", 1: "good"}, {0: "entailment"}, {0: "not_entailment", 1: "other"}):
+            with pytest.raises(ConfigError, match=f"has the labels {', '.join(names.values())}; .*entail"):
+                pipeline("zero-shot-classification", save(names))
+
+
+class TestVerb:
+    def test_json(self, run, mnli, classify):
+        options = ("--model", mnli, "--labels", ",".join(LABELS), "--json")
+        result = run("classify", *TEXTS, *options)
+        expected = [classify(text, LABELS) for text in TEXTS]
+        assert [one["text"] for one in result.json] == TEXTS
+        for printed, one in zip(result.json, expected, strict=True):
+            assert [label["label"] for label in printed["predictions"]] == one["labels"]
+            scores = [label["score"] for label in printed["predictions"]]
+            assert scores == pytest.approx(one["scores"], abs=1e-5)
+        result = run("classify", TEXTS[0], *options, "--multi-label", "--template", "word {}", "--top-k", 1)
+        expected = classify(TEXTS[0], LABELS, multi_label=True, hypothesis_template="word {}")
+        (printed,) = result.json[0]["predictions"]
+        assert printed == {"label": expected["labels"][0], "score": pytest.approx(expected["scores"][0])}
+
+    def test_bars(self, run, mnli, classify):
+        shown = run("classify", TEXTS[0], "--model", mnli, "--labels", ",".join(LABELS)).output
+        labels = classify(TEXTS[0], LABELS)["labels"]
+        assert [line.split("  ")[0].strip() for line in shown.splitlines()[1:4]] == labels
+
+    def test_errors(self, run, mnli):
+        assert_one_line_error(run("classify", TEXTS[0], "--multi-label", "--model", mnli), "--labels")
+        assert_one_line_error(
+            run("classify", TEXTS[0], "--pair", "word", "--labels", "a", "--model", mnli), "--pair"
+        )
