@@ -23,6 +23,8 @@ from albertkit.finetuning.run import FinetuningRun
 from albertkit.finetuning.train import finetune
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines import pipeline
+from albertkit.tasks.label_kinds import NUMBER
+from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.measuring import Metric, directions
 from albertkit.tasks.task import Task
 from albertkit.tasks.text_classification import TextClassification
@@ -323,12 +325,28 @@ class WithoutLabels(TextClassification):
     objective = staticmethod(lambda logits: logits.sum())
 
 
+class WithoutScores(TextClassification):
+    name = "without-scores"
+    architecture = "AlbertModel"
+
+
+class OfSpans(TextClassification):
+    name = "of-spans"
+    architecture = "AlbertForQuestionAnswering"
+    objective = staticmethod(loss_of)
+
+
 class WithArguments(TextClassification):
     name = "with-arguments"
 
     def __init__(self, kind: str) -> None:
         super().__init__()
         self.kind = kind
+
+
+def test_numbers_in_lists_are_described() -> None:
+    labels = LabelSet(NUMBER, ("LABEL_0",))
+    assert labels.notes([[0.5, 3.0], [1.0], 2.0]) == ["labels are numbers (regression): 0.5 to 3"]
 
 
 @pytest.mark.parametrize(
@@ -338,6 +356,11 @@ class WithArguments(TextClassification):
         (Bare(), "Bare declares no metrics; expected an attribute"),
         (Unbound(), r"the objective of unbound cannot be called with logits and labels .* staticmethod\(fun"),
         (WithoutLabels(), "the objective of without-labels cannot be called with logits and labels"),
+        (
+            WithoutScores(),
+            "the architecture of without-scores is 'AlbertModel', which .* expected one of Albert",
+        ),
+        (OfSpans(), "the objective of of-spans is a function .* AlbertForQuestionAnswering has none under"),
         (WithArguments, "the task is the class WithArguments; give an instance .*'kind'"),
     ],
 )

@@ -32,6 +32,7 @@ from albertkit.engines.engine import Row
 from albertkit.engines.plain import Batch, pad_batch
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.finetuning.batches import UnitBatch
+from albertkit.heads import HEADS
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.task import Task
 from albertkit.training.distributed import World
@@ -161,6 +162,7 @@ def make_objective(
     if task.objective == "embedding":
         assert isinstance(task, SentenceEmbedding)
         return EmbeddingObjective(task, world, temperature=temperature)
+    _check_outputs(task)
     if callable(task.objective):
         _check_arguments(task, task.objective)
     if class_weights is not None:
@@ -175,6 +177,23 @@ def make_objective(
             f"{suggestion(task.objective, [*LOSSES, 'embedding'])}, or a function of logits and labels"
         )
     return HeadObjective(task, world.device, loss=loss)
+
+
+def _check_outputs(task: Task) -> None:
+    """Raise a ConfigError for a model without the outputs that the task or its objective reads."""
+    head = HEADS[task.architecture]
+    if task.output not in {*head.scores, "hidden_states"}:
+        scoring = ", ".join(name for name, one in HEADS.items() if task.output in one.scores)
+        raise ConfigError(
+            f"the architecture of {task.name} is {task.architecture!r}, which computes no {task.output}; "
+            f"expected one of {scoring}: set it as the task's architecture"
+        )
+    scores = head.scores.get("logits")
+    if callable(task.objective) and (scores is None or scores.names != ("logits",)):
+        raise ConfigError(
+            f"the objective of {task.name} is a function of logits and labels, and {task.architecture} has "
+            "none under that name; expected objective = 'head', or an architecture with one tensor of logits"
+        )
 
 
 def _check_arguments(task: Task, objective: Callable[..., Any]) -> None:

@@ -87,7 +87,7 @@ class LabelSet:
     def notes(self, labels: Iterable[Any]) -> list[str]:
         """Return what to say about the labels of the training examples: their names, and likely slips."""
         if self.kind is NUMBER:
-            numbers = list(labels)
+            numbers = list(chain.from_iterable(one if isinstance(one, list) else [one] for one in labels))
             return [f"labels are numbers (regression): {min(numbers):g} to {max(numbers):g}"]
         flat = chain.from_iterable(one if isinstance(one, list) else as_tuple(one) for one in labels)
         counts = Counter(map(str, flat))
