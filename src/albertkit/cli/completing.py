@@ -23,6 +23,7 @@ PIPELINE_TASKS = (
     "question-answering",
     "multiple-choice",
     "sentence-order",
+    "zero-shot-classification",
 )
 FINETUNING_TASKS = (
     "text-classification",
