@@ -119,7 +119,11 @@ SMALLER: dict[str, dict[str, str]] = {
         "recipes/paper/albert-base-v2.toml": f"recipes/smoke.toml {ONE_STEP}",
         "recipes/paper/albert-xxlarge-v2.toml": f"recipes/smoke.toml {ONE_STEP}",
     },
-    "serving.md": {"localhost:8080": "localhost:$PORT"},
+    "serving.md": {
+        '"http://localhost:8080/models/bundled"': 'os.path.expandvars("http://localhost:$PORT/models/bundled")',
+        "from huggingface_hub": "import os\nos.environ.pop('HF_HUB_OFFLINE', None)\nfrom huggingface_hub",
+        "localhost:8080": "localhost:$PORT",
+    },
     "speed.md": {
         "--against transformers,": "--lengths 16 --batches 4 --rounds 1 --against ",  # tests/bench does
         "--early-exit\n": f"--early-exit {STEPS}\n",

@@ -34,15 +34,20 @@ class ApiError(Exception):
         self.param = param
         self.retry_after = retry_after
 
-    def response(self) -> fastapi.Response:
-        """Return the answer; its shape is that of OpenAI's errors."""
-        error: dict[str, Any] = {"message": str(self), "type": self.kind, "param": self.param}
+    def response(self, path: str = "") -> fastapi.Response:
+        """Return the answer in the shape of OpenAI's errors, or in that of the paths of `InferenceClient`."""
+        content: dict[str, Any]
+        if path == "/" or path.startswith(("/models/", "/pipeline/")):
+            content = {"error": str(self), "error_type": self.kind, "param": self.param}
+        else:
+            content = {"error": {"message": str(self), "type": self.kind, "param": self.param}}
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         # Not as UTF-8: what was received may hold halves of characters.
-        content = json.dumps({"error": error}).encode("ascii")
-        return fastapi.Response(content, self.status, headers, media_type="application/json")
+        return fastapi.Response(
+            json.dumps(content).encode("ascii"), self.status, headers, media_type="application/json"
+        )
 
 
 def too_much(kind: str, what: str, received: int, most: int, todo: str) -> ApiError:

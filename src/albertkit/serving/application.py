@@ -1,16 +1,17 @@
 """The routes, as an ASGI application; the playground's beside them where it is wanted."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from albertkit import __version__
-from albertkit.serving import request_schemas, response_schemas
+from albertkit.serving import inference_client, request_schemas, response_schemas
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.guard import Guard
 from albertkit.serving.libraries import HTTPError, Route, fastapi, pydantic
 from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.pages import add_pages
-from albertkit.serving.reading import read_body
+from albertkit.serving.reading import check_body, read_object
 from albertkit.serving.service import Service
 from albertkit.serving.work import DEADLINE_HEADER
 
@@ -26,6 +27,13 @@ _ROUTES: tuple[tuple[str, type[request_schemas.TaskRequest], type], ...] = (
 )
 _PLAYGROUND = ("/v1/inspect", request_schemas.InspectRequest, response_schemas.InspectResponse)
 _REFERENCE = "#/components/schemas/{model}"
+_DEADLINE = fastapi.Header(
+    None,
+    alias=DEADLINE_HEADER,
+    description="Seconds within which the answer is wanted.",
+    gt=0,
+    allow_inf_nan=False,
+)
 _ERRORS = response_schemas.error_responses(400, 401, 404, 408, 413, 422, 429, 500, 504)
 
 
@@ -61,6 +69,8 @@ def make_application(
             operation_id=path.rpartition("/")[2],
             openapi_extra=_described(body),
         )(_endpoint(service, body))
+
+    _add_inference_client(application, service, keyed)
 
     @application.get(
         "/v1/models",
@@ -98,13 +108,13 @@ def make_application(
         return fastapi.Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     pages = add_pages(application) if with_playground else ()
-    _describe_bodies(application, [body for _, body, _ in routes])
+    _describe_bodies(application, [*(body for _, body, _ in routes), *inference_client.CALLS.values()])
     _describe_errors(application, service)
     return Guard(
         application,
         metrics=service.metrics,
         key=key,
-        routes=[one.path for one in application.routes if isinstance(one, Route)],
+        routes=[one for one in application.routes if isinstance(one, Route)],
         pages=pages,
         max_body_bytes=service.settings.max_body_bytes,
         client_seconds=service.settings.client_seconds,
@@ -114,25 +124,57 @@ def make_application(
 
 
 def _endpoint(service: Service, kind: type[request_schemas.TaskRequest]) -> Callable[..., Any]:
-    timeout = fastapi.Header(
-        None,
-        alias=DEADLINE_HEADER,
-        description="Seconds within which the answer is wanted.",
-        gt=0,
-        allow_inf_nan=False,
-    )
-
-    async def endpoint(request: fastapi.Request, seconds: float | None = timeout) -> fastapi.Response:
-        body = read_body(
-            kind,
-            b"".join([part async for part in request.stream()]),
-            content_type=request.headers.get("content-type"),
-            content_encoding=request.headers.get("content-encoding"),
-            max_items=service.settings.max_items,
-        )
+    async def endpoint(request: fastapi.Request, seconds: float | None = _DEADLINE) -> fastapi.Response:
+        body = check_body(kind, await _read(service, request))
         return await service.answer(body, request, seconds=seconds)
 
     return endpoint
+
+
+def _add_inference_client(application: fastapi.FastAPI, service: Service, keyed: list[Any]) -> None:
+    """Add the paths of `huggingface_hub.InferenceClient`."""
+    schemas = [{"$ref": _REFERENCE.format(model=one.__name__)} for one in inference_client.CALLS.values()]
+    body = {"required": True, "content": {"application/json": {"schema": {"anyOf": schemas}}}}
+    for number, path in enumerate(inference_client.PATHS):
+        names = re.findall(r"{(\w+)", path)
+        application.post(
+            path,
+            response_model=inference_client.Answer,
+            responses={status: {"model": inference_client.InferenceError} for status in _ERRORS},
+            dependencies=keyed,
+            summary="InferenceClient",
+            description="What huggingface_hub.InferenceClient sends to this address.",
+            operation_id=f"inference_client_{number}",
+            openapi_extra={
+                "requestBody": body,
+                "parameters": [
+                    {"name": one, "in": "path", "required": True, "schema": {"type": "string"}}
+                    for one in names
+                ],
+            },
+        )(_inference_endpoint(service))
+
+
+def _inference_endpoint(service: Service) -> Callable[..., Any]:
+    async def endpoint(request: fastapi.Request, seconds: float | None = _DEADLINE) -> fastapi.Response:
+        value = await _read(service, request)
+        name, task = request.path_params.get("model"), request.path_params.get("task")
+        call = inference_client.read_call(value, service.models, name=name, task=task)
+        try:
+            return await service.answer(call.request(), request, seconds=seconds, shape=call.shape)
+        except ApiError as error:
+            raise call.renamed(error) from None
+
+    return endpoint
+
+
+async def _read(service: Service, request: fastapi.Request) -> dict[str, Any]:
+    return read_object(
+        b"".join([part async for part in request.stream()]),
+        content_type=request.headers.get("content-type"),
+        content_encoding=request.headers.get("content-encoding"),
+        max_items=service.settings.max_items,
+    )
 
 
 def _described(body: type[request_schemas.TaskRequest]) -> dict[str, Any]:
@@ -158,39 +200,40 @@ def _describe_bodies(application: fastapi.FastAPI, kinds: list[type[request_sche
 def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
     """Have every error answered in one shape, and counted."""
 
-    def answered(error: ApiError) -> fastapi.Response:
+    def answered(request: fastapi.Request, error: ApiError) -> fastapi.Response:
         service.metrics.error(error.kind)
-        return error.response()
+        return error.response(request.url.path)
 
     @application.exception_handler(ApiError)
     async def refused(request: fastapi.Request, error: ApiError) -> fastapi.Response:
-        del request
-        return answered(error)
+        return answered(request, error)
 
     @application.exception_handler(fastapi.exceptions.RequestValidationError)
     async def invalid(
         request: fastapi.Request, error: fastapi.exceptions.RequestValidationError
     ) -> fastapi.Response:
-        del request
         found = error.errors()[0]  # of a header: the framework checks nothing else
         name, expected = found["loc"][-1], found["msg"].removeprefix("Input should be ")
         message = f"the header {name} is {found['input']!r:.80}; expected {expected}"
-        return answered(ApiError(422, "invalid", message, param=str(name)))
+        return answered(request, ApiError(422, "invalid", message, param=str(name)))
 
     @application.exception_handler(HTTPError)
     async def plain(request: fastapi.Request, error: HTTPError) -> fastapi.Response:
         kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}
         response = answered(
+            request,
             ApiError(
                 error.status_code,
                 kinds.get(error.status_code, "http"),
                 f"{request.method} {request.url.path!r:.80}: {error.detail}; see /openapi.json",
-            )
+            ),
         )
         response.headers.update(error.headers or {})
         return response
 
     @application.exception_handler(Exception)
     async def failed(request: fastapi.Request, error: Exception) -> fastapi.Response:
-        del request, error  # the framework logs it
-        return answered(ApiError(500, "internal", "the server failed at this request, and has noted why"))
+        del error  # the framework logs it
+        return answered(
+            request, ApiError(500, "internal", "the server failed at this request, and has noted why")
+        )

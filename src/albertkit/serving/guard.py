@@ -3,10 +3,11 @@
 import asyncio
 import hmac
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from albertkit.serving.api_errors import CLIENT_GONE, ApiError, too_much
+from albertkit.serving.libraries import Route
 from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.metrics import Metrics
 
@@ -22,7 +23,7 @@ class Guard:
         application: what answers.
         metrics: counts answers.
         key: that requests must bring; None for none.
-        routes: all paths that there are.
+        routes: all that there are.
         pages: those among them that need no key, beside the usual ones.
         max_body_bytes: longest body.
         client_seconds: longest time for a body to come.
@@ -36,7 +37,7 @@ class Guard:
         *,
         metrics: Metrics,
         key: str | None,
-        routes: Collection[str],
+        routes: Sequence[Route],
         pages: Collection[str],
         max_body_bytes: int,
         client_seconds: float,
@@ -46,7 +47,7 @@ class Guard:
         self._application = application
         self._metrics = metrics
         self._key = None if key is None else key.encode()
-        self._routes = frozenset(routes)
+        self._routes = routes
         self._open = _OPEN.union(pages)
         self._max_body_bytes = max_body_bytes
         self._client_seconds = client_seconds
@@ -69,8 +70,8 @@ class Guard:
 
         try:
             headers = dict(scope["headers"])
-            self._check_key(scope["path"], headers)
-            if scope["method"] == "POST" and scope["path"].startswith("/v1/"):
+            self._check_key(scope, headers)
+            if scope["method"] == "POST":
                 self._check_room()
             body = [await self._read(headers, receive)]
             size = len(body[0])
@@ -79,13 +80,18 @@ class Guard:
             await self._application(scope, _replay(body, receive), counted)
         except ApiError as error:
             self._metrics.error(error.kind)
-            await error.response()(scope, receive, counted)
+            await error.response(scope["path"])(scope, receive, counted)
         finally:
-            self._metrics.request(scope["path"] if scope["path"] in self._routes else "other", status)
+            self._metrics.request(self._label(scope["path"]), status)
             self._garbage.note(size, failed=status >= 400)
 
-    def _check_key(self, path: str, headers: dict[bytes, bytes]) -> None:
-        if self._key is None or path in self._open:
+    def _label(self, path: str) -> str:
+        """Return the route of a path, such as "/models/{model}"; "other" where there is none."""
+        return next((one.path_format for one in self._routes if one.path_regex.match(path)), "other")
+
+    def _check_key(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
+        is_open = scope["path"] in self._open and scope["method"] != "POST"  # POST / asks a model
+        if self._key is None or is_open:
             return
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
         right = hmac.compare_digest(given.strip(), self._key)

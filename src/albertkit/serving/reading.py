@@ -8,44 +8,47 @@ import json
 import re
 from collections import Counter
 from email.message import Message
+from functools import cache
 from typing import Any, TypeVar
 
-from albertkit.serving import request_schemas
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
+from albertkit.serving.request_schemas import Strict
 
-B = TypeVar("B", bound=request_schemas.TaskRequest)
+B = TypeVar("B", bound=Strict)
 _VALUES = 10_000  # of a body beside those of its inputs
 _VALUES_PER_INPUT = 64
 _COMPLAINTS = 4  # most that are named in one error
 _FORMS = {"string_type": "a text", "model_type": "an object", "list_type": "a list"}  # errors of another form
-_FIELDS = {
-    name
-    for one in vars(request_schemas).values()
-    if isinstance(one, type) and issubclass(one, pydantic.BaseModel)
-    for name in one.model_fields
-}
 
 
-def read_body(
-    kind: type[B], content: bytes, *, content_type: str | None, content_encoding: str | None, max_items: int
-) -> B:
-    """Return a body that its class has checked.
+def read_object(
+    content: bytes, *, content_type: str | None, content_encoding: str | None, max_items: int
+) -> dict[str, Any]:
+    """Return the object of a body.
 
     Args:
-        kind: class of the body.
         content: as it was received.
         content_type: the header Content-Type, which must name JSON in UTF-8.
         content_encoding: the header Content-Encoding; compressed bodies are refused.
         max_items: most inputs that a request may have, which bounds the values in its body.
 
     Raises:
-        ApiError: it is not JSON, too large, or not what the class describes.
+        ApiError: it is not JSON, too large, or no object.
     """
     _check_headers(content_type, content_encoding)
     value = _parse(content, most=_VALUES + _VALUES_PER_INPUT * max_items)
     if not isinstance(value, dict):
         raise _wrong(f'the body is {_name(value)}; expected an object, such as {{"input": ...}}', None)
+    return value
+
+
+def check_body(kind: type[B], value: dict[str, Any]) -> B:
+    """Return a body of its class.
+
+    Raises:
+        ApiError: it is not what the class describes.
+    """
     try:
         return kind.model_validate(value)
     except pydantic.ValidationError as error:
@@ -122,7 +125,7 @@ def _holds_at_most(most: int, content: bytes) -> bool:
     return sum(map(outside.count, (b",", b"[", b"{", b":"))) < most
 
 
-def _complaint(kind: type[request_schemas.TaskRequest], error: pydantic.ValidationError) -> ApiError:
+def _complaint(kind: type[Strict], error: pydantic.ValidationError) -> ApiError:
     """Return the error for a body that does not match its schema."""
     # Where several forms are possible each says why it does not fit. Those of the innermost place are about
     # the form that was meant.
@@ -142,11 +145,11 @@ def _complaint(kind: type[request_schemas.TaskRequest], error: pydantic.Validati
 def _place(error: Any) -> tuple[str | int, ...]:
     """Return where an error is, without the names of the forms that pydantic tried."""
     *outer, last = error["loc"]
-    return (*(one for one in outer if isinstance(one, int) or one in _FIELDS), *_kept(error["type"], last))
+    return (*(one for one in outer if isinstance(one, int) or one in _fields()), *_kept(error["type"], last))
 
 
 def _kept(error: str, last: str | int) -> list[str | int]:
-    return [last] if error == "extra_forbidden" or isinstance(last, int) or last in _FIELDS else []
+    return [last] if error == "extra_forbidden" or isinstance(last, int) or last in _fields() else []
 
 
 def _written(place: tuple[str | int, ...]) -> str:
@@ -154,7 +157,7 @@ def _written(place: tuple[str | int, ...]) -> str:
     return "".join(f"[{one}]" if isinstance(one, int) else f".{one:.80}" for one in place)[1:]
 
 
-def _sentence(kind: type[request_schemas.TaskRequest], place: str, errors: list[Any]) -> str:
+def _sentence(kind: type[Strict], place: str, errors: list[Any]) -> str:
     """Return what is wrong at a place."""
     error = next((one for one in errors if one["type"] not in _FORMS), errors[0])
     if error["type"] == "missing":
@@ -170,7 +173,7 @@ def _sentence(kind: type[request_schemas.TaskRequest], place: str, errors: list[
 
 def _form(error: Any) -> str:
     if error["type"] == "model_type":
-        schema = getattr(request_schemas, error["ctx"]["class_name"])
+        schema = _schemas()[error["ctx"]["class_name"]]
         return f"an object with {' and '.join(schema.model_fields)}"
     return _FORMS[error["type"]]
 
@@ -180,6 +183,22 @@ def _name(value: Any) -> str:
     if isinstance(value, str | int | float) or value is None:
         return f"{json.dumps(value):.60}"
     return f"a list of length {len(value)}" if isinstance(value, list) else "an object"
+
+
+@cache
+def _schemas() -> dict[str, type[Strict]]:
+    """Return all classes of bodies and their parts, by name."""
+    found, waiting = dict[str, type[Strict]](), [Strict]
+    while waiting:
+        derived = waiting.pop().__subclasses__()
+        found |= {one.__name__: one for one in derived}
+        waiting += derived
+    return found
+
+
+@cache
+def _fields() -> set[str]:
+    return {name for one in _schemas().values() for name in one.model_fields}
 
 
 def _wrong(message: str, param: str | None) -> ApiError:

@@ -33,35 +33,42 @@ TextsAndPairs = Annotated[list["str | TextPair"], ListField(min_length=1)]
 _LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic phrases, which are tokenized as so many characters more
 _PLACE = re.compile(r"^input (\d+) \(counted from 0\):")
 _TRUNCATION = re.compile(r"(, or let it be cut[^(]*)\(truncation=True[^)]*\)")
+Targets = Annotated[list[str], ListField(min_length=1, max_length=1000)]
+Labels = Annotated[list[Name], ListField(max_length=1000)]
+Questions = Annotated[list["Question"], ListField(min_length=1)]
 Count = Annotated[int, Field(ge=1, le=100)]
+Length = Annotated[int, Field(ge=1, le=512)]
+Overlap = Annotated[int, Field(ge=0, le=512)]
 
 
-class _Strict(pydantic.BaseModel):
+class Strict(pydantic.BaseModel):
+    """A body or a part of one: nothing is converted, and unknown fields are refused."""
+
     model_config = pydantic.ConfigDict(strict=True, extra="forbid")
 
 
-class TextPair(_Strict):
+class TextPair(Strict):
     """A text and a second one."""
 
     text: str
     text_pair: str | None = None
 
 
-class OrderedPair(_Strict):
+class OrderedPair(Strict):
     """Two texts whose order is judged."""
 
     text: str
     text_pair: str
 
 
-class Question(_Strict):
+class Question(Strict):
     """A question, and the text that answers it."""
 
     question: str
     context: str
 
 
-class Choices(_Strict):
+class Choices(Strict):
     """A text, a question about it, and answers to choose from."""
 
     context: str
@@ -69,7 +76,7 @@ class Choices(_Strict):
     choices: Annotated[list[str], ListField(min_length=2)]
 
 
-class TaskRequest(_Strict):
+class TaskRequest(Strict):
     """What every request has: a model, and one input or several."""
 
     task: ClassVar[str | None] = None
@@ -108,7 +115,7 @@ class FillMaskRequest(TaskRequest):
     task = "fill-mask"
     input: str | Texts
     top_k: Count = 5
-    targets: Annotated[list[str], ListField(min_length=1, max_length=1000)] | None = Field(
+    targets: Targets | None = Field(
         None, description="Score only these words; each must be one piece of the vocabulary."
     )
 
@@ -159,12 +166,16 @@ class TagRequest(TaskRequest):
     task = "token-classification"
     input: str | Texts
     aggregation_strategy: Aggregation = "none"
-    ignore_labels: Annotated[list[Name], ListField(max_length=1000)] = Field(["O"])
+    ignore_labels: Labels = Field(["O"])
+    stride: Overlap | None = Field(None, description="Tokens that windows of a long text share; null: 64.")
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return for each text its entities."""
         return pipeline(
-            self.items(), aggregation_strategy=self.aggregation_strategy, ignore_labels=self.ignore_labels
+            self.items(),
+            aggregation_strategy=self.aggregation_strategy,
+            ignore_labels=self.ignore_labels,
+            stride=self.stride,
         )
 
 
@@ -172,13 +183,21 @@ class AnswerRequest(TaskRequest):
     """Questions, each with the text that answers it, of any length."""
 
     task = "question-answering"
-    input: Question | Annotated[list[Question], ListField(min_length=1)]
+    input: Question | Questions
     top_k: Count = 1
-    max_answer_tokens: Annotated[int, Field(ge=1, le=512)] | None = Field(
-        None, description="null: as in the fine-tuning, else 30."
-    )
+    max_answer_tokens: Length | None = Field(None, description="null: as in the fine-tuning, else 30.")
     handle_impossible_answer: bool | None = Field(
         None, description="Whether there may be no answer; null: as the model was trained."
+    )
+    doc_stride: Overlap | None = Field(
+        None,
+        description="Tokens that windows of a long context share; null: as in the fine-tuning, else 128.",
+    )
+    max_seq_len: Length | None = Field(
+        None, description="Most tokens of a window; null: as in the fine-tuning, else 384."
+    )
+    max_question_len: Length | None = Field(
+        None, description="Most tokens of a question; a longer one is refused. null: half a window."
     )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
@@ -188,6 +207,9 @@ class AnswerRequest(TaskRequest):
             top_k=self.top_k,
             max_answer_len=self.max_answer_tokens,
             handle_impossible_answer=self.handle_impossible_answer,
+            doc_stride=self.doc_stride,
+            max_seq_len=self.max_seq_len,
+            max_question_len=self.max_question_len,
         )
         return [one if isinstance(one, list) else [one] for one in answers]
 

@@ -5,7 +5,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any
@@ -68,7 +68,12 @@ class Service:
         return [f"{name} ({', '.join(model.pipelines)})" for name, model in self.models.items()]
 
     async def answer(
-        self, body: TaskRequest, request: fastapi.Request, *, seconds: float | None = None
+        self,
+        body: TaskRequest,
+        request: fastapi.Request,
+        *,
+        seconds: float | None = None,
+        shape: Callable[[list[Any]], Any] | None = None,
     ) -> fastapi.Response:
         """Return the answer to a body.
 
@@ -76,6 +81,7 @@ class Service:
             body: checked by its class.
             request: whose client may go away.
             seconds: within which the answer is wanted; never more than the server's maximum.
+            shape: makes the content of the answer from the results; None for the shape of our own routes.
 
         Raises:
             ApiError: there is none.
@@ -90,7 +96,7 @@ class Service:
         )
         self.gate.enter(ticket)
         self.queue.expect(ticket)
-        job = asyncio.get_running_loop().run_in_executor(self._pool, self._work, served, body, ticket)
+        job = asyncio.get_running_loop().run_in_executor(self._pool, self._work, served, body, ticket, shape)
         job.add_done_callback(lambda _: self.gate.leave(ticket))
         gone = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
@@ -110,7 +116,7 @@ class Service:
         content = job.result()
         if isinstance(content, ApiError):
             raise content
-        self._note(served, request.url.path, ticket)
+        self._note(served, request.scope["route"].path_format, ticket)
         return fastapi.Response(content, media_type="application/json")
 
     def reload(self) -> dict[str, str]:
@@ -171,7 +177,13 @@ class Service:
             todo = "Send less text in one request"
             raise too_much("too_many_characters", "characters", characters, most.max_characters, todo)
 
-    def _work(self, served: ServedModel, body: TaskRequest, ticket: Ticket) -> bytes | ApiError:
+    def _work(
+        self,
+        served: ServedModel,
+        body: TaskRequest,
+        ticket: Ticket,
+        shape: Callable[[list[Any]], Any] | None,
+    ) -> bytes | ApiError:
         """Return the content of the answer, in a thread of the request."""
         begin = time.monotonic()
         pipeline = copy(served.pipelines[body.task] if body.task else served.any_pipeline)
@@ -180,7 +192,8 @@ class Service:
             if ticket.error is not None:
                 raise ticket.error
             results = body.results(pipeline)
-            content = _content(served.name, body, results, ticket)
+            answer = shape(results) if shape else _answer(served.name, body, results, ticket)
+            content = json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")
         except ApiError as error:
             return error
         except (ConfigError, DataError, TokenizerError) as error:
@@ -205,14 +218,14 @@ class Service:
         )
 
 
-def _content(name: str, body: TaskRequest, results: list[Any], ticket: Ticket) -> bytes:
+def _answer(name: str, body: TaskRequest, results: list[Any], ticket: Ticket) -> dict[str, Any]:
     usage = {"prompt_tokens": ticket.tokens, "total_tokens": ticket.tokens}
     answer: dict[str, Any] = {"model": name, "usage": usage}
     if isinstance(body, EmbeddingsRequest):
         answer |= {"object": "list", "data": results}
     else:
         answer["results"] = results
-    return json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    return answer
 
 
 async def _wait_for_disconnect(request: fastapi.Request) -> None:
