@@ -261,9 +261,9 @@ def test_key_deadline_and_metrics(server: Running) -> None:
             client(server, token=token).fill_mask(MASKED)
         assert caught.value.response.status_code == 401
     assert server.ask("/", headers={}).headers["Location"] == "playground"  # the page needs no key
-    with pytest.raises(HfHubHTTPError, match="there was no answer within") as late:
+    with pytest.raises(HfHubHTTPError, match="X-Request-Timeout") as late:
         client(server, headers={"X-Request-Timeout": "0.000001"}).fill_mask(MASKED)
-    assert late.value.response.status_code == 504
+    assert late.value.response.status_code in (429, 504)  # refused at once, or late
     name = 'albertkit_requests_total{route="/models/{model}",status="200"}'
     before = server.figure(name)
     client(server, "/models/classifier").text_classification("a")
