@@ -183,7 +183,7 @@ def _described(body: type[request_schemas.TaskRequest]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-def _describe_bodies(application: fastapi.FastAPI, kinds: list[type[request_schemas.TaskRequest]]) -> None:
+def _describe_bodies(application: fastapi.FastAPI, kinds: list[type[request_schemas.Strict]]) -> None:
     """Add the bodies to the description that FastAPI makes of all else."""
     describe = application.openapi
     wanted: Any = [(kind, "validation") for kind in kinds]
