@@ -91,6 +91,19 @@ class TestTheSameAsThePlainModel:
         model = make(CLASSIFIER).bfloat16()
         assert_equal(model, rows_of([5, 24, 5, 7]), atol=0.3)
 
+    def test_under_autocast_and_without_it_again(self):
+        """As a run in bfloat16 evaluates: oneDNN's own products know nothing of autocast."""
+        engine, rows = TorchEngine(make(CLASSIFIER)), rows_of([5, 24, 5, 7])
+        before = engine.run(rows)
+        can_reorder.cache_clear()  # as the first evaluation of a process finds it
+        for _ in range(2):
+            with torch.autocast("cpu", torch.bfloat16):
+                np.testing.assert_allclose(engine.run(rows), before, atol=0.3)
+        np.testing.assert_array_equal(engine.run(rows), before)
+        found = can_reorder(torch.float32)
+        can_reorder.cache_clear()
+        assert can_reorder(torch.float32) == found
+
     def test_nothing_is_computed_of_no_rows(self):
         assert TorchEngine(make(CLASSIFIER)).run([]) == []
 

@@ -48,7 +48,7 @@ def can_reorder(dtype: torch.dtype) -> bool:
     tolerance = 1e-5 if dtype == torch.float32 else 0.1
     try:
         reordered, plain = (ReorderedLinear(weight, bias, reorder=reorder) for reorder in (True, False))
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast("cpu", enabled=False):
             return all(
                 torch.allclose(reordered(values, one), plain(values, one), atol=tolerance)
                 for one in (None, nn.GELU(approximate="tanh"), nn.GELU(), nn.ReLU())

@@ -35,10 +35,15 @@ _WORTH_SELECTING = 0.75  # where more of the tokens are read, the last layer is 
 
 
 class TorchLayers:
-    """The layers of a model that fits, their matrices reordered once."""
+    """The layers of a model that fits.
 
-    def __init__(self, model: AlbertPreTrainedModel) -> None:
-        reorder = model.device.type == "cpu" and can_reorder(model.dtype)
+    Args:
+        model: with the weights.
+        reorder: whether their matrices are reordered, once, if oneDNN multiplies with them.
+    """
+
+    def __init__(self, model: AlbertPreTrainedModel, *, reorder: bool) -> None:
+        reorder = reorder and model.device.type == "cpu" and can_reorder(model.dtype)
         layers = encoder_of(model).encoder.executed_layers()
         made = {id(layer): PackedLayer(layer, reorder=reorder) for layer in dict.fromkeys(layers)}
         self.layers = [made[id(layer)] for layer in layers]
@@ -171,7 +176,9 @@ class TorchEngine(Engine):
     def _prepare(self) -> TorchLayers:
         model = self.model
         layers = list(dict.fromkeys(encoder_of(model).encoder.executed_layers()))
-        return _LAYERS.get(model, layers, partial(TorchLayers, model))
+        # Autocast does not convert reordered matrices.
+        reorder = not torch.is_autocast_enabled(model.device.type)
+        return _LAYERS.get(model, layers, partial(TorchLayers, model, reorder=reorder), key=reorder)
 
     def _score(self, head: Head, layers: TorchLayers, batch: Batch) -> Sequence[np.ndarray]:
         """Return the scores of each row, (R, K)."""
