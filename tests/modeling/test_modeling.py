@@ -5,10 +5,12 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.functional as F
 from modeling_twins import HEADS, TINY, batch, labels_for, largest_difference, make, tiny
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError
+from albertkit.modeling import layers
 from albertkit.modeling.layers import AlbertTransformer
 from albertkit.modeling.model import AlbertModel, expand_attention_mask
 from albertkit.modeling.outputs import MaskedLMOutput, SequenceClassifierOutput
@@ -168,6 +170,45 @@ def test_padding_changes_no_real_position(attention):
     for row in range(4):
         assert largest_difference(alone.last_hidden_state[0], beside.last_hidden_state[row, :5]) <= TOLERANCE
         assert largest_difference(alone.pooler_output[0], beside.pooler_output[row]) <= TOLERANCE
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_bf16_training_attends_as_the_fused_kernel(monkeypatch, masked):
+    """On a CPU, products take the place of the kernel, whose backward pass is slow in bfloat16."""
+    attention = make("AlbertModel").encoder.albert_layer_groups[0].albert_layers[0].attention
+    torch.manual_seed(0)
+    inputs = torch.randn(2, 24, attention.query.in_features)
+    mask = torch.ones(2, 1, 1, 24, dtype=torch.bool)
+    mask[1, :, :, 15:] = False
+    kernels, fused = [], F.scaled_dot_product_attention
+
+    def counted(*arguments):
+        kernels.append(arguments)
+        return fused(*arguments)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
+
+    def step(limit: int, dtype: torch.dtype = torch.bfloat16) -> tuple[torch.Tensor, torch.Tensor]:
+        monkeypatch.setattr(layers, "EAGER_TRAINING_LENGTH", limit)
+        hidden_states = inputs.clone().requires_grad_()
+        with torch.autocast("cpu", dtype, enabled=dtype is torch.bfloat16):
+            output, probabilities = attention(hidden_states, attention_mask=mask if masked else None)
+        assert probabilities is None
+        output.float().square().sum().backward()
+        return output.detach().float(), hidden_states.grad
+
+    exact = step(0, torch.float32)
+    step(24, torch.float32)
+    assert len(kernels) == 2  # fp32 is the kernel's
+    products, kernel = step(24), step(23)
+    assert len(kernels) == 3
+    for ours, theirs, right in zip(products, kernel, exact, strict=True):
+        scale = right.abs().max()
+        assert (ours - right).abs().max() <= 0.02 * scale
+        assert (ours - right).abs().mean() <= 1.5 * (theirs - right).abs().mean()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        attention(inputs)
+    assert len(kernels) == 4  # nothing goes backward
 
 
 def test_a_step_without_labels_has_the_loss_0():

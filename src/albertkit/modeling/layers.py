@@ -22,6 +22,9 @@ from albertkit.modeling.arguments import select_tokens
 from albertkit.modeling.outputs import BaseModelOutput
 
 
+EAGER_TRAINING_LENGTH = 128  # tokens
+
+
 class FunctionActivation(nn.Module):
     """A plain function as a module, so that it shows in `print(model)`."""
 
@@ -170,8 +173,9 @@ class AlbertAttention(nn.Module):
         query = self.query(asking).unflatten(2, split).transpose(1, 2)  # (B, T, N*D) -> (B, N, T, D)
         key = self.key(hidden_states).unflatten(2, split).transpose(1, 2)
         value = self.value(hidden_states).unflatten(2, split).transpose(1, 2)
-        if eager:
-            context, probabilities = self._attend_eagerly(query, key, value, attention_mask, head_mask)
+        if eager or _trains_faster_eagerly(query):
+            context, weights = self._attend_eagerly(query, key, value, attention_mask, head_mask)
+            probabilities = weights if eager else None
         else:
             dropout = self.attention_dropout.p if self.training else 0.0
             context = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout)
@@ -210,6 +214,16 @@ class AlbertAttention(nn.Module):
         self.value = _select(self.value, index, dim=0)
         self.dense = _select(self.dense, index, dim=1)
         self.kept_heads = kept
+
+
+def _trains_faster_eagerly(query: Tensor) -> bool:
+    """Tell whether the fused kernel is the slower one, for queries (B, N, T, D).
+
+    The backward pass of PyTorch's fused attention (2.13) is slow in bfloat16 on a CPU
+    (`benchmarks/attention.py`). Sequences of 256 tokens and more gain nothing from explicit products.
+    """
+    is_slow = query.device.type == "cpu" and query.dtype is torch.bfloat16 and query.requires_grad
+    return is_slow and query.shape[2] <= EAGER_TRAINING_LENGTH
 
 
 def _select(linear: nn.Linear, index: Tensor, *, dim: int) -> nn.Linear:
