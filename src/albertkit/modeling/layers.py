@@ -21,7 +21,6 @@ from torch.utils.checkpoint import checkpoint
 from albertkit.modeling.arguments import select_tokens
 from albertkit.modeling.outputs import BaseModelOutput
 
-
 EAGER_TRAINING_LENGTH = 128  # tokens
 
 
