@@ -80,6 +80,7 @@ COMMANDS = [
     Command("convert-tf1", "convert IN/model OUT --to tf1"),
     Command("convert-julia", "convert IN/model OUT", ".tfbson"),
     Command("export", "export onnx IN/model OUT"),
+    Command("export-web", "export web IN/model OUT"),
     Command("export-file", "export onnx IN/model OUT", ".onnx"),
     Command("attention", "inspect attention text --model IN/model --html OUT", ".html"),
     Command(

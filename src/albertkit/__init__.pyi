@@ -72,5 +72,6 @@ from albertkit.tokenization.encoding import BatchEncoding as BatchEncoding
 from albertkit.tokenization.tokenizer import AlbertTokenizer as AlbertTokenizer
 from albertkit.tokenization.tokenizer import AlbertTokenizerFast as AlbertTokenizerFast
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer as AlbertWordPieceTokenizer
+from albertkit.web.export import export_web as export_web
 
 __version__: str

@@ -53,7 +53,7 @@ def bash_offers(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         ("albertkit inspect b", ["bias", "bundled", "base-v1", "base-v2"]),
         ("albertkit inspect xl", ["xlarge-v1", "xlarge-v2"]),
         ("albertkit inspect bundled --j", ["--json"]),
-        ("albertkit export ", ["onnx"]),
+        ("albertkit export ", ["onnx", "web"]),
         ("albertkit serve --model mine=bun", ["mine=bundled"]),
         ("albertkit serve --task mine=sen", ["mine=sentence-order"]),
         ("albertkit classify --file re", []),  # then the shell offers files

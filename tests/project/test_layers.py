@@ -63,6 +63,7 @@ LEVELS = {
     "onnx.file": 4,
     "onnx.int8_loss": 4,
     "serving": 5,
+    "web": 5,
     "cli": 6,
     "__main__": 7,
 }
@@ -312,6 +313,7 @@ def test_every_public_name_is_found() -> None:
         "tokenization.vocabulary.train_vocabulary",
         "training.curves.plot_curves",
         "training.curves.read_metrics",
+        "web.export.export_web",
     ],
 )
 def test_a_path_may_be_a_string(name: str) -> None:

@@ -99,3 +99,66 @@ def onnx(
         **columns,
     )
     print_result(report, json)
+
+
+@app.command("web")
+@settings_flags(DataOptions, parameter="columns")
+def web(
+    source: Source,
+    target: Annotated[Path, typer.Argument(help="A new or empty folder.")],
+    architecture: Annotated[
+        str | None,
+        typer.Option(
+            help="Class of the model, such as AlbertModel for the encoder alone.",
+            show_default="what the config names, if the weights are there",
+        ),
+    ] = None,
+    dtype: Annotated[
+        Literal["float32", "float16", "bfloat16"] | None,
+        typer.Option(help="Type of the stored weights.", show_default="as in the source"),
+    ] = None,
+    int8: Annotated[
+        bool,
+        typer.Option(help="Also write onnx/model_quantized.onnx, in int8, and measure its loss in accuracy."),
+    ] = True,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            help="Measure the loss on labelled examples of the model's task, or on the texts of a .txt.",
+            show_default="sentences that come with albertkit",
+        ),
+    ] = None,
+    max_drop: Annotated[
+        float,
+        typer.Option(help="Maximum loss in points of 100; the int8 model is left out if it loses more."),
+    ] = 0.5,
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Compare on the lines of this file.", show_default="sentences that come with albertkit"
+        ),
+    ] = None,
+    json: JsonReport = False,
+    *,
+    columns: dict[str, Any],
+) -> None:
+    """Write a model as the folder that transformers.js opens, in browsers and in Node.
+
+    The folder has onnx/model.onnx, onnx/model_quantized.onnx in int8, config.json and the tokenizer's files.
+
+    Example: albertkit export web my-model my-model-web
+    """
+    from albertkit.web.export import export_web
+
+    report = export_web(
+        source,
+        target,
+        architecture=architecture,
+        dtype=dtype,
+        int8=int8,
+        calibrate=calibrate,
+        max_drop=max_drop,
+        **({} if texts is None else {"texts": texts}),
+        **columns,
+    )
+    print_result(report, json)

@@ -26,7 +26,7 @@ from albertkit.conversion import TOLERANCES, cast, file_sha256
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
 from albertkit.files import check_new_folder
-from albertkit.heads import HEADS
+from albertkit.heads import HEADS, head_of
 from albertkit.inputs import NumberedInputs, format_of
 from albertkit.onnx.check import TEXTS, compare
 from albertkit.onnx.file import (
@@ -107,8 +107,7 @@ class OnnxReport:
             f"differs from the reference by at most {self.largest_difference:.1e} "
             f"(bound {self.tolerance:.0e}), on batches of {batches}"
             if self.loss is None
-            else f"int8 loses {self.loss.drop:.2f} points of {self.loss.metric} ({self.loss.exact:.2f} to "
-            f"{self.loss.rounded:.2f}, on {self.loss.examples} examples)",
+            else f"int8 {self.loss}",
         ]
         lines += [f"note: {note}" for note in self.notes]
         lines += [f"sha256 {checksum}  {path}" for path, checksum in self.checksums.items()]
@@ -175,7 +174,7 @@ def export_onnx(
     checkpoint = formats.read(path)
     add_model_file(checkpoint)
     config = AlbertConfig.from_dict(checkpoint.config)
-    architecture, weights, loaded = _choose(config, checkpoint.tensors, architecture)
+    architecture, weights, loaded = choose_architecture(config, checkpoint.tensors, architecture)
     notes = [*checkpoint.notes, *(f"unexpected, left out: {name}" for name in loaded.unexpected)]
     notes += [f"left out: {name} differs from {first}" for name, first in loaded.conflicting.items()]
     if contradiction := contradictions(source, vars(config)):
@@ -309,7 +308,7 @@ def _places(target: Path, source: Path) -> tuple[Path, bool]:
 # --- what is written ----------------------------------------------------------------------------
 
 
-def _choose(
+def choose_architecture(
     config: AlbertConfig, tensors: Arrays, architecture: str | None
 ) -> tuple[str, dict[str, np.ndarray], LoadReport]:
     """Return the first class of model that these tensors fill, its weights, and a report of the others.
@@ -317,6 +316,7 @@ def _choose(
     The encoder may lack its pooler.
     """
     if architecture is not None:
+        head_of(architecture)  # which checks the name
         candidates = [architecture]
     else:
         made = architecture_of(config, tensors)

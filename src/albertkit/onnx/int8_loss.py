@@ -43,6 +43,12 @@ class Loss:
         """Points that are lost."""
         return self.exact - self.rounded
 
+    def __str__(self) -> str:
+        return (
+            f"loses {self.drop:.2f} points of {self.metric} ({self.exact:.2f} to {self.rounded:.2f}, on "
+            f"{self.examples} examples)"
+        )
+
     def refuse_beyond(self, most: float) -> None:
         """Raise CheckpointError where more points are lost."""
         if not self.drop <= most:  # written so that "not a number" fails

@@ -1,0 +1,1 @@
+"""Models for JavaScript: the folder that transformers.js opens."""

@@ -1,0 +1,214 @@
+"""From a checkpoint of any format to the folder that transformers.js opens, in browsers and in Node.
+
+report = export_web("albert-base-v2", "albert-base-v2-web")
+print(report)
+
+config.json, tokenizer.json, tokenizer_config.json, special_tokens_map.json
+onnx/model.onnx              equal to the reference
+onnx/model_quantized.onnx    in int8, if it loses little enough
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from albertkit.checkpoints import formats
+from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
+from albertkit.config import AlbertConfig
+from albertkit.conversion import file_sha256
+from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError
+from albertkit.files import check_new_folder, complete_files, read_json, write_json
+from albertkit.heads import head_of
+from albertkit.onnx.check import TEXTS
+from albertkit.onnx.export import OnnxReport, choose_architecture, export_onnx
+from albertkit.onnx.file import vocabulary_file
+from albertkit.onnx.int8_loss import Loss
+from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
+from albertkit.tokenization.folder import SPECIAL_TOKENS_FILE, TOKENIZER_FILE
+from albertkit.vocabularies import add_model_file, open_tokenizer
+
+EXACT_FILE = "onnx/model.onnx"
+INT8_FILE = "onnx/model_quantized.onnx"
+"""What transformers.js opens in a browser unless it is told otherwise (its dtype `q8`)."""
+_JS_CONFIG = "transformers.js_config"
+"""The key of config.json that transformers.js reads."""
+_TOKENIZER_FILES = (TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, SPECIAL_TOKENS_FILE)
+_JS_CLASSES = {
+    "AlbertForPreTraining": "AlbertForMaskedLM",
+    "AlbertForTokenClassification": None,
+    "AlbertForMultipleChoice": None,
+}
+"""Classes that transformers.js lacks -> the class that it has for the same task, if any."""
+
+
+@dataclass(slots=True, repr=False)
+class WebReport:
+    """The files that were written, and how close to the reference they compute."""
+
+    source: str
+    target: str
+    architecture: str
+    task: str
+    """The task that the head is for, under the name that the pipelines of transformers.js have for it."""
+    files: dict[str, int]
+    """Path in the folder -> bytes."""
+    largest_difference: float
+    """Of `onnx/model.onnx` from the NumPy reference."""
+    tolerance: float
+    loss: Loss | None
+    """Accuracy that `onnx/model_quantized.onnx` loses; None without int8."""
+    checksums: dict[str, str]
+    """SHA-256 of every file written."""
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values for `json.dumps`."""
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        width = max(map(len, self.files))
+        lines = [
+            f"{self.source} -> {self.target}",
+            f"{self.architecture}, for {self.task}",
+            *(f"  {name:<{width}}  {size:>12,} bytes" for name, size in self.files.items()),
+            f"{EXACT_FILE} differs from the reference by at most {self.largest_difference:.1e} "
+            f"(bound {self.tolerance:.0e})",
+        ]
+        if self.loss is not None and INT8_FILE in self.files:
+            lines.append(f"{INT8_FILE} {self.loss}")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def export_web(
+    source: str | Path,
+    target: str | Path,
+    *,
+    architecture: str | None = None,
+    dtype: str | None = None,
+    int8: bool = True,
+    calibrate: str | Path | None = None,
+    max_drop: float = 0.5,
+    texts: str | Path | Sequence[str] = TEXTS,
+    **columns: Any,
+) -> WebReport:
+    """Write a model as the folder that transformers.js opens.
+
+    The files appear in the folder together, after both models were checked as `export_onnx` does it.
+
+    Args:
+        source: what `from_pretrained` takes: a folder, a checkpoint of another writer, a name. It needs a
+            vocabulary.
+        target: a new or empty folder.
+        architecture: the class of model. None for the class of the source; for a pretraining model
+            AlbertForMaskedLM, as transformers.js has no class with both heads.
+        dtype: type of the stored weights, one of `DTYPES`; None as in the source.
+        int8: also write `onnx/model_quantized.onnx`. If int8 loses more than `max_drop`, this file is left
+            out, the report has a note, and config.json tells transformers.js to open the other file.
+        calibrate: labelled examples, or a `.txt` of texts, to measure the loss on, as in `export_onnx`.
+        max_drop: maximum number of points of 100 that int8 may lose.
+        texts: texts to compare on, or a file with one on each line.
+        **columns: fields of `DataOptions`: where the labelled examples are in their file.
+
+    Raises:
+        ModelNotFoundError: there is no such source, or it has no vocabulary.
+        CheckpointError: the source is damaged or lacks tensors of the architecture; the target cannot be
+            written; the model is too large for one file; or the outputs differ.
+        ConfigError: an unknown architecture or type, or arguments that do not go together.
+        DataError: no texts, or the target exists.
+    """
+    target = Path(target).expanduser()
+    check_new_folder(target)
+    if calibrate is not None and not int8:
+        raise ConfigError("calibrate measures what int8 loses; leave out int8=False (--no-int8) to use it")
+    path = formats.locate(source, also=VOCABULARY_FILES)
+    checkpoint = formats.read(path)
+    add_model_file(checkpoint)
+    if vocabulary_file(checkpoint) is None:
+        raise ModelNotFoundError(
+            f"{source} has no vocabulary, and transformers.js needs {TOKENIZER_FILE}. Put the tokenizer's "
+            "files beside the weights"
+        )
+    config = AlbertConfig.from_dict(checkpoint.config)
+    chosen, _, _ = choose_architecture(config, checkpoint.tensors, architecture)
+    if architecture is None:
+        chosen = _JS_CLASSES.get(chosen) or chosen
+    shared = {"architecture": chosen, "dtype": dtype, "all_inputs": True, "texts": texts}
+    with complete_files(target) as files:
+        exact = export_onnx(path, files / EXACT_FILE, **shared)
+        notes, loss = list(exact.notes), None
+        if int8:
+            measured = shared | columns | {"calibrate": calibrate}
+            loss = _write_int8(path, files / INT8_FILE, measured, notes, max_drop=max_drop)
+        _write_config(files, config, exact, has_int8=(files / INT8_FILE).is_file())
+        _write_tokenizer(files, checkpoint, longest=config.max_position_embeddings)
+        notes += _notes_of_class(chosen)
+        written = sorted(one for one in files.rglob("*") if one.is_file())
+        sizes = {str(one.relative_to(files)): one.stat().st_size for one in written}
+        checksums = {str(one.relative_to(files)): file_sha256(one) for one in written}
+    assert exact.largest_difference is not None
+    return WebReport(
+        source=str(source),
+        target=str(target),
+        architecture=chosen,
+        task=head_of(chosen).task,
+        files=sizes,
+        largest_difference=exact.largest_difference,
+        tolerance=exact.tolerance,
+        loss=loss,
+        checksums=checksums,
+        notes=notes,
+    )
+
+
+def _write_int8(
+    source: Path, file: Path, options: dict[str, Any], notes: list[str], *, max_drop: float
+) -> Loss:
+    """Write the model in int8, remove it again if it loses too much, and return the loss."""
+    report = export_onnx(source, file, int8=True, max_drop=100.0, **options)
+    loss = report.loss
+    assert loss is not None
+    if not loss.drop <= max_drop:  # written so that "not a number" counts as too much
+        file.unlink()
+        notes.append(
+            f"{INT8_FILE} was left out: int8 loses {loss.drop:.2f} points of {loss.metric}, and at most "
+            f"{max_drop:g} were expected. Set max_drop (--max-drop) to a larger value to write it"
+        )
+    else:
+        notes += [f"{INT8_FILE}: {note}" for note in report.notes if note not in notes]
+    return loss
+
+
+def _write_config(folder: Path, config: AlbertConfig, exact: OnnxReport, *, has_int8: bool) -> None:
+    config = config.replace(architectures=[exact.architecture], dtype=exact.dtype)
+    if not has_int8:
+        config.extra[_JS_CONFIG] = {"dtype": "fp32"}  # browsers would look for the file in int8
+    config.save_pretrained(folder)
+
+
+def _write_tokenizer(folder: Path, checkpoint: Checkpoint, *, longest: int) -> None:
+    """Write the tokenizer's files, without those that only Python reads."""
+    tokenizer = open_tokenizer(checkpoint)
+    for name in tokenizer.save_pretrained(folder):
+        if Path(name).name not in _TOKENIZER_FILES:
+            Path(name).unlink()
+    # transformers.js cuts texts at this length; Python also asks the config.
+    settings = read_json(folder / TOKENIZER_CONFIG_FILE, AlbertKitError)
+    length = settings.get("model_max_length") or longest
+    write_json(
+        folder / TOKENIZER_CONFIG_FILE,
+        settings | {"model_max_length": min(length, longest)},
+        ensure_ascii=False,
+    )
+
+
+def _notes_of_class(architecture: str) -> list[str]:
+    if architecture not in _JS_CLASSES:
+        return []
+    return [
+        f"transformers.js has no {architecture}: open the folder with its AutoModel, whose outputs are the "
+        "logits (docs/browser.md)"
+    ]

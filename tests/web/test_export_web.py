@@ -1,0 +1,149 @@
+"""The folder for transformers.js: its files, their contents, errors. tests/compat/ opens it in Node."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Run
+from modeling_twins import HEADS, make
+
+import albertkit
+from albertkit import reference
+from albertkit.checkpoints import formats
+from albertkit.config import AlbertConfig
+from albertkit.conversion import file_sha256
+from albertkit.errors import CheckpointError, ConfigError, DataError, ModelNotFoundError
+from albertkit.onnx.check import open_session
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.web.export import EXACT_FILE, INT8_FILE, export_web
+
+FILES = ["config.json", EXACT_FILE, INT8_FILE, "special_tokens_map.json", "tokenizer.json"]
+FILES.append("tokenizer_config.json")
+SIZE: dict[str, Any] = {"vocab_size": 500, "max_position_embeddings": 64, "num_labels": 3}
+
+
+@pytest.fixture
+def save(tiny_vocabulary: Path, tmp_path: Path):
+    """Return a function that writes a tiny model of a class with its tokenizer, and returns the folder."""
+
+    def save_model(head: str, *, name: str = "model", **values: Any) -> Path:
+        make(head, **(SIZE | values)).save_pretrained(tmp_path / name)
+        AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path / name)
+        return tmp_path / name
+
+    return save_model
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_becomes_the_same_files(head: str, save, tmp_path: Path) -> None:
+    report = export_web(save(head), tmp_path / "web", max_drop=100)
+    assert list(report.files) == FILES
+    for name, size in report.files.items():
+        assert (tmp_path / "web" / name).stat().st_size == size
+        assert file_sha256(tmp_path / "web" / name) == report.checksums[name]
+        assert f"{size:,} bytes" in str(report)
+    assert {one.name for one in (tmp_path / "web").iterdir()} == {one.split("/")[0] for one in FILES}
+    expected = "AlbertForMaskedLM" if head == "AlbertForPreTraining" else head
+    config = json.loads((tmp_path / "web" / "config.json").read_text())
+    assert config["architectures"] == [report.architecture] == [expected]
+    assert config["model_type"] == "albert"
+    assert "transformers.js_config" not in config  # both files are there: its own choice is right
+    lacks = head in ("AlbertForTokenClassification", "AlbertForMultipleChoice")
+    assert any("open the folder with its AutoModel" in note for note in report.notes) == lacks
+
+
+def test_the_graph_takes_what_transformers_js_gives(save, tmp_path: Path) -> None:
+    """It gives what the session names, all three; ids of the longest text that its tokenizer leaves fit."""
+    folder = save("AlbertForQuestionAnswering")
+    export_web(folder, tmp_path / "web", int8=False)
+    session = open_session(tmp_path / "web" / EXACT_FILE)
+    assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask", "token_type_ids"]
+    assert all(one.type == "tensor(int64)" for one in session.get_inputs())
+    settings = json.loads((tmp_path / "web" / "tokenizer_config.json").read_text())
+    assert settings["model_max_length"] == 64
+    batch = {one.name: np.ones((2, settings["model_max_length"]), np.int64) for one in session.get_inputs()}
+    starts, ends = session.run(["start_logits", "end_logits"], batch)
+    checkpoint = formats.read(folder)
+    config = AlbertConfig.from_dict(checkpoint.config)
+    expected = reference.forward("AlbertForQuestionAnswering", config, checkpoint.tensors, **batch)
+    np.testing.assert_allclose(starts, expected["start_logits"], atol=1e-4)
+    np.testing.assert_allclose(ends, expected["end_logits"], atol=1e-4)
+
+
+def test_a_shorter_length_of_the_tokenizer_stays(tiny_vocabulary: Path, save, tmp_path: Path) -> None:
+    folder = save("AlbertModel")
+    AlbertTokenizer(tiny_vocabulary, model_max_length=20).save_pretrained(folder)
+    export_web(folder, tmp_path / "web", int8=False)
+    assert json.loads((tmp_path / "web" / "tokenizer_config.json").read_text())["model_max_length"] == 20
+
+
+def test_python_reads_the_tokenizer_too(save, tmp_path: Path) -> None:
+    folder = save("AlbertModel")
+    export_web(folder, tmp_path / "web", int8=False)
+    text = "The captain, in Zürich: “No one believed him.”"
+    ids = [
+        albertkit.AutoTokenizer.from_pretrained(one)(text)["input_ids"] for one in (folder, tmp_path / "web")
+    ]
+    assert ids[0] == ids[1]
+    assert len(ids[0]) > 10
+
+
+def test_int8_that_loses_too_much_is_left_out_and_the_config_says_so(save, tmp_path: Path) -> None:
+    folder = save("AlbertForTokenClassification")
+    report = export_web(folder, tmp_path / "web", max_drop=-200)
+    assert INT8_FILE not in report.files
+    assert not (tmp_path / "web" / INT8_FILE).exists()
+    assert report.loss is not None
+    (note,) = (note for note in report.notes if INT8_FILE in note)
+    assert f"int8 loses {report.loss.drop:.2f} points of agreement, and at most -200 were expected" in note
+    config = json.loads((tmp_path / "web" / "config.json").read_text())
+    assert config["transformers.js_config"] == {"dtype": "fp32"}
+
+
+def test_refused_before_anything_is_written(save, tmp_path: Path) -> None:
+    folder = save("AlbertForSequenceClassification")
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "mine.txt").write_text("mine")
+    with pytest.raises(DataError, match=r"taken holds mine.txt: choose another folder"):
+        export_web(folder, taken)
+    for error, message, arguments in (
+        (ConfigError, "leave out int8=False", {"int8": False, "calibrate": tmp_path / "a.txt"}),
+        (ConfigError, "'AlbertForNothing' is not a model class", {"architecture": "AlbertForNothing"}),
+        (ConfigError, "dtype is 'int4'", {"dtype": "int4"}),
+        (CheckpointError, "lacks predictions.bias", {"architecture": "AlbertForMaskedLM"}),
+        (DataError, "there is no file .*gone.tsv", {"calibrate": tmp_path / "gone.tsv"}),
+    ):
+        with pytest.raises(error, match=message):
+            export_web(folder, tmp_path / "web", **arguments)
+        assert not (tmp_path / "web").exists()
+    make("AlbertModel").save_pretrained(tmp_path / "bare")
+    with pytest.raises(ModelNotFoundError, match=r"has no vocabulary, and transformers\.js needs"):
+        export_web(tmp_path / "bare", tmp_path / "web")
+    assert [one.name for one in taken.iterdir()] == ["mine.txt"]
+
+
+def test_nothing_stays_of_an_export_that_fails(save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graphs are there when the tokenizer fails: they must not stay without it."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no luck")
+
+    monkeypatch.setattr("albertkit.web.export._write_tokenizer", fail)
+    with pytest.raises(OSError, match="no luck"):
+        export_web(save("AlbertModel"), tmp_path / "web")
+    assert not (tmp_path / "web").exists()
+
+
+def test_the_command_prints_sizes(save, run: Run, tmp_path: Path) -> None:
+    folder = save("AlbertForMaskedLM")
+    result = run("export", "web", folder, tmp_path / "web", "--max-drop", "100", "--json")
+    report = json.loads(result.output)
+    assert report["task"] == "fill-mask"
+    assert report["files"][INT8_FILE] == (tmp_path / "web" / INT8_FILE).stat().st_size
+    lines = run("export", "web", folder, tmp_path / "other", "--no-int8").output.splitlines()
+    assert lines[1] == "AlbertForMaskedLM, for fill-mask"
+    assert any(line.split()[0] == EXACT_FILE and line.endswith(" bytes") for line in lines)
+    assert not any(INT8_FILE in line for line in lines)
