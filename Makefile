@@ -2,7 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Modules are compiled when they are first imported: most never are.
+# Modules are compiled when they are first imported: most never are. What is compiled must stay, or each of the
+# suite's processes compiles what it imports: 17 s instead of 7 s for TensorFlow alone.
+export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: help demo test test-fast light check format bench gpu docs clean
