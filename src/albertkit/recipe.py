@@ -158,6 +158,14 @@ def scalar_fields(settings: type) -> list[tuple[str, dataclasses.Field[Any]]]:
     return result
 
 
+def scalar_values(settings: Any) -> dict[str, Any]:
+    """Return the plain values of settings by the names of their fields, those of tables too."""
+    return {
+        field.name: getattr(getattr(settings, table) if table else settings, field.name)
+        for table, field in scalar_fields(type(settings))
+    }
+
+
 def field_docs(settings: type) -> dict[str, str]:
     """Return the docstring under each field of a dataclass, inherited or in its tables too."""
     docs: dict[str, str] = {}

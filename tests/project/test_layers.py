@@ -189,6 +189,7 @@ NEED_TORCH = {
     "pretraining.objective",
     "pretraining.run",
     "pretraining.initialization",
+    "training.callback_list",
     "training.distributed",
     "training.loop",
     "training.objective",

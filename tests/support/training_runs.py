@@ -49,6 +49,20 @@ class Objective:
         return StepOutput(loss=total / counts["tokens"], sums={"loss": (total, batch.ids.numel())})
 
 
+class BadOnce(Objective):
+    """The batch that is number `step`, counted from 1, has a bad loss."""
+
+    def __init__(self, step: int, factor: float, always: bool = False) -> None:
+        generator = torch.Generator().manual_seed(step - 1)
+        self.bad = torch.randint(5, 40, (4, 8), generator=generator)
+        self.factor, self.always = factor, always
+
+    def __call__(self, model: Any, batch: Rows, counts: dict[str, int]) -> StepOutput:
+        result = super().__call__(model, batch, counts)
+        bad = self.always or torch.equal(batch.ids, self.bad)
+        return StepOutput(loss=result.loss * self.factor, sums=result.sums) if bad else result
+
+
 objective = Objective()
 
 
@@ -80,6 +94,7 @@ def run(
     *,
     objective: Any = objective,
     dropout: float = 0.1,
+    **options: Any,
 ) -> Any:
     model = tiny_model(dropout)
     return train(
@@ -91,4 +106,5 @@ def run(
         save_model=model.save_pretrained,
         evaluate=lambda: {"loss": float(objective(model, next(batches(None))[0], {"tokens": 32}).loss)},
         fingerprint=fingerprint,
+        **options,
     )

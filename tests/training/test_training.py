@@ -18,14 +18,13 @@ from filelock import FileLock
 from places import SUPPORT
 from quick_runs import pictures, quick_runs  # noqa: F401  # fixtures
 from safetensors.torch import load_file
-from training_runs import Objective, Rows, batches, objective, run, settings, tiny_model
+from training_runs import BadOnce, Rows, batches, objective, run, settings, tiny_model
 
 from albertkit.errors import ConfigError, DiskFullError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.training import throughput
 from albertkit.training.curves import read_metrics
 from albertkit.training.loop import train
-from albertkit.training.objective import StepOutput
 from albertkit.training.state import checkpoint_folder, checkpoint_step, checkpoints
 
 
@@ -172,20 +171,6 @@ def test_trapezoid_takes_more_steps_until_its_decay_begins(tmp_path: Path) -> No
     assert all(torch.equal(long[key], grown[key]) for key in long)
     with pytest.raises(TrainingError, match="the decay had begun"):
         run(tmp_path / "long", settings(**trapezoid, steps=18))
-
-
-class BadOnce(Objective):
-    """The batch that is number `step`, counted from 1, has a bad loss."""
-
-    def __init__(self, step: int, factor: float, always: bool = False) -> None:
-        generator = torch.Generator().manual_seed(step - 1)
-        self.bad = torch.randint(5, 40, (4, 8), generator=generator)
-        self.factor, self.always = factor, always
-
-    def __call__(self, model: Any, batch: Rows, counts: dict[str, int]) -> StepOutput:
-        result = super().__call__(model, batch, counts)
-        bad = self.always or torch.equal(batch.ids, self.bad)
-        return StepOutput(loss=result.loss * self.factor, sums=result.sums) if bad else result
 
 
 @pytest.mark.parametrize("optimizer", ["lamb", "muon"])

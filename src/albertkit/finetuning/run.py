@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import COLUMNS_KEY
 from albertkit.metrics.comparing import is_better
 from albertkit.pipelines import pipeline
+from albertkit.recipe import scalar_values
 from albertkit.results import Result, with_baseline
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.task import Task
+from albertkit.training.callbacks import Callback
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.loop import RunResult, train
@@ -111,6 +114,7 @@ def run_prepared(
     output: Path,
     *,
     world: World,
+    callbacks: Sequence[Callback] = (),
     restarts: int = 0,
 ) -> FinetuningRun:
     """Do a run on prepared data; if it collapses, the next one."""
@@ -121,7 +125,7 @@ def run_prepared(
     is_last = restarts == MOST_RESTARTS
     prior = prior_loss(prepared, _class_weights(prepared, tried))
     # There is nothing to go on to after the last one, so that one has all its time.
-    result = _train(prepared, tried, folder, world, watched=not is_last, prior=prior)
+    result = _train(prepared, tried, folder, world, callbacks, watched=not is_last, prior=prior)
     if not result.finished:
         return FinetuningRun(output, prepared.task, result, None, restarts, world.is_main)
     evaluation, reason = None, result.state.given_up
@@ -132,7 +136,9 @@ def run_prepared(
         logger.info(
             f"collapsed: {reason}. Starting again with half the learning rate, {rate / 2:g}, and another seed"
         )
-        return run_prepared(prepared, settings, output, world=world, restarts=restarts + 1)
+        return run_prepared(
+            prepared, settings, output, world=world, callbacks=callbacks, restarts=restarts + 1
+        )
     report = None
     if evaluation:
         state = result.state
@@ -194,6 +200,7 @@ def _train(
     settings: FinetuningSettings,
     folder: Path,
     world: World,
+    callbacks: Sequence[Callback],
     *,
     watched: bool,
     prior: float | None,
@@ -241,6 +248,8 @@ def _train(
         | {"model": prepared.start, "training_data": fingerprint(prepared.units)}
         | {"main_metric": metric, "own_metrics": prepared.task.own_directions},
         world=world,
+        callbacks=callbacks,
+        about={"task": prepared.task.name, "model": prepared.start} | scalar_values(settings),
     )
 
 

@@ -3,6 +3,7 @@
 import logging
 import shutil
 import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from albertkit.recipe import build, settings_from, takes_settings
 from albertkit.tasks.measuring import OwnMetrics
 from albertkit.tasks.registry import task_of
 from albertkit.tasks.task import Task
+from albertkit.training.callbacks import Callback, checked_callbacks
 from albertkit.training.curves import load_plotting
 from albertkit.training.distributed import World, join_world
 from albertkit.training.folder import refuse_other_folders
@@ -39,6 +41,7 @@ def finetune(
     model: str | Path = BUNDLED,
     output: str | Path,
     metrics: OwnMetrics = None,
+    callbacks: Sequence[Callback] = (),
     recipe: str | Path | FinetuningSettings | None = None,
     seeds: int = 1,
     device: str = "auto",
@@ -62,6 +65,8 @@ def finetune(
         output: folder of the run.
         metrics: metrics of your own: functions of the true and the predicted answers, or `Metric`. The first
             one chooses the best model.
+        callbacks: called in the main process as the run goes: at its start, steps, evaluations, checkpoints
+            and end. Each seed and each restart is a run of its own for them.
         recipe: TOML file of settings, or the settings.
         seeds: number of runs with different seeds. Several runs are in `output/seed-0` and so on; the best
             model, the mean and the deviation are in `output`.
@@ -77,6 +82,7 @@ def finetune(
         TrainingError: a resume with other settings or data, or losses that stay bad.
     """
     load_plotting()  # what is missing is said before any work
+    called = checked_callbacks(callbacks)
     flags, columns = split_settings(FinetuningSettings, settings, call=finetune)
     options = build(DataOptions, columns, where="columns")
     chosen = settings_from(FinetuningSettings, recipe, flags)
@@ -95,8 +101,8 @@ def finetune(
             options=options,
         )
         if seeds > 1:
-            return run_seeds(prepared, chosen, output, seeds=seeds, world=world)
-        return run_prepared(prepared, chosen, output, world=world)
+            return run_seeds(prepared, chosen, output, seeds=seeds, world=world, callbacks=called)
+        return run_prepared(prepared, chosen, output, world=world, callbacks=called)
 
     with full_disk_named(output):
         if world is not None:
@@ -112,6 +118,7 @@ def run_seeds(
     *,
     seeds: int,
     world: World,
+    callbacks: Sequence[Callback] = (),
 ) -> FinetuningRun:
     """Do runs in `output/seed-0` and so on, and put the best model with its report into `output`.
 
@@ -123,6 +130,7 @@ def run_seeds(
         output: folder of the runs; runs that are there go on.
         seeds: how many runs, at least 2.
         world: the processes.
+        callbacks: called for each run.
 
     Returns:
         The best run, or the one that was interrupted.
@@ -134,7 +142,7 @@ def run_seeds(
     for number in range(seeds):
         folder, seeded = output / f"seed-{number}", replace(settings, seed=settings.seed + number)
         logger.info("run %d of %d, in %s", number + 1, seeds, folder)
-        result = run_prepared(prepared, seeded, folder, world=world)
+        result = run_prepared(prepared, seeded, folder, world=world, callbacks=callbacks)
         if not result.loop.finished:
             return result
         results.append(result)

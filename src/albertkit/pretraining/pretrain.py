@@ -1,7 +1,7 @@
 """Pretrain a model on prepared shards: `pretrain`."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from albertkit.logs import lines_shown
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import settings_from, takes_settings
 from albertkit.results import Result
+from albertkit.training.callbacks import Callback, checked_callbacks
 from albertkit.training.curves import read_metrics
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ def pretrain(
     tokenizer: str | Path,
     output: str | Path,
     device: str = "auto",
+    callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> PretrainingRun:
     """Pretrain on masked words and sentence order, or continue the run in `output`.
@@ -84,6 +86,8 @@ def pretrain(
         tokenizer: folder or name of the tokenizer of the shards; every checkpoint gets a copy.
         output: folder of the run.
         device: "auto" (the best there is), "cpu", "cuda", "cuda:1", "mps" and so on.
+        callbacks: called in the main process as the run goes: at its start, steps, evaluations, checkpoints
+            and end.
         **settings: fields of `PretrainingSettings` and its tables, which override the recipe; `model` is a
             dict of arguments of `AlbertConfig`.
 
@@ -98,10 +102,11 @@ def pretrain(
     from albertkit.pretraining.run import pretrain as run
     from albertkit.training.distributed import join_world
 
+    called = checked_callbacks(callbacks)
     chosen = settings_from(PretrainingSettings, recipe, settings)
     output = Path(output)
     with lines_shown(), join_world(device) as world, full_disk_named(output):
-        result = run(chosen, data, tokenizer, output, world=world)
+        result = run(chosen, data, tokenizer, output, world=world, callbacks=called)
         state = result.state
         ending = "finished" if result.finished else "stopped (the same command goes on)"
         if world.is_main:

@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,7 +19,9 @@ from albertkit.pretraining.objective import PretrainingObjective
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
+from albertkit.recipe import scalar_values
 from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training.callbacks import Callback
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.loop import RunResult, train
@@ -37,6 +39,7 @@ def pretrain(
     output: str | Path,
     *,
     world: World | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> RunResult:
     """Pretrain on the shards in `data`, or continue the run in `output`.
 
@@ -46,6 +49,7 @@ def pretrain(
         tokenizer: folder or name of the tokenizer of the shards; every checkpoint gets a copy.
         output: folder of the run.
         world: the processes of the run, and the device of this one.
+        callbacks: called in the main process as the run goes.
 
     Raises:
         DataError, ConfigError: as `albertkit.pretrain`.
@@ -121,6 +125,8 @@ def pretrain(
         | {"data": [shard.sha256 for shard in train_shards.manifest.shards]},
         world=world,
         flops_per_token=_training_flops(model, settings),
+        callbacks=callbacks,
+        about=scalar_values(settings) | {"model": settings.model},
     )
     if settings.overfit_one_batch and result.finished and world.is_main:
         _require_overfitted(output)

@@ -8,9 +8,9 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +20,24 @@ from torch import Tensor, nn
 
 from albertkit.errors import TrainingError
 from albertkit.files import full_disk_named
+from albertkit.training.callback_list import CallbackList
+from albertkit.training.callbacks import Callback, RunProgress
 from albertkit.training.distributed import World
 from albertkit.training.folder import BEST, open_run, written_folder
 from albertkit.training.objective import OUTPUT_SPREAD, Averages, Batch, BatchSource, Objective
 from albertkit.training.optimizers import build_optimizer, clip_gradients, learning_rate_factor
-from albertkit.training.progress import Reporter
+from albertkit.training.progress import reporters
 from albertkit.training.run_state import RunState
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.signals import stop_signals
 from albertkit.training.state import (
     check_schedule,
-    checkpoint_step,
     checkpoints,
     choose_precision,
     load_checkpoint,
     save_checkpoint,
 )
-from albertkit.training.throughput import computes_in_bf16, peak_flops, peak_memory
+from albertkit.training.throughput import Meter, computes_in_bf16, peak_flops
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,8 @@ def train(
     fingerprint: dict[str, Any] | None = None,
     world: World | None = None,
     flops_per_token: float = 0.0,
+    callbacks: Sequence[Callback] = (),
+    about: dict[str, Any] | None = None,
 ) -> RunResult:
     """Train until the length of `settings`, from the newest checkpoint in `output` if there is one.
 
@@ -91,22 +94,29 @@ def train(
         fingerprint: what else must be the same for a resume (data, shape).
         world: the processes of the run.
         flops_per_token: operations of a training step for each token, for the utilization figure.
+        callbacks: called in the main process. An exception of one ends the run with a checkpoint.
+        about: the settings that callbacks are given (default: `settings`).
 
     Raises:
         TrainingError: a resume with other settings, a folder in use or that holds something else than a run,
             losses that stay bad after several rollbacks, or outputs that became constant.
     """
     world = world or World(next(model.parameters()).device)
+    progress = RunProgress(output=output, settings=about or asdict(settings))
+    called = [*reporters(settings), *callbacks] if world.is_main else []
+    told = CallbackList(called, progress, world, settings.learning_rate or 0.0)
     run = _Run(
         *(model, objective, settings, output, world, save_model, evaluate, best_metric, lower_is_better),
-        *(is_hopeless, fingerprint or {}, flops_per_token),
+        *(is_hopeless, fingerprint or {}, flops_per_token, told),
     )
     with run.opened(), stop_signals() as stopping:
         run.resume_or_start()
         run.wrap()
-        signal = run.steps(batches, stopping)
-        if run.reporter:
-            run.reporter.draw()
+        try:
+            signal = run.steps(batches, stopping)
+        finally:
+            told.end(run.state, finished=run.is_finished())
+        told.raise_error(run.state)
     return RunResult(run.state, run.is_finished(), signal, run.metrics)
 
 
@@ -126,6 +136,7 @@ class _Run:
     is_hopeless: Callable[[RunState], str | None] | None
     fingerprint: dict[str, Any]
     flops_per_token: float
+    callbacks: CallbackList
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.model, self.settings)
@@ -139,21 +150,13 @@ class _Run:
         self.rollbacks = 0  # since the last checkpoint that was written
         self.metrics: dict[str, float] = {}  # of the last evaluation
         self.averages = Averages()  # of the training metrics since the last log line
-        self.reporter: Reporter | None = None  # of the main process
-        self._clock = time.perf_counter()
-        self._logged = (0, 0.0)  # tokens and seconds at the last log line
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Keep the folder for this run alone, and report while inside."""
-        if not self.world.is_main:
+        """Keep the folder for this run alone while inside."""
+        is_new = not checkpoints(self.output)
+        with open_run(self.output, is_new=is_new) if self.world.is_main else nullcontext():
             self.world.wait()  # for the main process to find the folder fit
-            yield
-            return
-        step = max((checkpoint_step(folder) for folder in checkpoints(self.output)), default=None)
-        opened = open_run(self.output, is_new=step is None)
-        with opened, closing(Reporter(self.output, self.settings, step=step or 0)) as self.reporter:
-            self.world.wait()
             yield
 
     def wrap(self) -> None:
@@ -168,23 +171,24 @@ class _Run:
         return self.state.step if self.settings.unit == "steps" else self.state.tokens
 
     def is_finished(self) -> bool:
-        """Tell whether the run has reached its length, stopped getting better, or was given up."""
+        """Tell whether the run has reached its length, or ended before it."""
+        state = self.state
+        ended = self.is_stale() or state.given_up is not None or state.stopped is not None
+        return ended or self.place() >= self.settings.length
+
+    def is_stale(self) -> bool:
+        """Tell whether the run has stopped getting better."""
         patience = self.settings.early_stopping
-        stale = bool(patience) and self.state.stale_evaluations >= patience
-        return stale or self.state.given_up is not None or self.place() >= self.settings.length
+        return bool(patience) and self.state.stale_evaluations >= patience
 
     def resume_or_start(self) -> None:
         """Load the newest checkpoint; a new run writes its first one before its first step."""
         settings = self.settings
         saved = checkpoints(self.output)
         self.world.wait()  # nobody writes a checkpoint before all have looked
-        if not saved and self.reporter:
-            self.reporter.forget_after(-1)  # the evaluation before the first step comes again
         if saved:
             self.load(saved[-1])
             check_schedule(saved[-1], self.state, settings)
-            if self.reporter:
-                self.reporter.forget_after(self.state.step)
             self.say(f"resuming from {saved[-1].name} ({self.state.tokens:,} tokens seen)")
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         processes = f", {self.world.size} processes" if self.world.size > 1 else ""
@@ -195,38 +199,49 @@ class _Run:
         )
         if self.bf16 and not computes_in_bf16(self.world.device):
             logger.warning("%s gains nothing by bf16; fp32 is faster", self.world.device)
-        self.peak_flops = 0.0
+        utilization = 0.0
         if self.flops_per_token and self.world.is_main:
-            self.peak_flops = peak_flops(self.world.device, torch.bfloat16 if self.bf16 else torch.float32)
+            peak = peak_flops(self.world.device, torch.bfloat16 if self.bf16 else torch.float32)
+            utilization = self.flops_per_token / (peak * self.world.size)
+        self.meter = Meter(self.world.device, utilization)
 
     def steps(self, batches: BatchSource, stopping: list[int]) -> int | None:
         """Take steps until the run has its length, its time is up or a signal comes; return the signal."""
         settings, signal = self.settings, None
         deadline = time.perf_counter() + settings.max_minutes * 60
+        self.callbacks.start(self.state, resumed=self.saved_step is not None)
+        if self.callbacks.failed:
+            return None
         if self.saved_step is None:
             self.evaluate()
             self.save()
         self.model.train()
-        self._clock, self._logged = time.perf_counter(), (self.state.tokens, self.state.seconds)
+        self.meter.start()
+        self.meter.mark(self.state)
         if self.is_finished():
             self.say(f"already finished, at step {self.state.step}")
-        else:
+        elif not self.callbacks.failed:
             for batch, next_position in batches(self.state.position):
                 grad_norm = self.step(batch, next_position)
                 if grad_norm is None:
                     continue
-                step, last = self.state.step, self.is_finished()
-                ending = last or self.world.any(bool(stopping) or time.perf_counter() >= deadline)
-                if step % settings.log_every == 0 or ending:
-                    self.log_step(grad_norm)
+                step = self.state.step
+                ending = self.is_finished() or self.world.any(
+                    bool(stopping) or time.perf_counter() >= deadline
+                )
+                figures = self.figures(grad_norm) if step % settings.log_every == 0 or ending else {}
+                self.callbacks.call("on_step", self.state, figures)
+                self.callbacks.agree(self.state)
+                last = self.is_finished()
                 if self.evaluate_model and (last or step % settings.evaluate_every == 0):
                     self.evaluate()
                     if not last:
                         self.end_if_hopeless()
-                    ending = ending or self.world.any(self.is_finished())
+                        last = self.world.any(self.is_finished())
+                ending = ending or last or self.callbacks.failed
                 if step % settings.save_every == 0 or ending:
                     self.save()
-                if ending:
+                if ending or self.callbacks.failed:
                     signal = stopping[0] if stopping else None
                     break
         if self.state.step != self.saved_step:  # the stream of batches ended before the steps did
@@ -274,8 +289,7 @@ class _Run:
         state.position = next_position
         for part_sums in sums:
             self.averages.add(part_sums)
-        if self.reporter:
-            self.reporter.advance(self.place(), loss)
+        self.callbacks.run.loss = loss
         return float(grad_norm)
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -303,29 +317,15 @@ class _Run:
         self.load(newest)
         self.state.seconds, self.state.position = seconds, position
         self.averages = Averages()
-        self._logged = self.state.tokens, seconds
+        self.meter.mark(self.state)
         self.say(f"{what}: going back to {newest.name} and skipping the data since then")
-        if self.reporter:
-            self.reporter.forget_after(self.state.step)
-            self.reporter.write(self.state, {"rolled_back_from": step, "bad_loss": str(loss)})
+        self.callbacks.call("on_rollback", self.state, {"rolled_back_from": step, "bad_loss": str(loss)})
 
-    def log_step(self, grad_norm: float) -> None:
-        """Report the speed and the averages of the training metrics since the last line."""
-        self._tick()
-        state, (tokens, seconds), done = self.state, self._logged, self.place()
-        speed = (state.tokens - tokens) / max(state.seconds - seconds, 1e-9)
-        figures = {
-            "grad_norm": grad_norm,
-            "tokens_per_second": speed,
-            "memory_gb": peak_memory(self.world.device) / 1e9,
-            "minutes_left": state.seconds / done * (self.settings.length - done) / 60,
-        }
-        if self.peak_flops:  # "mfu" is model FLOPs utilization
-            figures["mfu"] = speed * self.flops_per_token / (self.peak_flops * self.world.size)
-        figures |= {f"train/{name}": value for name, value in self.averages.take(self.world).items()}
-        if self.reporter:
-            self.reporter.log(state, figures)
-        self._logged = state.tokens, state.seconds
+    def figures(self, grad_norm: float) -> dict[str, float]:
+        """Return the speed and the averages of the training metrics since the last call."""
+        figures = {"grad_norm": grad_norm}
+        figures |= self.meter.figures(self.state, to_go=self.settings.length / self.place() - 1)
+        return figures | {f"train/{name}": value for name, value in self.averages.take(self.world).items()}
 
     def evaluate(self) -> None:
         """Evaluate in the main process, while the others wait.
@@ -335,15 +335,15 @@ class _Run:
         """
         if self.evaluate_model is None:
             return
-        self._tick()
+        self.meter.tick(self.state)
         before = self.metrics
-        if self.reporter:
+        if self.world.is_main:
             self.model.eval()
             with torch.no_grad(), self.autocast():
                 self.metrics = self.evaluate_model()
             self.model.train()
-            self.reporter.log(self.state, {f"eval/{name}": value for name, value in self.metrics.items()})
-            self.reporter.publish()
+            shown = {f"eval/{name}": value for name, value in self.metrics.items()}
+            self.callbacks.call("on_evaluation", self.state, shown)
             metric, lower = self.best_metric, self.lower_is_better
             if metric and self.state.is_best(self.metrics[metric], lower=lower):
                 with written_folder(self.output / BEST) as folder:
@@ -355,7 +355,8 @@ class _Run:
                 f"at step {self.state.step}, and was {spreads[0]:.2g} before. Such a run does not recover: "
                 "start again with a lower learning rate, more warm-up, or frequency_bias."
             )
-        self._clock = time.perf_counter()  # evaluation is not training time
+        self.callbacks.agree(self.state)
+        self.meter.start()  # evaluation is not training time
 
     def end_if_hopeless(self) -> None:
         """Note in the state that the run is to end here, in all processes; log why a run ends early."""
@@ -364,7 +365,7 @@ class _Run:
             reason = self.is_hopeless(state) if self.world.is_main else None
             if self.world.any(reason is not None):
                 state.given_up = reason or "the main process knows why"
-        if state.given_up is None and self.is_finished():
+        if state.given_up is None and self.is_stale():
             count = f"{state.stale_evaluations} evaluations"
             self.say(f"ended early: {count} without a better one than at step {state.best_step}")
 
@@ -376,9 +377,9 @@ class _Run:
 
     def save(self) -> None:
         """Write a checkpoint; all processes go on when it is there."""
-        self._tick()
+        self.meter.tick(self.state)
         if self.world.is_main:
-            save_checkpoint(
+            folder = save_checkpoint(
                 self.output,
                 self.state,
                 optimizer=self.optimizer,
@@ -386,16 +387,13 @@ class _Run:
                 fingerprint=self.fingerprint,
                 keep=self.settings.keep_checkpoints,
             )
+            self.callbacks.call("on_checkpoint", self.state, folder)
         self.world.wait()
+        self.callbacks.agree(self.state)
         self.saved_step, self.rollbacks = self.state.step, 0
-        self._clock = time.perf_counter()
+        self.meter.start()
 
     def say(self, line: str) -> None:
         """Log a line, in the main process."""
         if self.world.is_main:
             logger.info("%s", line)
-
-    def _tick(self) -> None:
-        now = time.perf_counter()
-        self.state.seconds += now - self._clock
-        self._clock = now

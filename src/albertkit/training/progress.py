@@ -1,4 +1,4 @@
-"""What a run tells: lines of `metrics.jsonl`, TensorBoard, lines of the log, a progress bar."""
+"""What a run tells: lines of `metrics.jsonl`, TensorBoard, lines of the log, curves, a progress bar."""
 
 import json
 import logging
@@ -11,8 +11,8 @@ from typing import Any
 from albertkit.extras import optional
 from albertkit.files import atomic_path, finite, full_disk_named, json_text
 from albertkit.logs import ProgressBar
+from albertkit.training.callbacks import Callback, RunProgress
 from albertkit.training.curves import load_plotting, plot_curves
-from albertkit.training.run_state import RunState
 from albertkit.training.settings import TrainingSettings
 
 tensorboard = optional("torch.utils.tensorboard", extra="train")
@@ -27,91 +27,152 @@ TENSORBOARD = "tensorboard"
 _SECONDS_BETWEEN_PICTURES = 30.0  # drawing takes most of a second, and an evaluation may take less
 
 
-class Reporter:
-    """Writes the figures of a run; only the main process has one.
+def reporters(settings: TrainingSettings) -> list[Callback]:
+    """Return the callbacks that every run has.
 
-    Args:
-        output: folder of the run.
-        settings: of the run.
-        step: where the run stands.
+    Raises:
+        MissingExtraError: a library that they need is not installed, which must show before an hour's work.
     """
+    load_plotting()
+    tensorboard.SummaryWriter  # noqa: B018
+    return [MetricsFile(), TensorBoard(), LogLines(settings), Curves(), Bar(settings)]
 
-    def __init__(self, output: Path, settings: TrainingSettings, *, step: int) -> None:
-        self.output, self.settings = output, settings
-        self._board: Any = None  # opened with the first figures: a refused run leaves no trace
-        self._purge_step = step + 1
-        load_plotting()  # what is not installed must show before an hour's work
-        tensorboard.SummaryWriter  # noqa: B018
-        self._bar = ProgressBar(lines=False).__enter__()
-        self._drawn, self._outdated = time.monotonic(), False
 
-    def close(self) -> None:
-        """End the bar and flush."""
-        self._bar.__exit__()
-        if self._board:
-            self._board.close()
+class MetricsFile(Callback):
+    """Writes the metrics to `metrics.jsonl`."""
 
-    def advance(self, place: int, loss: float) -> None:
-        """Move the bar."""
-        length, unit = self.settings.length, self.settings.unit
-        self._bar.update(f"loss {loss:.3f}  {place:,} of {length:,} {unit}", place, length)
+    def on_start(self, run: RunProgress) -> None:
+        """Remove the lines of steps that will be taken again."""
+        # The evaluation before the first step of a new run comes again.
+        self._forget_after(run, run.step if run.resumed else -1)
 
-    def log(self, state: RunState, values: dict[str, float]) -> None:
-        """Write figures of the step that the run is at."""
-        head = self.write(state, {name: round(value, 6) for name, value in values.items()})
-        if self._board is None:
-            folder = str(self.output / TENSORBOARD)
-            self._board = tensorboard.SummaryWriter(folder, purge_step=self._purge_step)
-        for name, value in ({"learning_rate": head["learning_rate"]} | values).items():
-            self._board.add_scalar(name, value, state.step)
-        length = f"/{self.settings.length}" if self.settings.unit == "steps" else ""
-        shown = (f"{name} {value:.4g}" for name, value in values.items())
-        logger.info("%s", "  ".join([f"step {state.step}{length}", *shown]))
+    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
+        """Append a line, if there are metrics."""
+        if metrics:
+            self._write(run, {name: round(value, 6) for name, value in metrics.items()})
 
-    def publish(self) -> None:
-        """Show the newest figures in TensorBoard, and in `curves.png` if it is older than half a minute."""
-        self._outdated = True
-        if time.monotonic() - self._drawn > _SECONDS_BETWEEN_PICTURES:
-            self.draw()
-        if self._board:
-            self._board.flush()
+    on_evaluation = on_step
 
-    def draw(self) -> None:
-        """Draw `curves.png`, unless it shows all that was published."""
-        if self._outdated:
-            plot_curves(self.output)
-            self._drawn, self._outdated = time.monotonic(), False
+    def on_rollback(self, run: RunProgress, metrics: dict[str, Any]) -> None:
+        """Remove the lines of steps that will be taken again, and append one that says so."""
+        self._forget_after(run, run.step)
+        self._write(run, metrics)
 
-    def write(self, state: RunState, values: dict[str, Any]) -> dict[str, Any]:
-        """Append a line to `metrics.jsonl`; return its beginning, which says where the run is.
-
-        A value that is no number becomes null, as JSON has no NaN.
-        """
-        head = {
-            "step": state.step,
-            "tokens": state.tokens,
-            "seconds": round(state.seconds, 1),
-            "learning_rate": (self.settings.learning_rate or 0.0) * state.schedule_factor,
+    def _write(self, run: RunProgress, values: dict[str, Any]) -> None:
+        """Append a line; a value that is no number becomes null, as JSON has no NaN."""
+        place = {
+            "step": run.step,
+            "tokens": run.tokens,
+            "seconds": round(run.seconds, 1),
+            "learning_rate": run.learning_rate,
         }
-        file = self.output / METRICS
+        file = run.output / METRICS
         with full_disk_named(file), file.open("a") as stream:
-            stream.write(json_text(finite(head | values)) + "\n")
-        return head
+            stream.write(json_text(finite(place | values)) + "\n")
 
-    def forget_after(self, step: int) -> None:
-        """Remove the lines of steps that will be taken again, and damaged lines.
+    def _forget_after(self, run: RunProgress, step: int) -> None:
+        """Remove the lines of later steps, and damaged lines.
 
         A run that was killed has written them after its last checkpoint.
         """
-        lines = metrics_lines(self.output)
+        lines = metrics_lines(run.output)
         steps = [step_of(line) for line in lines]
         kept = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
         if len(kept) == len(lines) and all(line.endswith("\n") for line in lines):
             return
+        file = run.output / METRICS
         if None in steps[:-1]:  # half a line at the end is what a killed run leaves
-            logger.warning("%s, line %d: damaged, and removed", self.output / METRICS, steps.index(None) + 1)
-        with atomic_path(self.output / METRICS) as file:
-            file.write_text("".join(kept))
+            logger.warning("%s, line %d: damaged, and removed", file, steps.index(None) + 1)
+        with atomic_path(file) as temporary:
+            temporary.write_text("".join(kept))
+
+
+class TensorBoard(Callback):
+    """Writes the metrics for TensorBoard."""
+
+    def __init__(self) -> None:
+        self._writer: Any = None  # opened with the first metrics: a refused run leaves no trace
+
+    def on_start(self, run: RunProgress) -> None:
+        """Note which steps will be taken again."""
+        self._purge_step = run.step + 1
+
+    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
+        """Write the metrics, if there are any."""
+        if not metrics:
+            return
+        if self._writer is None:
+            folder = str(run.output / TENSORBOARD)
+            self._writer = tensorboard.SummaryWriter(folder, purge_step=self._purge_step)
+        for name, value in ({"learning_rate": run.learning_rate} | metrics).items():
+            self._writer.add_scalar(name, value, run.step)
+
+    def on_evaluation(self, run: RunProgress, metrics: dict[str, float]) -> None:
+        """Write the metrics, and show all of them."""
+        self.on_step(run, metrics)
+        if self._writer:
+            self._writer.flush()
+
+    def on_end(self, run: RunProgress) -> None:
+        """Close the file."""
+        if self._writer:
+            self._writer.close()
+
+
+class LogLines(Callback):
+    """Logs a line for the metrics of a step."""
+
+    def __init__(self, settings: TrainingSettings) -> None:
+        self._length = f"/{settings.length}" if settings.unit == "steps" else ""
+
+    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
+        """Log a line, if there are metrics."""
+        if metrics:
+            shown = (f"{name} {value:.4g}" for name, value in metrics.items())
+            logger.info("%s", "  ".join([f"step {run.step}{self._length}", *shown]))
+
+    on_evaluation = on_step
+
+
+class Curves(Callback):
+    """Draws `curves.png` after evaluations, at most every half a minute, and at the end."""
+
+    def on_start(self, run: RunProgress) -> None:
+        """Start the clock."""
+        self._drawn, self._outdated = time.monotonic(), False
+
+    def on_evaluation(self, run: RunProgress, metrics: dict[str, float]) -> None:
+        """Draw, unless the picture is new."""
+        self._outdated = True
+        if time.monotonic() - self._drawn > _SECONDS_BETWEEN_PICTURES:
+            self.on_end(run)
+
+    def on_end(self, run: RunProgress) -> None:
+        """Draw, unless the picture shows all evaluations."""
+        if self._outdated:
+            plot_curves(run.output)
+            self._drawn, self._outdated = time.monotonic(), False
+
+
+class Bar(Callback):
+    """Shows a progress bar."""
+
+    def __init__(self, settings: TrainingSettings) -> None:
+        self._settings = settings
+
+    def on_start(self, run: RunProgress) -> None:
+        """Show the bar."""
+        self._bar = ProgressBar(lines=False).__enter__()
+
+    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
+        """Move the bar."""
+        length, unit = self._settings.length, self._settings.unit
+        place = run.step if unit == "steps" else run.tokens
+        self._bar.update(f"loss {run.loss:.3f}  {place:,} of {length:,} {unit}", place, length)
+
+    def on_end(self, run: RunProgress) -> None:
+        """Remove the bar."""
+        self._bar.__exit__()
 
 
 def metrics_lines(output: Path) -> list[str]:

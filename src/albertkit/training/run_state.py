@@ -56,6 +56,8 @@ class RunState:
     """Evaluations since then."""
     given_up: str | None = None
     """Why the run ended before its length, where it was found to be hopeless."""
+    stopped: str | None = None
+    """Why a callback ended the run before its length."""
     watch: LossWatch = field(default_factory=LossWatch)
     """The losses so far, to tell a jump by."""
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from albertkit.training.run_state import RunState
+
 TRAINING_PASSES = 3  # operations of a step in those of a forward pass: the backward pass is two
 
 _SIZES = (512, 1024, 2048)  # one fits a CPU's caches, one fills a GPU
@@ -16,6 +18,53 @@ _REPEATS = 5
 
 # Dense bfloat16 tensor-core rates that the makers state, FLOP/s, by a part of the device's name.
 STATED_BF16 = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
+
+
+class Meter:
+    """Counts the time spent in training, and the speed since the last log line.
+
+    Args:
+        device: computes the run.
+        utilization: model FLOPs utilization at one token a second; 0 if unknown.
+    """
+
+    def __init__(self, device: torch.device, utilization: float) -> None:
+        self._device, self._utilization = device, utilization
+        self._clock = time.perf_counter()
+        self._tokens, self._seconds = 0, 0.0
+
+    def start(self) -> None:
+        """Start the clock: what was done since `tick` is not training."""
+        self._clock = time.perf_counter()
+
+    def tick(self, state: RunState) -> None:
+        """Count the time until now."""
+        now = time.perf_counter()
+        state.seconds += now - self._clock
+        self._clock = now
+
+    def mark(self, state: RunState) -> None:
+        """Measure the speed from here on."""
+        self._tokens, self._seconds = state.tokens, state.seconds
+
+    def figures(self, state: RunState, *, to_go: float) -> dict[str, float]:
+        """Return speed and memory since the last mark, and set a new one.
+
+        Args:
+            state: of the run.
+            to_go: the length that is left, in that which is done.
+        """
+        self.tick(state)
+        speed = (state.tokens - self._tokens) / max(state.seconds - self._seconds, 1e-9)
+        self.mark(state)
+        figures = {
+            "tokens_per_second": speed,
+            "memory_gb": peak_memory(self._device) / 1e9,
+            "minutes_left": state.seconds * to_go / 60,
+        }
+        if self._utilization:  # "mfu" is model FLOPs utilization
+            figures["mfu"] = speed * self._utilization
+        return figures
 
 
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
