@@ -53,9 +53,11 @@ test-fast: .venv/installed-test ## Run the tests that start no processes and tra
 light: .venv-light/installed ## Run the tests marked `light` with the base install, without torch.
 	OMP_NUM_THREADS=1 .venv-light/bin/python -m pytest -m light $$(grep -rl --include='test_*.py' 'mark\.light' tests)
 
-check: .venv/installed-test ## Lint, format and types.
+check: .venv/installed-test ## Lint, format, prose and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md docs dev recipes src scripts benchmarks
+	$(BIN)/python dev/prose.py
 	$(BIN)/pyright
 
 format: .venv/installed-test ## Put the code into the project's format.

@@ -77,7 +77,7 @@ def write_table(path: Path, names: list[str], rows: list[list[Any]]) -> None:
 
 
 def write_data(folder: Path) -> None:
-    """Write a small labelled file for each task, and a corpus."""
+    """Write a small labeled file for each task, and a corpus."""
     draw = random.Random(0)
     texts = [sentence(draw, draw.randint(3, 14)) for _ in range(40)]
     write_table(folder / "single.csv", ["text", "label"], [[text, draw.choice("ab")] for text in texts])

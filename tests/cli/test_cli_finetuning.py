@@ -1,4 +1,4 @@
-"""The verbs for labelled data: from files to a model, its report and predictions."""
+"""The verbs for labeled data: from files to a model, its report and predictions."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Damaged data and state: labelled files, corpora, shards, recipes, reports, parts of predictions, runs.
+"""Damaged data and state: labeled files, corpora, shards, recipes, reports, parts of predictions, runs.
 
 As in test_reader_fuzz.py: a reader returns or raises one of our errors, in bounded memory and time.
 """

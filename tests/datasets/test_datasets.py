@@ -1,4 +1,4 @@
-"""Readers of labelled data: the official layouts, tables of every format, labels, reports, errors."""
+"""Readers of labeled data: the official layouts, tables of every format, labels, reports, errors."""
 
 import gzip
 import json

@@ -221,7 +221,7 @@ def test_no_threshold_is_better(questions: list[tuple[bool, float, bool, int]]) 
     [
         ("B-A I-A O B-B", [("A", 0, 2), ("B", 3, 4)]),
         ("I-A I-A O I-B", [("A", 0, 2), ("B", 3, 4)]),  # IOB1
-        ("I-A B-A I-A", [("A", 0, 1), ("A", 1, 3)]),  # IOB1: B only between neighbours of one type
+        ("I-A B-A I-A", [("A", 0, 1), ("A", 1, 3)]),  # IOB1: B only between neighbors of one type
         ("B-A I-B O", [("A", 0, 1), ("B", 1, 2)]),  # another type begins another span
         ("S-A B-A I-A E-A S-A", [("A", 0, 1), ("A", 1, 4), ("A", 4, 5)]),  # BIOES
         ("U-A B-A L-A I-A", [("A", 0, 1), ("A", 1, 3), ("A", 3, 4)]),  # BILOU; I after an end begins

@@ -110,7 +110,7 @@ def test_group_of_each_layer():
     assert [id(layer) for layer in encoder.executed_layers()] == [id(layer) for layer in expected]
 
 
-# --- initialisation ---------------------------------------------------------------------------
+# --- initialization ---------------------------------------------------------------------------
 
 
 def fresh(cls, seed, **values):

@@ -424,7 +424,7 @@ def test_a_killed_worker_fails_the_job(
 
 def test_corpora_without_anything_to_learn(tmp_path: Path, tiny_vocabulary: Path) -> None:
     file = tmp_path / "corpus.txt"
-    file.write_text("\ufeff\u200b\n", encoding="utf-8")  # of which normalisation leaves nothing
+    file.write_text("\ufeff\u200b\n", encoding="utf-8")  # of which normalization leaves nothing
     with pytest.raises(DataError, match="no text to train on"):
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1)
     file.write_text("One line\n\nAnother\n", encoding="utf-8")

@@ -36,14 +36,14 @@ GIVEN: dict[str, dict[str, str]] = {
     },
     "continue-pretraining.md": {
         "my-domain": "books",
-        "train.csv": "labelled texts",
-        "dev.csv": "labelled texts",
+        "train.csv": "labeled texts",
+        "dev.csv": "labeled texts",
     },
     "corpora.md": {"books": "books"},
     "finetuning.md": {
-        "train.csv": "labelled texts",
-        "dev.csv": "labelled texts",
-        "test.csv": "labelled texts",
+        "train.csv": "labeled texts",
+        "dev.csv": "labeled texts",
+        "test.csv": "labeled texts",
         "new.jsonl": "json lines",
         "pairs.csv": "pairs",
         "dev-pairs.csv": "pairs",
@@ -59,8 +59,8 @@ GIVEN: dict[str, dict[str, str]] = {
     "speed.md": {
         "my-model": "classifier",
         "reviews.txt": "lines",
-        "train.tsv": "labelled tsv",
-        "dev.tsv": "labelled tsv",
+        "train.tsv": "labeled tsv",
+        "dev.tsv": "labeled tsv",
     },
     "using.md": {"run": "classifier", "reviews.txt": "lines", "pairs.tsv": "two columns"},
 }

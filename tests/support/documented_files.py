@@ -1,4 +1,4 @@
-"""What readers of the documentation have: corpora, labelled files, models, all as small as works."""
+"""What readers of the documentation have: corpora, labeled files, models, all as small as works."""
 
 import csv
 import json
@@ -68,7 +68,7 @@ def write_json_lines(path: Path, texts: list[str], _: dict[str, str]) -> None:
 
 
 def write_records(path: Path, texts: list[str], _: dict[str, str]) -> None:
-    """Write labelled sentences as records that blank lines separate."""
+    """Write labeled sentences as records that blank lines separate."""
     lines = [line for (line,) in sentences(texts, 1, rows=20)]
     records = [f"label: {('bad', 'good')[number % 2]}\ntext: {line}\n" for number, line in enumerate(lines)]
     path.write_text("\n".join(records), encoding="utf-8")
@@ -130,8 +130,8 @@ FILES: dict[str, Make] = {
     "books": write_books,
     "corpus": write_corpus,
     "glue": write_glue,
-    "labelled texts": write_table("text", "label"),
-    "labelled tsv": write_table("text", "label", delimiter="\t"),
+    "labeled texts": write_table("text", "label"),
+    "labeled tsv": write_table("text", "label", delimiter="\t"),
     "stars": write_table("review", "stars"),
     "pairs": write_table("sentence1", "sentence2"),
     "texts": write_table("text"),

@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 
 def loss_of(task: Task, model: Any, rows: Sequence[Row]) -> Tensor:
-    """Return the mean loss over labelled rows, those of one unit together."""
+    """Return the mean loss over labeled rows, those of one unit together."""
     if isinstance(task, SentenceEmbedding):
         return embedding_loss_of(task, model, rows)
     return model(**training_inputs(task, rows, CPU), return_dict=True).loss

@@ -18,7 +18,7 @@ from albertkit.tasks.settings import TaskSettings
 @settings_flags(TaskSettings, parameter="settings", panel="task", default="as the model was fine-tuned")
 @settings_flags(DataOptions, parameter="columns", panel="data")
 def evaluate(
-    data: Annotated[str, typer.Option(help="Labelled file or folder; of a suite its folder.")],
+    data: Annotated[str, typer.Option(help="Labeled file or folder; of a suite its folder.")],
     task: Annotated[
         str | None,
         typer.Argument(
@@ -60,7 +60,7 @@ def evaluate(
     columns: dict[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    """Measure a fine-tuned model on labelled data, or one for each task of a suite.
+    """Measure a fine-tuned model on labeled data, or one for each task of a suite.
 
     Example: albertkit evaluate text-classification --model run --data test.csv --output run/test
     """

@@ -53,7 +53,7 @@ def onnx(
     calibrate: Annotated[
         Path | None,
         typer.Option(
-            help="Measure that on labelled examples of the model's task, by its metric; or on the texts of a "
+            help="Measure that on labeled examples of the model's task, by its metric; or on the texts of a "
             ".txt, by how often the model decides the same.",
             show_default="sentences that come with albertkit",
         ),

@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 @settings_flags(DataOptions, parameter="columns", panel="data")
 def finetune(
     task: Task,
-    train: Annotated[str, typer.Option(help="Labelled file or folder to learn from.")],
+    train: Annotated[str, typer.Option(help="Labeled file or folder to learn from.")],
     output: Annotated[Path, typer.Option(help="Folder of the run; a run that is there is continued.")],
     validation: Annotated[
         str | None,
         typer.Option(
-            help="Labelled file or folder to choose the best model by.",
+            help="Labeled file or folder to choose the best model by.",
             show_default="a tenth of --train, held out",
         ),
     ] = None,
@@ -45,7 +45,7 @@ def finetune(
     columns: dict[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    """Fine-tune a model on labelled data, and report how good it is.
+    """Fine-tune a model on labeled data, and report how good it is.
 
     Example: albertkit finetune text-classification --train train.csv --validation dev.csv --output run
     """

@@ -20,7 +20,7 @@ from albertkit.logs import lines_shown
 TEXT, RAW, LABELLED, CHECKPOINTS = (
     "Use a model on text",
     "From raw text to a model",
-    "Labelled data",
+    "Labeled data",
     "Checkpoints",
 )
 VERBS = {

@@ -1,4 +1,4 @@
-"""Labelled examples: what readers make of files and tasks make features of. No torch, no vocabulary.
+"""Labeled examples: what readers make of files and tasks make features of. No torch, no vocabulary.
 
 An example holds text as the user wrote it, and labels by their names; ids are the task's business. A label of
 None means that the example has none, as in the test files of GLUE.

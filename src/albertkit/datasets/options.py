@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """Columns and layout of labelled files. What a task has no use for is not looked at."""
+    """Columns and layout of labeled files. What a task has no use for is not looked at."""
 
     text_column: str = "text"
     """Texts."""

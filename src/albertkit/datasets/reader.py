@@ -1,4 +1,4 @@
-"""Readers: a source of labelled data -> its examples, with a report of what was left out and why.
+"""Readers: a source of labeled data -> its examples, with a report of what was left out and why.
 
 | source | read as |
 |---|---|

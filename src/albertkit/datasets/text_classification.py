@@ -1,4 +1,4 @@
-"""Labelled texts: tables, and the files of the PASCAL challenges of recognizing textual entailment.
+"""Labeled texts: tables, and the files of the PASCAL challenges of recognizing textual entailment.
 
 GLUE's RTE is made of the challenges. RTE-1 writes value="FALSE"; labels are called as in GLUE.
 

@@ -142,5 +142,5 @@ def by_example(
 
 
 def runs_of_examples(rows: Iterable[_Row]) -> list[list[_Row]]:
-    """Return neighbouring rows of one example together."""
+    """Return neighboring rows of one example together."""
     return [list(run) for _, run in groupby(rows, key=attrgetter("example"))]

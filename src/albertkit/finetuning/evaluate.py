@@ -1,4 +1,4 @@
-"""Measure a fine-tuned model on labelled data: `evaluate`."""
+"""Measure a fine-tuned model on labeled data: `evaluate`."""
 
 import logging
 from dataclasses import asdict, replace
@@ -42,11 +42,11 @@ def evaluate(
     overwrite: bool = False,
     **settings: Any,
 ) -> Evaluation:
-    """Measure a fine-tuned model on labelled data.
+    """Measure a fine-tuned model on labeled data.
 
     Args:
         model: folder or name of the model.
-        data: labelled examples: the path of a file or folder, a list of dicts, a DataFrame, an Arrow table, a
+        data: labeled examples: the path of a file or folder, a list of dicts, a DataFrame, an Arrow table, a
             `datasets.Dataset`, or an iterable of dicts or of the task's examples.
         task: name of the task, or a task of your own; None for the task that the model was fine-tuned for.
         output: new folder for report.json, report.md, predictions and pictures; None for none.

@@ -1,4 +1,4 @@
-"""A model on labelled examples: its predictions, and how good they are."""
+"""A model on labeled examples: its predictions, and how good they are."""
 
 import math
 import warnings
@@ -22,7 +22,7 @@ from albertkit.tasks.task import Task, example_name
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Result):
-    """A model on labelled examples: its predictions, and the metrics over all of them."""
+    """A model on labeled examples: its predictions, and the metrics over all of them."""
 
     task: Task
     """The task for the model."""
@@ -88,7 +88,7 @@ class Evaluation(Result):
 
 
 class EvaluationSet:
-    """Labelled examples with their rows, to be evaluated once or many times.
+    """Labeled examples with their rows, to be evaluated once or many times.
 
     Args:
         task: the task for the model's tokenizer.

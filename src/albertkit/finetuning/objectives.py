@@ -40,12 +40,12 @@ from albertkit.training.objective import Objective, StepOutput
 
 
 class HeadObjective:
-    """The mean loss over the labelled items of a batch: examples, windows, or words.
+    """The mean loss over the labeled items of a batch: examples, windows, or words.
 
     Args:
         task: makes the model's inputs of rows.
         device: where the model is.
-        loss: the mean loss of logits (..., K) and labels over labelled items; None for the loss that the
+        loss: the mean loss of logits (..., K) and labels over labeled items; None for the loss that the
             model itself computes.
     """
 
@@ -55,7 +55,7 @@ class HeadObjective:
         self.task, self.device, self.loss = task, device, loss
 
     def counts(self, batch: UnitBatch) -> dict[str, int]:
-        """Count labelled items and real tokens."""
+        """Count labeled items and real tokens."""
         rows = batch.rows
         return {"items": self.task.items(rows), "tokens": sum(len(row.input_ids) for row in rows)}
 
@@ -267,7 +267,7 @@ def training_inputs(task: Task, rows: Sequence[Row], device: torch.device) -> di
     unlabelled = next((row for row in rows if row.labels is None), None)
     if unlabelled is not None:
         raise DataError(
-            f"example {unlabelled.example} has no labels; expected labelled examples to learn from"
+            f"example {unlabelled.example} has no labels; expected labeled examples to learn from"
         )
     batch: dict[str, Any] = {**training_batch(task, rows, device)}
     if task.architecture == "AlbertForMultipleChoice":

@@ -1,4 +1,4 @@
-"""What was published of ALBERT on labelled data: the only table of these figures, in percent.
+"""What was published of ALBERT on labeled data: the only table of these figures, in percent.
 
 Sources: the README of google-research/albert, whose table of all sizes the model cards on the hub repeat, and
 Lan et al. 2019 (arXiv:1909.11942v6), tables 2, 9 and 10. They agree where they overlap.

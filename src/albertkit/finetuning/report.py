@@ -110,12 +110,12 @@ def _confusion_picture(folder: Path, judged: Sequence[Judged], labels: list[str]
     for row in places:
         for column in places:
             if counts[row, column]:
-                colour = "white" if shares[row, column] > 0.5 else "black"
+                color = "white" if shares[row, column] > 0.5 else "black"
                 panel.text(
                     *(column, row, str(counts[row, column])),
                     ha="center",
                     va="center",
-                    color=colour,
+                    color=color,
                     fontsize=8,
                 )
     return _save(figure, folder, "confusion.png")
@@ -124,7 +124,7 @@ def _confusion_picture(folder: Path, judged: Sequence[Judged], labels: list[str]
 def _calibration_picture(folder: Path, found: Calibration) -> str:
     figure, panel = _panel(4, 4)
     filled = [one for one in found.bins if one.count]
-    panel.plot([0, 1], [0, 1], color="grey", linewidth=1)
+    panel.plot([0, 1], [0, 1], color="gray", linewidth=1)
     panel.plot([one.confidence for one in filled], [one.accuracy for one in filled], marker="o")
     panel.set(
         xlabel="confidence",

@@ -48,7 +48,7 @@ def finetune(
     world: World | None = None,
     **settings: Any,
 ) -> FinetuningRun:
-    """Fine-tune a model on labelled data, or continue the run in `output`, and report how good it is.
+    """Fine-tune a model on labeled data, or continue the run in `output`, and report how good it is.
 
     Ctrl-C stops after the current step and writes a checkpoint; the same call continues from there.
 
@@ -58,9 +58,9 @@ def finetune(
 
     Args:
         task: name of the task, or a task of your own.
-        train: labelled examples to learn from: the path of a file or folder, a list of dicts, a DataFrame, an
+        train: labeled examples to learn from: the path of a file or folder, a list of dicts, a DataFrame, an
             Arrow table, a `datasets.Dataset`, or an iterable of dicts or of the task's examples.
-        validation: labelled examples to choose the best model by; None holds out a tenth of `train`.
+        validation: labeled examples to choose the best model by; None holds out a tenth of `train`.
         model: folder or name of the model to start from.
         output: folder of the run.
         metrics: metrics of your own: functions of the true and the predicted answers, or `Metric`. The first

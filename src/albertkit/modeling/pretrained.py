@@ -1,6 +1,6 @@
 """AlbertPreTrainedModel: what every ALBERT model has besides its forward pass.
 
-Initialisation, loading and saving, embeddings and their tying, head pruning, gradient checkpointing.
+Initialization, loading and saving, embeddings and their tying, head pruning, gradient checkpointing.
 """
 
 import warnings
@@ -50,17 +50,17 @@ class AlbertPreTrainedModel(TrainingSwitches):
         self.name_or_path = ""
         """Where `from_pretrained` found the model; PEFT notes it in the config of an adapter."""
 
-    # --- initialisation -------------------------------------------------------------------------
+    # --- initialization -------------------------------------------------------------------------
 
     def post_init(self) -> None:
-        """Initialise the parameters of this class and tie weights; every constructor ends with it.
+        """Initialize the parameters of this class and tie weights; every constructor ends with it.
 
         As in the original: matrices from a normal distribution of standard deviation
         `initializer_range`, redrawn beyond two deviations; biases 0, LayerNorm weights 1. The encoder
         is drawn first, so it depends on the seed only, not on the head above it.
         """
         encoder = f"{self.base_model_prefix}."
-        self.initialise(name for name, _ in self.named_parameters() if not name.startswith(encoder))
+        self.initialize(name for name, _ in self.named_parameters() if not name.startswith(encoder))
         self.tie_weights()
 
     def init_weights(self) -> None:
@@ -68,7 +68,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
         self.post_init()
 
     @torch.no_grad()
-    def initialise(self, names: Iterable[str]) -> None:
+    def initialize(self, names: Iterable[str]) -> None:
         """Draw these parameters anew, in the order given, from torch's global generator."""
         parameters = dict(self.named_parameters(remove_duplicate=False))
         std = self.config.initializer_range
@@ -206,7 +206,7 @@ class AlbertPreTrainedModel(TrainingSwitches):
         drawn = {name: torch.empty(expected[name]) for name in new}
         self.load_state_dict(to_tensors(matched) | drawn, assign=True)
         self.tie_weights()  # assigning gave each name a parameter of its own
-        self.initialise(new)
+        self.initialize(new)
         return report
 
     def save_pretrained(

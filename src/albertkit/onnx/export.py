@@ -146,13 +146,13 @@ def export_onnx(
         opset: version of the operators, from 17.
         int8: multiply the layers' matrices in whole numbers, on CPUs (`onnx/int8.py`); float32 is then not
             compared with, but what is lost is measured.
-        calibrate: labelled examples of the model's task, on which its metric is measured; or a `.txt` of
+        calibrate: labeled examples of the model's task, on which its metric is measured; or a `.txt` of
             texts, on which decisions are compared. None for the texts.
         max_drop: most points of 100 that int8 may lose.
         all_inputs: always expect `attention_mask` and `token_type_ids`. Otherwise they may be left out: they
             have ONNX's optional type, which ONNX Runtime knows and not every other runtime does.
         texts: texts to compare on, or a file with one on each line.
-        **columns: fields of `DataOptions`: where the labelled examples are in their file.
+        **columns: fields of `DataOptions`: where the labeled examples are in their file.
 
     Raises:
         ModelNotFoundError: there is no such source.

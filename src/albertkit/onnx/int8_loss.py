@@ -1,4 +1,4 @@
-"""What a model loses in int8: its metric on labelled data, or how often it decides the same on texts."""
+"""What a model loses in int8: its metric on labeled data, or how often it decides the same on texts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -86,9 +86,9 @@ def measure_on_labels(
 
     Args:
         source: the model.
-        architecture: the name of a model class whose task has labelled files.
+        architecture: the name of a model class whose task has labeled files.
         rounded: the file in int8.
-        data: labelled examples.
+        data: labeled examples.
         options: where the examples are in it.
     """
     task, exact = load_task(head_of(architecture).task, source, TaskSettings())

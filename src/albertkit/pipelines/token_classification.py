@@ -66,7 +66,7 @@ class TokenClassificationPipeline(Pipeline):
         Args:
             inputs: a text; a list or other iterable of texts; or a file with a text in each line.
             others: not accepted: a second positional argument is an error.
-            aggregation_strategy: "none" for every piece, "simple" for neighbouring pieces of one kind
+            aggregation_strategy: "none" for every piece, "simple" for neighboring pieces of one kind
                 together; "first", "max" and "average" for the same of words (see `tasks.entities`).
             ignore_labels: labels, or kinds of entities, that are left out; default "O".
             is_split_into_words: the input is a list of words, or a list or other iterable of those. Then

@@ -140,15 +140,15 @@ def start_at_matching(model: AlbertForPreTraining) -> None:
         own = slice(least * size, (least + 1) * size)
 
         pieces = states.mean((0, 1))  # (V, H)
-        centre = pieces.mean(0)
+        center = pieces.mean(0)
         whiten = _inverse_root(_covariance(states - pieces))
-        directions = torch.linalg.svd((pieces - centre) @ whiten, full_matrices=False)[2][:size]
+        directions = torch.linalg.svd((pieces - center) @ whiten, full_matrices=False)[2][:size]
         projection = directions @ whiten
-        spread = ((states - centre) @ projection.T).square().sum(-1).mean()
+        spread = ((states - center) @ projection.T).square().sum(-1).mean()
         projection *= math.sqrt(_MATCH * math.sqrt(size) / spread)
         for linear in (attention.query, attention.key):
             linear.weight[own] = projection
-            linear.bias[own] = -projection @ centre
+            linear.bias[own] = -projection @ center
 
         # Reads -1 in segment A and 1 in B, whatever the piece (a linear discriminant).
         apart = states[:, 1].mean((0, 1)) - states[:, 0].mean((0, 1))

@@ -2,7 +2,7 @@
 
 An n-gram of n <= 3 whole words is hidden with p(n) = (1/n) / sum(1/k), until round(15%) of the tokens are
 chosen. Of these, each by itself, 80% become [MASK], 10% a random other token and 10% stay. The original
-gives up an n-gram that meets a masked one, which favours short ones; here it is placed elsewhere.
+gives up an n-gram that meets a masked one, which favors short ones; here it is placed elsewhere.
 """
 
 import numpy as np

@@ -2,13 +2,13 @@
 
 It differs from `chunks` and `masking` in that
 
-* a chunk of a single sentence takes B from a random place of another document and is labelled as swapped:
+* a chunk of a single sentence takes B from a random place of another document and is labeled as swapped:
   the label then tells topics apart, not orders;
 * no chunk is too short to be used;
 * one document in ten, not one chunk in ten, is cut into shorter sequences;
 * words are told apart piece by piece (`WordTable.original_starts`): what follows a symbol belongs to its
   word, an apostrophe and every piece with a digit or an accent begin one;
-* an n-gram that meets a hidden word is given up, which favours short ones;
+* an n-gram that meets a hidden word is given up, which favors short ones;
 * n-grams run across the [SEP] between the segments, and <unk> is predicted too;
 * a random replacement may be any piece: [MASK], the padding, or what stood there.
 

@@ -1,13 +1,13 @@
 """From labels of pieces to entities: what belongs together, with its characters in the text.
 
     none      every piece by itself
-    simple    neighbouring pieces of one kind are an entity
+    simple    neighboring pieces of one kind are an entity
     first     the same of words; a word is what its first piece is
     max       ... what its most certain piece is
     average   ... what its pieces are on average
 
 Labels may follow a scheme: B- begins an entity and I- goes on; E- or L- ends it, S- or U- stands alone (IOB1,
-IOB2, BIOES, BILOU); without one, neighbours of the same label belong together. The strategies and scores are
+IOB2, BIOES, BILOU); without one, neighbors of the same label belong together. The strategies and scores are
 those of `transformers`, which knows B and I only.
 
 Shapes: P pieces, K labels.
@@ -32,7 +32,7 @@ _BEGINS, _ENDS = "BSU", "ELSU"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A piece or a word: what is labelled by itself."""
+    """A piece or a word: what is labeled by itself."""
 
     label: int
     score: float
@@ -72,7 +72,7 @@ class Entities:
         self.aggregation: Aggregation = aggregation
         self.ignored_labels = frozenset(ignored_labels)
         follow_scheme = of_scheme(labels)
-        # The prefix and the kind of each label; without a prefix, neighbours of one label belong together.
+        # The prefix and the kind of each label; without a prefix, neighbors of one label belong together.
         self._parts = [
             (label[0], label[2:]) if follow_scheme and label != OUTSIDE else ("I", label) for label in labels
         ]

@@ -1,4 +1,4 @@
-"""Labelled data: a source -> its reader; splits -> their examples and labels; examples -> rows in chunks."""
+"""Labeled data: a source -> its reader; splits -> their examples and labels; examples -> rows in chunks."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ _LISTED = 10  # examples named in an error
 def open_reader(
     task: Task, data: Any, options: DataOptions, *, name: str, labelled: bool = True
 ) -> Reader[Any]:
-    """Return the reader of labelled data.
+    """Return the reader of labeled data.
 
     Args:
         task: reads files and tables.

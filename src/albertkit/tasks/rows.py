@@ -92,7 +92,7 @@ def owned(windows: Sequence[range]) -> list[range]:
     Args:
         windows: ranges that begin one after the other and leave nothing out.
     """
-    # Two neighbours meet in the middle of their overlap; where it has a middle token, the first has it.
+    # Two neighbors meet in the middle of their overlap; where it has a middle token, the first has it.
     middles = [(one.stop + two.start + 1) // 2 for one, two in pairwise(windows)]
     starts = [windows[0].start, *middles]
     stops = [*middles, windows[-1].stop]

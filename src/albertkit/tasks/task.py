@@ -251,7 +251,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         return [[row] for row in rows]
 
     def items(self, rows: Sequence[RowT]) -> int:
-        """Return the number of labelled items whose mean is the loss of rows: here units."""
+        """Return the number of labeled items whose mean is the loss of rows: here units."""
         return len(self.units(rows))
 
     def padded_length(self, rows: Sequence[RowT]) -> int:
@@ -336,7 +336,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
 
     @abstractmethod
     def truth(self, example: ExampleT) -> Any:
-        """Return the right answer of a labelled example, as plain values."""
+        """Return the right answer of a labeled example, as plain values."""
 
     # --- measuring
 
