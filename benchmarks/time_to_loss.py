@@ -83,8 +83,8 @@ def ours(case: Case) -> Curve:
         training = case["recipe"]["training"] | {
             "steps": steps,
             "schedule": "trapezoid",
-            "decay_steps": int(steps * DECAY),
-            "precision": "fp32",
+            "decay_steps": int(steps * case.get("decay", DECAY)),
+            "precision": case.get("precision", "fp32"),
             "seed": case["seed"],
             "evaluate_every": steps,
             "save_every": max(1, steps // points),
@@ -103,7 +103,8 @@ def ours(case: Case) -> Curve:
         times = [seconds(folder) for folder in checkpoints(Path(name) / "speed")]
         step_seconds = (times[-1] - times[2]) / (len(times) - 3)
         run(Path(name) / "run", max(SPEED_STEPS, int(case["seconds"] / step_seconds)), POINTS)
-        objective, batches, curve = PretrainingObjective(), held_out(case), []
+        objective, batches = PretrainingObjective(), held_out(case)
+        curve: Curve = []
         for folder in checkpoints(Path(name) / "run"):
             model = AlbertForPreTraining.from_pretrained(folder).eval()
             tokens = json.loads((folder / STATE_JSON).read_text())["tokens"]

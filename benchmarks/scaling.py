@@ -1,0 +1,199 @@
+"""Which shape, and which vocabulary, for a budget of processor time: a small scaling study.
+
+    python benchmarks/scaling.py --texts FILE [--recipe FILE] [--minutes 30] [--hours 20]
+                                 [--shapes 256x4 256x8 384x4 384x4x2 384x6] [--vocabularies 8192]
+                                 [--output FOLDER] [--json]
+
+Every shape (hidden size x layers, x groups if there is more than one) is trained by the recipe for the same
+processor minutes at a constant learning rate, with one thread, as many at once as there are cores. A power
+law is fitted to its held-out loss of masked words over time and extrapolated to the budget of `--hours`; the
+extrapolation says which shape to choose, not which loss it will have. Vocabularies are compared with the
+first shape by the loss for each character of the masked words, because tokens of different vocabularies are
+not equally long.
+
+Finished runs are kept in the output folder (`runs.jsonl`): the same command continues after an interruption.
+The folder also gets `scaling.png`.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from report import Figure, compare, show, state
+from time_to_loss import RECIPES, Case, Curve, prepared, run_all
+
+FITTED = 0.5  # the last share of a curve's points, before which warm-up and the start of attention count
+
+
+def shape_of(name: str) -> dict[str, int]:
+    """Return the settings that a shape such as 384x4 or 384x4x2 stands for."""
+    hidden, layers, *groups = map(int, name.split("x"))
+    return {
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_hidden_groups": groups[0] if groups else 1,
+        "num_attention_heads": hidden // 64,
+        "intermediate_size": 4 * hidden,
+    }
+
+
+def fit(curve: Curve) -> tuple[float, float, float]:
+    """Return (c, a, b) of the loss c + a * hours**-b that fits the later points of a curve best."""
+    import numpy as np
+    from scipy.optimize import curve_fit
+
+    points = np.array(curve[int(len(curve) * (1 - FITTED)) :])
+    hours, losses = points[:, 0] / 3600, points[:, 2]
+
+    def law(time: Any, floor: float, factor: float, power: float) -> Any:
+        return floor + factor * time**-power
+
+    bounds = ([0, 0, 0.05], [losses.min(), 20, 2])
+    found, _ = curve_fit(law, hours, losses, p0=(losses.min() / 2, 1, 0.3), bounds=bounds, max_nfev=20_000)
+    return tuple(found)
+
+
+def figures_of(curves: dict[str, Curve], hours: float, against: str) -> list[Figure]:
+    """Return for each shape the loss at the end and the extrapolated one, beside the first shape's."""
+    figures = []
+    laws = {name: fit(curve) for name, curve in curves.items()}
+    for name, curve in curves.items():
+        floor, factor, power = laws[name]
+        first = laws[against]
+        figures += [
+            state(f"{name}: million tokens", curve[-1][1] / 1e6, curves[against][-1][1] / 1e6),
+            state(f"{name}: held-out loss", curve[-1][2], curves[against][-1][2]),
+            compare(
+                f"{name}: extrapolated to {hours:g} hours",
+                floor + factor * hours**-power,
+                first[0] + first[1] * hours ** -first[2],
+            ),
+        ]
+    return figures
+
+
+def draw(curves: dict[str, Curve], hours: float, file: Path) -> None:
+    """Draw each curve and its power law over processor hours."""
+    import numpy as np
+    from matplotlib.figure import Figure as Picture
+
+    picture = Picture(figsize=(7, 4), layout="constrained")
+    panel = picture.subplots()
+    for name, curve in curves.items():
+        floor, factor, power = fit(curve)
+        points = np.array(curve[1:])
+        (line,) = panel.plot(points[:, 0] / 3600, points[:, 2], ".", label=name)
+        times = np.geomspace(points[len(points) // 2, 0] / 3600, hours)
+        panel.plot(times, floor + factor * times**-power, color=line.get_color(), linewidth=1)
+    panel.set(xscale="log", xlabel="processor hours", ylabel="held-out masked loss")
+    panel.grid(alpha=0.3)
+    panel.legend()
+    picture.savefig(file, dpi=110)
+
+
+class Runs:
+    """Curves of finished runs, in a file that grows by a line for each; a run is known by its settings."""
+
+    def __init__(self, file: Path, texts: str) -> None:
+        self.file, self.texts = file, texts
+        lines = file.read_text().splitlines() if file.exists() else []
+        self.finished: dict[str, Curve] = dict(json.loads(line) for line in lines)
+
+    def curves(self, cases: dict[str, Case], cores: int) -> dict[str, Curve]:
+        """Run the cases that are not finished, a few at a time; return the curves of all."""
+        keys = {name: self._key(name, case) for name, case in cases.items()}
+        left = [name for name in cases if keys[name] not in self.finished]
+        for begin in range(0, len(left), cores):
+            names = left[begin : begin + cores]
+            for name, curve in zip(names, run_all([cases[name] for name in names], cores), strict=True):
+                self.finished[keys[name]] = curve
+                with self.file.open("a") as lines:
+                    lines.write(json.dumps([keys[name], curve]) + "\n")
+        return {name: self.finished[keys[name]] for name in cases}
+
+    def _key(self, name: str, case: Case) -> str:
+        settings = {key: value for key, value in case.items() if key not in ("shards", "tokenizer")}
+        return json.dumps([name, self.texts, settings], sort_keys=True)
+
+
+def characters_per_token(case: Case) -> float:
+    """Return the mean number of characters of a token of the held-out text."""
+    from albertkit import AlbertTokenizer
+    from albertkit.pretraining.shards import ShardSet
+
+    tokenizer = AlbertTokenizer.from_pretrained(case["tokenizer"])
+    held_out = ShardSet(Path(case["shards"]) / "validation")
+    ids = [held_out.tokens(index)[0].tolist() for index in range(min(len(held_out), 50))]
+    return sum(map(len, tokenizer.batch_decode(ids))) / sum(map(len, ids))
+
+
+def with_vocabulary(texts: str, size: str, folder: Path) -> Case:
+    """Return the shards of a vocabulary of so many pieces, written to a folder."""
+    from albertkit import train_tokenizer
+
+    train_tokenizer([texts], output=folder / "trained", vocab_size=int(size))
+    return prepared(texts, str(folder / "trained"), folder)
+
+
+def vocabulary_figures(curves: dict[str, Curve], characters: dict[str, float]) -> list[Figure]:
+    """Return the loss for each character at the end of each run, beside that of the first."""
+    losses = {size: curves[size][-1][2] / characters[size] for size in characters}
+    first = next(iter(losses.values()))
+    return [
+        state(f"{size} pieces: held-out loss per character", loss, first) for size, loss in losses.items()
+    ]
+
+
+def main() -> None:
+    """Train, fit, draw and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--texts", required=True, help="a corpus: .txt, .jsonl, .parquet")
+    parser.add_argument("--recipe", default=str(RECIPES / "bundled.toml"), help="recipe of every run")
+    parser.add_argument("--minutes", type=float, default=30, help="processor minutes of each run")
+    parser.add_argument("--hours", type=float, default=20, help="budget of the extrapolation")
+    parser.add_argument("--shapes", nargs="+", default=["256x4", "256x8", "384x4", "384x4x2", "384x6"])
+    parser.add_argument(
+        "--vocabularies", nargs="*", default=[], help="sizes to compare, trained on the texts"
+    )
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=Path("scaling"), help="folder of the results")
+    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    arguments = parser.parse_args()
+    from albertkit.cores import usable_cores
+    from albertkit.recipe import read_recipe
+
+    recipe = read_recipe(Path(arguments.recipe))
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    runs, cores = Runs(arguments.output / "runs.jsonl", arguments.texts), usable_cores()
+
+    def case(shape: str, common: Case) -> Case:
+        own = recipe | {"model": recipe["model"] | shape_of(shape)}
+        settings = {"side": "ours", "seconds": arguments.minutes * 60, "seed": arguments.seed}
+        return common | settings | {"recipe": own, "precision": arguments.precision, "decay": 0}
+
+    with tempfile.TemporaryDirectory() as name:
+        common = prepared(arguments.texts, "bundled", Path(name))
+        curves = runs.curves({shape: case(shape, common) for shape in arguments.shapes}, cores)
+        sizes, characters = {}, {}
+        for size in arguments.vocabularies:
+            folder = Path(name) / size
+            folder.mkdir()
+            sizes[size] = case(arguments.shapes[0], with_vocabulary(arguments.texts, size, folder))
+            characters[size] = characters_per_token(sizes[size])
+        by_size = runs.curves(sizes, cores)
+    draw(curves, arguments.hours, arguments.output / "scaling.png")
+    first = arguments.shapes[0]
+    shapes = figures_of(curves, arguments.hours, first)
+    show("pretraining: shapes", shapes, as_json=arguments.json, against=first)
+    if characters:
+        figures = vocabulary_figures(by_size, characters)
+        show("vocabularies", figures, as_json=arguments.json, against=f"{arguments.vocabularies[0]} pieces")
+
+
+if __name__ == "__main__":
+    main()
