@@ -132,6 +132,16 @@ def web(
         float,
         typer.Option(help="Maximum loss in points of 100; the int8 model is left out if it loses more."),
     ] = 0.5,
+    page: Annotated[
+        bool,
+        typer.Option(
+            "--page", help="Also write a static page that runs the model in the visitor's browser; needs npm."
+        ),
+    ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the model on the page.", show_default="the last part of SOURCE"),
+    ] = None,
     texts: Annotated[
         Path | None,
         typer.Option(
@@ -158,6 +168,8 @@ def web(
         int8=int8,
         calibrate=calibrate,
         max_drop=max_drop,
+        page=page,
+        name=name,
         **({} if texts is None else {"texts": texts}),
         **columns,
     )

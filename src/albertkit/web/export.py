@@ -27,6 +27,8 @@ from albertkit.onnx.int8_loss import Loss
 from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
 from albertkit.tokenization.folder import SPECIAL_TOKENS_FILE, TOKENIZER_FILE
 from albertkit.vocabularies import add_model_file, open_tokenizer
+from albertkit.web.libraries import check_npm, fetch_libraries
+from albertkit.web.page import FOLDER, INDEX, SERVICE_WORKER, TASKS, is_of_page, write_page
 
 EXACT_FILE = "onnx/model.onnx"
 INT8_FILE = "onnx/model_quantized.onnx"
@@ -62,24 +64,32 @@ class WebReport:
     """SHA-256 of every file written."""
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def page_bytes(self) -> int:
+        """Size of all files of the page, its model included; 0 without a page."""
+        return sum(size for name, size in self.files.items() if is_of_page(name))
+
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values for `json.dumps`."""
-        return asdict(self)
+        return asdict(self) | {"page_bytes": self.page_bytes}
 
     def __repr__(self) -> str:
         return str(self)
 
     def __str__(self) -> str:
-        width = max(map(len, self.files))
+        shown = {name: size for name, size in self.files.items() if not is_of_page(name)}
+        width = max(map(len, shown))
         lines = [
             f"{self.source} -> {self.target}",
             f"{self.architecture}, for {self.task}",
-            *(f"  {name:<{width}}  {size:>12,} bytes" for name, size in self.files.items()),
+            *(f"  {name:<{width}}  {size:>12,} bytes" for name, size in shown.items()),
             f"{EXACT_FILE} differs from the reference by at most {self.largest_difference:.1e} "
             f"(bound {self.tolerance:.0e})",
         ]
         if self.loss is not None and INT8_FILE in self.files:
             lines.append(f"{INT8_FILE} {self.loss}")
+        if INDEX in self.files:
+            lines.append(f"the page takes {self.page_bytes:,} bytes: {INDEX}, {SERVICE_WORKER} and {FOLDER}/")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
@@ -92,6 +102,8 @@ def export_web(
     int8: bool = True,
     calibrate: str | Path | None = None,
     max_drop: float = 0.5,
+    page: bool = False,
+    name: str | None = None,
     texts: str | Path | Sequence[str] = TEXTS,
     **columns: Any,
 ) -> WebReport:
@@ -110,6 +122,9 @@ def export_web(
             out, the report has a note, and config.json tells transformers.js to open the other file.
         calibrate: labelled examples, or a `.txt` of texts, to measure the loss on, as in `export_onnx`.
         max_drop: maximum number of points of 100 that int8 may lose.
+        page: also write a static page that runs the model in the visitor's browser: in int8 if that file was
+            written. It needs npm and, if npm has not cached them, a network for two libraries.
+        name: of the model, shown on the page; None for the last part of `source`.
         texts: texts to compare on, or a file with one on each line.
         **columns: fields of `DataOptions`: where the labelled examples are in their file.
 
@@ -117,11 +132,16 @@ def export_web(
         ModelNotFoundError: there is no such source, or it has no vocabulary.
         CheckpointError: the source is damaged or lacks tensors of the architecture; the target cannot be
             written; the model is too large for one file; or the outputs differ.
-        ConfigError: an unknown architecture or type, or arguments that do not go together.
-        DataError: no texts, or the target exists.
+        ConfigError: an unknown architecture or type, arguments that do not go together, or a page without npm
+            or for a task that it has no panel for.
+        DataError: no texts, the target exists, or npm cannot download a library.
     """
     target = Path(target).expanduser()
     check_new_folder(target)
+    if page:
+        check_npm()
+    elif name is not None:
+        raise ConfigError(f"name is {name!r}, which only the page shows; give page (--page) with it")
     if calibrate is not None and not int8:
         raise ConfigError("calibrate measures what int8 loses; leave out int8=False (--no-int8) to use it")
     path = formats.locate(source, also=VOCABULARY_FILES)
@@ -136,6 +156,13 @@ def export_web(
     chosen, _, _ = choose_architecture(config, checkpoint.tensors, architecture)
     if architecture is None:
         chosen = _JS_CLASSES.get(chosen) or chosen
+    task = head_of(chosen).task
+    if page and task not in TASKS:
+        raise ConfigError(
+            f"the page has no panel for {task}; expected a model for {', '.join(TASKS)}. Leave out page "
+            "(--page)"
+        )
+    libraries = fetch_libraries() if page else {}
     shared = {"architecture": chosen, "dtype": dtype, "all_inputs": True, "texts": texts}
     with complete_files(target) as files:
         exact = export_onnx(path, files / EXACT_FILE, **shared)
@@ -146,6 +173,15 @@ def export_web(
         _write_config(files, config, exact, has_int8=(files / INT8_FILE).is_file())
         _write_tokenizer(files, checkpoint, longest=config.max_position_embeddings)
         notes += _notes_of_class(chosen)
+        if page:
+            write_page(
+                files,
+                name=name or Path(source).name,
+                task=task,
+                model=INT8_FILE if (files / INT8_FILE).is_file() else EXACT_FILE,
+                tokenizer=(TOKENIZER_FILE, TOKENIZER_CONFIG_FILE),
+                libraries=libraries,
+            )
         written = sorted(one for one in files.rglob("*") if one.is_file())
         sizes = {str(one.relative_to(files)): one.stat().st_size for one in written}
         checksums = {str(one.relative_to(files)): file_sha256(one) for one in written}
@@ -154,7 +190,7 @@ def export_web(
         source=str(source),
         target=str(target),
         architecture=chosen,
-        task=head_of(chosen).task,
+        task=task,
         files=sizes,
         largest_difference=exact.largest_difference,
         tolerance=exact.tolerance,

@@ -7,6 +7,9 @@ const defaults = {
   second: "He read it twice, and then he threw it into the fire.",
   answer: "", question: "What did the captain carry?",
   context: "In the morning the captain carried a silver key to the harbour. His sister waited in the garden.",
+  tagged: "Anna Schmidt moved from Zürich to the Berlin office of Siemens in May.",
+  compared: "She plays the piano every evening.",
+  others: "Every night she makes music.\nThe train to Vienna was late.\nHe repairs old pianos.",
   classify: "", classified: "A quiet, moving story that stays with you.", pair: "",
 };
 const PAUSE = 300; // ms; browsers refuse a page that changes its address all the time

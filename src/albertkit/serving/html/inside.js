@@ -2,7 +2,8 @@
 
 import { keep, state } from "./address.js";
 import { PAUSE, find } from "./panels.js";
-import { ask, settled } from "./server.js";
+import { ask } from "./server.js";
+import { settled } from "./settled.js";
 import {
   MEAN, attentionOf, choices, colours, cosinePlot, depth, make, mean, percent, picture, shade, sharing, unpack,
 } from "./shared.js";

@@ -1,6 +1,6 @@
 // What the panels share: texts that are part of the address, models to choose from, bars.
 
-import { keep, state } from "./address.js";
+import { address, keep, state } from "./address.js";
 import { make, percent } from "./shared.js";
 
 export const PAUSE = 200; // ms after the last key before the server is asked
@@ -41,6 +41,19 @@ export function chooseModel(panel, able, name, changed) {
     select.value = found.id;
     return found;
   };
+}
+
+/** Have the button copy a link to what the page shows, and say so. */
+export function offerLink(say) {
+  find("copy").addEventListener("click", async () => {
+    history.replaceState(null, "", address());
+    try {
+      await navigator.clipboard.writeText(location.href);
+      say("The link is copied: it has all that is on this page.");
+    } catch {
+      say("The browser lets no page copy here; the link is in its address bar.");
+    }
+  });
 }
 
 /** Rows of a name, a bar and a percentage; buttons where they can be chosen. Rows that stay are changed, so

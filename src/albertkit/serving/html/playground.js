@@ -1,8 +1,8 @@
 // The page: asks for the models, shows a panel for what they can do, and follows its own address.
 
-import { address, read } from "./address.js";
+import { read } from "./address.js";
 import { insidePanels } from "./inside.js";
-import { find } from "./panels.js";
+import { find, offerLink } from "./panels.js";
 import { sentencePanels } from "./sentence.js";
 import { ask, onKeyWanted, useKey } from "./server.js";
 import { answerPanel, classifyPanel, orderPanel } from "./texts.js";
@@ -56,15 +56,7 @@ find("key-form").addEventListener("submit", (event) => {
   find("key-form").hidden = true;
   start();
 });
-find("copy").addEventListener("click", async () => {
-  history.replaceState(null, "", address());
-  try {
-    await navigator.clipboard.writeText(location.href);
-    say("The link is copied: it has all that is on this page.");
-  } catch {
-    say("The browser lets no page copy here; the link is in its address bar.");
-  }
-});
+offerLink(say);
 addEventListener("hashchange", () => {
   read();
   panels.forEach((show) => show());

@@ -2,7 +2,8 @@
 
 import { keep, state } from "./address.js";
 import { PAUSE, bind, characters, chooseModel, find, showBars } from "./panels.js";
-import { ask, settled } from "./server.js";
+import { ask } from "./server.js";
+import { settled } from "./settled.js";
 import { make, percent } from "./shared.js";
 
 const MASK = "[MASK]";

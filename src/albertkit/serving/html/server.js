@@ -1,4 +1,4 @@
-// Asking the server: the key, errors as messages, and only the answer to what was typed last.
+// Asking the server: the key, and errors as messages.
 
 const KEY = "albertkit-key";
 const listeners = [];
@@ -32,38 +32,4 @@ export async function ask(path, body, signal) {
   }
   if (!response.ok) throw new Error(found.error?.message ?? `The server answers with status ${response.status}.`);
   return found;
-}
-
-/** A function that runs `work(signal)` once nobody has called it for `pause` ms; what ran before is dropped.
- *
- * The panel says that it waits (aria-busy) and, in its status, what went wrong or what `work` returns:
- * words for screen readers, or {note} for everybody.
- */
-export function settled(panel, pause, work) {
-  const status = panel.querySelector(".status");
-  let timer = 0, running = new AbortController();
-  const say = (words, kind = "") => { // only errors and notes are seen; all is spoken
-    status.textContent = words;
-    status.className = `status ${kind}`;
-    panel.classList.toggle("stale", kind === "error");
-  };
-  const start = async () => {
-    const { signal } = running;
-    try {
-      const words = await work(signal);
-      if (!signal.aborted) say(words.note ?? words, words.note ? "note" : "");
-    } catch (error) {
-      if (!signal.aborted) say(error.message, "error");
-    } finally {
-      if (!signal.aborted) panel.removeAttribute("aria-busy");
-    }
-  };
-  return (now = false) => {
-    clearTimeout(timer);
-    running.abort();
-    running = new AbortController();
-    panel.setAttribute("aria-busy", "true");
-    if (now) start();
-    else timer = setTimeout(start, pause);
-  };
 }

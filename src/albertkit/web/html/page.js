@@ -1,0 +1,59 @@
+// The page: waits for the model, shows the panels for its task, and follows its own address.
+
+import { read } from "./address.js";
+import { tagPanel, vectorPanel } from "./own_panels.js";
+import { find, offerLink } from "./panels.js";
+import { sentencePanels } from "./sentence.js";
+import { ask, onProgress } from "./server.js";
+import { answerPanel, classifyPanel } from "./texts.js";
+
+const MEGABYTE = 1e6;
+const NOTHING_INSIDE = { changed: () => {}, use: () => {} }; // this page has no panels of attention
+const PANELS = {
+  "fill-mask": [["fill", "pieces"], (models) => sentencePanels(models, NOTHING_INSIDE)],
+  "question-answering": [["answer"], answerPanel],
+  "text-classification": [["classify"], classifyPanel],
+  "token-classification": [["tag"], tagPanel],
+  "feature-extraction": [["vectors"], vectorPanel],
+};
+
+let refresh = () => {};
+
+function say(words, isError = false) {
+  find("about").textContent = words;
+  find("about").classList.toggle("error", isError);
+}
+
+async function show() {
+  const models = (await ask("v1/models")).data;
+  const [{ id, tasks: [task], max_tokens: most }] = models;
+  const [ids, panel] = PANELS[task];
+  ids.forEach((one) => { find(one).hidden = false; find(one).classList.add("wide"); });
+  refresh = panel(models);
+  find("download").hidden = true;
+  find("copy").hidden = false;
+  say(`${id} reads up to ${most} tokens, on this device.`);
+  refresh();
+}
+
+onProgress(({ loaded, total, ready, failed }) => {
+  if (failed) {
+    find("download").hidden = true;
+    say(failed, true);
+  } else if (ready) {
+    show().catch((error) => say(error.message, true));
+  } else {
+    find("progress").value = loaded / total;
+    find("loaded").textContent = loaded < total
+      ? `${(loaded / MEGABYTE).toFixed(1)} of ${(total / MEGABYTE).toFixed(1)} MB. `
+        + "The browser keeps the model; the next visit needs no network."
+      : "Starting the model…";
+  }
+});
+
+read();
+say("Getting the model ready…");
+window.addEventListener("hashchange", () => { read(); refresh(); });
+offerLink(say);
+// Only pages from https, or of this machine, may be kept; others work as long as there is a network.
+navigator.serviceWorker?.register("service-worker.js").catch(() => {});

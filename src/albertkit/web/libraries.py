@@ -1,0 +1,134 @@
+"""The JavaScript libraries of the page, taken from npm at exact versions and checked by their hashes."""
+
+import hashlib
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from albertkit.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package of npm, and the files of it that the page needs."""
+
+    name: str
+    version: str
+    license: str
+    files: dict[str, str]
+    """Path in the package -> SHA-256."""
+
+
+PACKAGES = (
+    # The tokenizers of transformers.js 4.3.1, and the runtime that it uses.
+    Package(
+        "@huggingface/tokenizers",
+        "0.2.0",
+        "Apache-2.0",
+        {
+            "dist/tokenizers.min.mjs": "258e46332101335ce8d95aed7745b19ac3b46d37f3e159a89cf894c2ea9b1d3a",
+            "LICENSE": "c71d239df91726fc519c6eb72d318ec65820627232b2f796219e87dcf35d0ab4",
+        },
+    ),
+    Package(
+        "onnxruntime-web",
+        "1.31.0-dev.20260914-8d85527a0",
+        "MIT",
+        {
+            "dist/ort.wasm.bundle.min.mjs": (
+                "17b52c1ac62b421dc508b4c28b9a9675251c6e25dd512ef54b83a5e2c4242869"
+            ),
+            "dist/ort-wasm-simd-threaded.wasm": (
+                "06ba057753da3847e4c24f02d91ab133455b0817c69a44993a9a53a2146df9e3"
+            ),
+        },
+    ),
+)
+_SECONDS = 600
+
+
+def check_npm() -> str:
+    """Return the path of npm.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    npm = shutil.which("npm")
+    if npm is None:
+        raise ConfigError(
+            "npm is not installed, and the page needs it for two JavaScript libraries. Install Node.js 20 or "
+            "newer, or leave out page (--page)"
+        )
+    return npm
+
+
+def fetch_libraries() -> dict[str, bytes]:
+    """Return the files of all packages, by name.
+
+    Raises:
+        ConfigError: npm is not installed.
+        DataError: npm cannot download a package, or a file is not the expected one.
+    """
+    npm = check_npm()
+    contents: dict[str, bytes] = {}
+    notices = []
+    with tempfile.TemporaryDirectory() as folder:
+        for package in PACKAGES:
+            files = _unpack(_download(npm, package, Path(folder)), package)
+            text = files.pop("LICENSE", b"").decode()
+            notices.append(f"{package.name} {package.version}, {package.license}\n\n{text}".strip())
+            contents |= files
+    contents["LICENSES.txt"] = ("\n\n\n".join(notices) + "\n").encode()
+    return contents
+
+
+def _download(npm: str, package: Package, folder: Path) -> Path:
+    """Return the archive of a package; npm keeps it in its own cache."""
+    target = folder / package.version
+    target.mkdir()
+    command = [npm, "pack", f"{package.name}@{package.version}", "--ignore-scripts", "--silent"]
+    try:
+        result = subprocess.run(
+            [*command, "--pack-destination", target],
+            cwd=folder,  # not in a project, whose settings npm would read
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DataError(
+            f"npm did not download {package.name} {package.version} within {_SECONDS} seconds. Check the "
+            "network, and run the same command again"
+        ) from error
+    archives = list(target.glob("*.tgz"))
+    if result.returncode or len(archives) != 1:
+        said = " ".join((result.stderr or result.stdout).split())[-300:]
+        raise DataError(
+            f"npm could not download {package.name} {package.version} (status {result.returncode}): {said}. "
+            "Check the network and npm's registry, and run the same command again"
+        )
+    return archives[0]
+
+
+def _unpack(archive: Path, package: Package) -> dict[str, bytes]:
+    """Return the files that are needed, by name, each of which has the hash expected."""
+    contents = {}
+    with tarfile.open(archive) as stream:
+        for path, expected in package.files.items():
+            try:
+                member = stream.extractfile(f"package/{path}")
+            except KeyError:
+                member = None
+            content = b"" if member is None else member.read()
+            actual = hashlib.sha256(content).hexdigest()
+            if actual != expected:
+                raise DataError(
+                    f"{path} of {package.name} {package.version} has the SHA-256 {actual}; expected "
+                    f"{expected}. The package is damaged or was changed; clear npm's cache and try again"
+                )
+            contents[Path(path).name] = content
+    return contents

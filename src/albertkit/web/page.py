@@ -1,0 +1,93 @@
+"""A static page that runs an exported model in the browser: our files, two libraries and the model.
+
+    index.html, service-worker.js    at the top, as a service worker answers for the folder that it is in
+    page/                            scripts and styles, some of them the playground's
+    page/library/                    the two libraries
+    page/model/                      what the worker downloads, compressed
+
+Large files are stored compressed and unpacked by the page, so that their size does not depend on the host.
+"""
+
+import gzip
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+
+from albertkit.files import json_text
+
+INDEX, SERVICE_WORKER, FOLDER = "index.html", "service-worker.js", "page"
+TASKS = (
+    "fill-mask",
+    "question-answering",
+    "text-classification",
+    "token-classification",
+    "feature-extraction",
+)
+"""Tasks that the page has a panel for."""
+_PLAYGROUND = (
+    *("address.js", "icon.svg", "panels.js", "playground.css", "sentence.js", "settled.js", "texts.js"),
+)
+_SHARED = ("shared.css", "shared.js")
+_WASM = "ort-wasm-simd-threaded.wasm"
+
+
+def is_of_page(path: str) -> bool:
+    """Tell whether a file of an exported folder, by its path there, is part of the page."""
+    return path in (INDEX, SERVICE_WORKER) or path.startswith(f"{FOLDER}/")
+
+
+def write_page(
+    folder: Path, *, name: str, task: str, model: str, tokenizer: tuple[str, ...], libraries: dict[str, bytes]
+) -> None:
+    """Write the page into the folder of an exported model.
+
+    Args:
+        folder: has the model, config.json and the tokenizer's files.
+        name: of the model, which the page shows.
+        task: one of `TASKS`.
+        model: path of the graph that the page runs.
+        tokenizer: names of the tokenizer's files that the page reads.
+        libraries: content of the files of the libraries, by name.
+    """
+    package = files("albertkit")
+    own = package / "web" / "html"
+    contents = {f"{FOLDER}/library/{one}": content for one, content in libraries.items()}
+    scripts = {one.name: one for one in own.iterdir()}
+    scripts |= {one: package / "serving" / "html" / one for one in _PLAYGROUND}
+    scripts |= {one: package / "inspection" / "html" / one for one in _SHARED}
+    index, service_worker = scripts.pop(INDEX), scripts.pop(SERVICE_WORKER)
+    contents |= {f"{FOLDER}/{one}": source.read_bytes() for one, source in scripts.items()}
+    contents[INDEX] = index.read_bytes()
+    downloads = {
+        _WASM: contents.pop(f"{FOLDER}/library/{_WASM}"),
+        "model.onnx": (folder / model).read_bytes(),
+        **{one: (folder / one).read_bytes() for one in ("config.json", *tokenizer)},
+    }
+    packed = {one: gzip.compress(content, 9, mtime=0) for one, content in downloads.items()}
+    places = {one: f"{'library' if one == _WASM else 'model'}/{one}.gz" for one in packed}
+    version = _version({**contents, **packed}, name, task)
+    about = {
+        "name": name,
+        "task": task,
+        "version": version,
+        "downloads": [
+            {"name": one, "path": places[one], "bytes": len(content)} for one, content in packed.items()
+        ],
+    }
+    contents[f"{FOLDER}/files.json"] = (json_text(about, indent=2, ensure_ascii=False) + "\n").encode()
+    kept = ["./", *sorted(one for one in contents if not one.endswith(".txt"))]
+    script = service_worker.read_text(encoding="utf-8")
+    script = script.replace("{{files}}", json_text(kept)).replace("{{version}}", version)
+    contents[SERVICE_WORKER] = script.encode()
+    contents |= {f"{FOLDER}/{places[one]}": content for one, content in packed.items()}
+    for path, content in contents.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+
+
+def _version(contents: dict[str, bytes], *others: str) -> str:
+    """Return a name for this content; a browser drops what it kept of another."""
+    digest = hashlib.sha256("\n".join(others).encode())
+    for name, content in sorted(contents.items()):
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
