@@ -75,7 +75,7 @@ bench: .venv/installed-test ## Measure against transformers, side by side (about
 
 # MINUTES and TEXTS can be given: make gpu MINUTES=25 TEXTS=books.parquet
 gpu: .venv/installed-test ## On a machine with a GPU: its tests, benchmarks and a training run (25 minutes).
-	$(BIN)/python scripts/gpu.py --minutes $(or $(MINUTES),25) $(if $(TEXTS),--texts $(TEXTS)) --page docs/gpu.md
+	$(BIN)/python scripts/gpu.py --minutes $(or $(MINUTES),25) $(if $(TEXTS),--texts $(TEXTS)) --page dev/gpu-report.md
 
 docs: .venv/installed-docs ## Build the documentation into site/; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

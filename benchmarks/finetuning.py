@@ -191,7 +191,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1, help="runs of each side, of which the median counts")
     parser.add_argument("--processor-time", action="store_true", help="for a busy machine")
     parser.add_argument("--json", action="store_true", help="one JSON line per figure")
-    parser.add_argument("--write-page", action="store_true", help="put the tables into docs/speed.md")
+    parser.add_argument("--write-page", action="store_true", help="put the tables into dev/measurements.md")
     parser.add_argument("--side", choices=["ours", "theirs"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:
@@ -233,7 +233,7 @@ def main() -> None:
             tables.append((title, "Trainer", figures))
             show(title, figures, as_json=arguments.json, against="Trainer")
     if arguments.write_page:
-        write_page("speed.md", "benchmarks/finetuning.py", tables)
+        write_page("measurements.md", "benchmarks/finetuning.py", tables)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ Ours in fp32 and in int8, and by the engine `torch`; theirs also as a graph in O
 The texts are the first column of a file, one in a line; the questions are of a file in SQuAD's layout, each
 with its paragraph as a pair. Without these files both are of Python's own language reference. Operations are
 those of all layers for the real tokens, whether they were computed or not, beside the largest matrix product
-of this run. --write-page puts the tables into docs/speed.md.
+of this run. --write-page puts the tables into dev/measurements.md.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--engine", default="auto", help="ours")
     parser.add_argument("--processor-time", action="store_true", help="for one thread on a busy machine")
     parser.add_argument("--json", action="store_true", help="one JSON line per figure")
-    parser.add_argument("--write-page", action="store_true", help="put the tables into docs/speed.md")
+    parser.add_argument("--write-page", action="store_true", help="put the tables into dev/measurements.md")
     arguments = parser.parse_args()
     clock = time.process_time if arguments.processor_time else time.perf_counter
     transformers.logging.set_verbosity_error()
@@ -196,7 +196,7 @@ def main() -> None:
     for title, against, some in tables:
         show(title, some, as_json=arguments.json, against=against)
     if arguments.write_page:
-        write_page("speed.md", "benchmarks/inference.py", tables)
+        write_page("measurements.md", "benchmarks/inference.py", tables)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ The model has the shape of the bundled one, with 512 positions and random weight
 tokens, small ones as often as large ones, in rows of any lengths; of half of them [CLS] is read, of half any
 tokens. Each engine works in a process of its own. `predict` is the verb, with a classifier made from the
 bundled model, on sentences of Python's own language reference. Linux only: memory is what /proc says is
-resident. With --batches 0 or --texts 0 that part is left out. --write-page puts the table into docs/speed.md.
+resident. With --batches 0 or --texts 0 that part is left out.
+--write-page puts the table into dev/measurements.md.
 """
 
 import argparse
@@ -150,7 +151,7 @@ def main() -> None:
     parser.add_argument("--engines", default="torch,onnx,onnx-int8,plain")
     parser.add_argument("--dtype", default="float32", help="of the weights: float32, bfloat16")
     parser.add_argument("--json", action="store_true", help="one JSON line for each figure")
-    parser.add_argument("--write-page", action="store_true", help="put the table into docs/speed.md")
+    parser.add_argument("--write-page", action="store_true", help="put the table into dev/measurements.md")
     arguments = parser.parse_args()
     figures: list[Figure] = []
     works = [
@@ -164,7 +165,7 @@ def main() -> None:
         show("Memory (MB)", found, as_json=arguments.json, against="the other")
         figures += found
     if arguments.write_page:
-        write_page("speed.md", "benchmarks/memory.py", [("Memory (MB)", "the other", figures)])
+        write_page("measurements.md", "benchmarks/memory.py", [("Memory (MB)", "the other", figures)])
 
 
 if __name__ == "__main__":

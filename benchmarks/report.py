@@ -1,4 +1,4 @@
-"""Side-by-side figures: a table for people, one JSON line per figure with --json, tables in docs/."""
+"""Side-by-side figures: a table for people, one JSON line per figure with --json, tables in dev/."""
 
 import json
 import statistics
@@ -17,7 +17,7 @@ from albertkit.files import atomic_path
 
 __all__ = ["Figure", "alternate", "compare", "resident", "show", "state", "write_page"]
 
-DOCS = Path(__file__).parents[1] / "docs"
+PAGES = Path(__file__).parents[1] / "dev"
 END = "<!-- end of table -->"
 
 
@@ -61,7 +61,7 @@ def write_page(name: str, script: str, tables: list[tuple[str, str, list[Figure]
     """Put tables into a page, between the lines `<!-- table: script -->` and `<!-- end of table -->`.
 
     Args:
-        name: of the page in docs/.
+        name: of the page in dev/.
         script: whose tables they are.
         tables: a title, the name of the other side, and the figures, for each.
     """
@@ -74,7 +74,7 @@ def write_page(name: str, script: str, tables: list[tuple[str, str, list[Figure]
             ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
             target = "" if one.met is None else f"{one.target}, {'met' if one.met else '**missed**'}"
             lines.append(f"| {one.name} | {cells[0]} | {cells[1]} | {ratio} | {target} |")
-    page, begin = DOCS / name, f"<!-- table: {script} -->"
+    page, begin = PAGES / name, f"<!-- table: {script} -->"
     before, found, rest = page.read_text(encoding="utf-8").partition(begin)
     if not found or END not in rest:
         raise SystemExit(f"{page} has no lines {begin!r} and {END!r}: nothing was written")

@@ -1,4 +1,4 @@
-"""Ask a model the 200 cloze questions of `cloze.jsonl`, and keep the table of docs/bundled-model.md.
+"""Ask a model the 200 cloze questions of `cloze.jsonl`, and keep the table of dev/measurements.md.
 
     python scripts/cloze.py [--model bundled] [--json] [--write-page]
 
@@ -27,7 +27,7 @@ from albertkit.tokenization.model_file import NORMAL, WORD_START, read_model_fil
 
 QUESTIONS = Path(__file__).with_name("cloze.jsonl")
 CATEGORIES = ("facts", "grammar", "sense")
-PAGE = Path(__file__).parents[1] / "docs" / "bundled-model.md"
+PAGE = Path(__file__).parents[1] / "dev" / "measurements.md"
 BEGIN, END = "<!-- table: scripts/cloze.py -->", "<!-- end of cloze table -->"
 FREQUENT = "the most frequent words, whatever the question"
 TOP = 5

@@ -1,7 +1,8 @@
 """Everything that is worth doing on a GPU for a while: tests, benchmarks, and a training run.
 
     python scripts/gpu.py [--minutes 25] [--texts books.parquet] [--tokenizer bundled] [--output gpu]
-                          [--page docs/gpu.md] [--stages tests inference pretraining training] [--dry-run]
+                          [--page dev/gpu-report.md] [--stages tests inference pretraining training]
+                          [--dry-run]
 
 In this order, each stage in a process of its own that ends when its time is over:
 

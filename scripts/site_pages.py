@@ -13,7 +13,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+PAGES = {"CHANGELOG.md": "changelog.md"}
 """Files of the root that have a place in the navigation -> their pages."""
 COPIES = "files/"
 """Where the other files are that pages link to."""

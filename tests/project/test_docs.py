@@ -18,13 +18,20 @@ from markdown_it import MarkdownIt
 from places import ROOT
 
 DOCS = ROOT / "docs"
+DEV = ROOT / "dev"
 PAGES = sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+PAGES += sorted(str(page.relative_to(ROOT)) for page in DEV.rglob("*.md"))
 RUN = ("bash", "python")
 SHOWN = ("text", "toml", "csv", "json", "jsonl")
 """Languages of blocks that are output or files."""
 
+
+def place_of(page: str) -> Path:
+    return (ROOT if page.startswith("dev/") else DOCS) / page
+
+
 GIVEN: dict[str, dict[str, str]] = {
-    "bundled-model.md": {"books.parquet": "corpus"},
+    "dev/bundled-model.md": {"books.parquet": "corpus"},
     "classify.md": {"nli": "inference"},
     "checkpoints.md": {"albert_base_v2.tar.gz": "google's release", "my-model": "classifier"},
     "cli.md": {
@@ -75,7 +82,7 @@ STEPS = f"--steps 1 --warmup-steps 0 {IN_FP32}"
 ONE_STEP = f"{STEPS} --evaluation-sequences 16 --batch-tokens 512"
 SMALLER: dict[str, dict[str, str]] = {
     "answer.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
-    "bundled-model.md": TINY_CORPUS
+    "dev/bundled-model.md": TINY_CORPUS
     | {
         "--recipe recipes/bundled.toml": f"--recipe recipes/bundled.toml {ONE_STEP} --decay-steps 0",
         "excerpts-start.toml --data": f"excerpts-start.toml {ONE_STEP} --data",
@@ -134,13 +141,13 @@ SMALLER: dict[str, dict[str, str]] = {
 """Page -> {what it says: what is run}, for the time (hours), the data and models it takes."""
 
 NOT_RUN: dict[str, dict[str, str]] = {
-    "bundled-model.md": {"python scripts/carry.py": "tests/project/test_carry.py does, with a small model"},
+    "dev/gpu.md": {"python scripts/carry.py": "tests/project/test_carry.py does, with a small model"},
     "cli.md": {
         "albertkit serve": "serving.md does",
         "albertkit playground": "tests/serving/test_playground.py does, with a browser",
         "albertkit train-tokenizer": "corpora.md does",
         "albertkit prepare": "corpora.md does",
-        "albertkit pretrain": "bundled-model.md does",
+        "albertkit pretrain": "dev/bundled-model.md does",
         "albertkit finetune": "finetuning.md does",
         "albertkit evaluate": "finetuning.md does",
         "albertkit predict": "finetuning.md does",
@@ -151,7 +158,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "from albertkit": "tests/keras/test_keras.py does, on each backend",
         "import keras": "tests/keras/test_keras.py does, on each backend",
     },
-    "reproducibility.md": {"make test": "is this suite, and benchmarks of an hour"},
+    "dev/figures.md": {"make test": "is this suite, and benchmarks of an hour"},
 }
 """Page -> {how a block begins: why it is not run here, or which page runs the same}."""
 
@@ -189,7 +196,7 @@ class Block:
 
 
 def blocks_of(page: str) -> list[Block]:
-    tokens = MarkdownIt().parse((DOCS / page).read_text(encoding="utf-8"))
+    tokens = MarkdownIt().parse(place_of(page).read_text(encoding="utf-8"))
     found = []
     for token in tokens:
         if token.type == "fence":
@@ -209,6 +216,7 @@ def folder(tmp_path: Path) -> Path:
     """A folder like the root of the repository, in which scripts write their own copy of the pages."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copytree(DEV, tmp_path / "dev")
     for name in ("examples", "recipes"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path

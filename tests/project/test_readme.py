@@ -126,7 +126,9 @@ def test_the_demo_is_three_masks() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]), ids=lambda path: path.name
+    "document",
+    sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("dev/*.md")]),
+    ids=lambda path: path.name,
 )
 def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document.read_text()):

@@ -16,11 +16,16 @@ DOCS = ROOT / "docs"
 
 
 def test_every_script_that_measures_is_on_the_page_of_figures() -> None:
-    page = (DOCS / "reproducibility.md").read_text(encoding="utf-8")
+    page = (ROOT / "dev" / "figures.md").read_text(encoding="utf-8")
     for script in (*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "scripts").glob("*.py")):
         measures = "argparse" in script.read_text(encoding="utf-8") or "table" in script.name
         if measures and script.name != "cli_reference.py":
             assert f"(../{script.relative_to(ROOT)})" in page, script.name
+
+
+def test_pages_for_users_do_not_lead_to_pages_for_developers() -> None:
+    for page in DOCS.rglob("*.md"):
+        assert not re.search(r"\]\([./]*(dev/|CONTRIBUTING)", page.read_text(encoding="utf-8")), page.name
 
 
 def test_every_page_is_in_the_navigation() -> None:

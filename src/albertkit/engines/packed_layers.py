@@ -9,7 +9,7 @@ On a CPU oneDNN multiplies by matrices in an order of its own. Each matrix is re
 its layer is shared or called, and the activation is applied to each block of a product while it is in the
 cache. Where torch does not offer these operators (they are not documented), or they fail a small test, layers
 compute with `F.linear`. Without AVX-512 that is the faster one for many tokens, and the activation is faster
-by itself (docs/lab-notes.md has the speeds).
+by itself (dev/lab-notes.md has the speeds).
 
 Shapes: M tokens of all rows, Q of them that query, B rows of one length, T their tokens, R of them that
 query, H hidden, N heads, D head width.

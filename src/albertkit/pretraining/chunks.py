@@ -7,7 +7,7 @@ which teaches topic, not order.) A chunk of a single sentence is cut in two at a
 In an excerpt, B is some words of A in their order. In half of the excerpts some of these words are replaced
 by words of the text that follows, and the order head predicts which half it is. The order of sentences can be
 guessed without comparing words, and a small model did not learn to look for the words of one text in the
-other. Here nothing else helps; questions and entailment need the same (docs/lab-notes.md has the figures).
+other. Here nothing else helps; questions and entailment need the same (dev/lab-notes.md has the figures).
 """
 
 from dataclasses import dataclass

@@ -85,7 +85,7 @@ def start_at_frequencies(model: AlbertForPreTraining, shards: ShardSet) -> None:
 
     A bias that starts at 0 would take thousands of steps to get there. Until then the shared layer makes up
     for it with one large vector for all tokens, and repeated over the depth that wipes out what tells the
-    tokens apart (docs/lab-notes.md has the figures).
+    tokens apart (dev/lab-notes.md has the figures).
     """
     frequencies = torch.from_numpy(shards.piece_frequencies())
     with torch.no_grad():
@@ -113,7 +113,7 @@ def start_at_unit_mapping(model: AlbertForPreTraining) -> None:
 
     That is how they enter all other layers, which are the same one. With the usual initializer range they
     enter small, and attention in the first layer, which sees words and positions before they are mixed,
-    starts uniform and stays so for long (docs/lab-notes.md has the figures).
+    starts uniform and stays so for long (dev/lab-notes.md has the figures).
     """
     with torch.no_grad():
         model.albert.encoder.embedding_hidden_mapping_in.weight.normal_(0, model.config.embedding_size**-0.5)
@@ -126,7 +126,7 @@ def start_at_matching(model: AlbertForPreTraining) -> None:
     which the states of different pieces differ most beside those of one piece in different places; the score
     of a piece with itself is then about `_MATCH`. It reads the segment of what it finds and adds it along a
     random direction, which tells a piece that is in the other segment too from one that is not. A small model
-    did not find this by itself (docs/lab-notes.md); it is trained on like any other weights.
+    did not find this by itself (dev/lab-notes.md); it is trained on like any other weights.
     """
     encoder = model.albert.encoder
     attention = encoder.executed_layers()[0].attention

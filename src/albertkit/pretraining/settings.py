@@ -221,6 +221,6 @@ class PretrainingSettings:
 
 # Peak rate and tokens of a step: Lan et al. 2019, section 4.1; Devlin et al. 2018, appendix A.2.
 _PUBLISHED_RATES = {"lamb": (1.76e-3, 4096 * 512), "adamw": (1e-4, 256 * 512)}
-# docs/lab-notes.md has the runs.
+# dev/lab-notes.md has the runs.
 _LAMB_LIMIT = 5e-3
 _ADAMW_LIMIT = 0.025
