@@ -187,9 +187,10 @@ class TestPage:
         (wheel,) = tmp_path.glob("*.whl")
         held = {name for name in zipfile.ZipFile(wheel).namelist() if "/html/" in name}
         source = root / "src"
-        pages = [*source.glob("albertkit/inspection/html/*"), *source.glob("albertkit/serving/html/*")]
+        pages = source.glob("albertkit/*/html/*")
         assert held == {file.relative_to(source).as_posix() for file in pages}
-        assert {"attention.html", "playground.html", "shared.js"} <= {Path(name).name for name in held}
+        names = {Path(name).name for name in held}
+        assert {"attention.html", "playground.html", "shared.js", "worker.js"} <= names
 
 
 class TestInABrowser:
