@@ -5,7 +5,9 @@ import re
 import runpy
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import nbformat
@@ -28,6 +30,8 @@ FIGURES: dict[str, dict[str, float]] = {
     "convert_checkpoint": {r"-> \w+: (\d+) tensors": 30},
     "export_int8": {r"the same word in (\d) of 6": 4, r"float32 +([\d.]+) MB": 5},
     "fill_mask": {r"([\d.]+)%  door": 5, r"([\d.]+) times as probable": 5},
+    "mlflow_callback": {r"accuracy ([\d.]+) after 6 steps": 0.2},
+    "wandb_callback": {r"accuracy ([\d.]+) after 6 steps": 0.2},
     "julia_walkthrough": {r"layers of width (\d+)": 64, r"transformer +(\d+)x": 64},
     "own_task": {r"exact ([\d.]+)%": 90},
     "restore_order": {r"pairs in order: ([\d.]+)%": 52},
@@ -49,6 +53,11 @@ SAID = {
     "tag_words": ["PORT    Plymouth"],
     "first_steps": ["in order"],
 }
+TRACKERS = {
+    "mlflow": ("start_run", "log_params", "log_metrics", "end_run"),
+    "wandb": ("init", "log", "finish"),
+}
+"""Libraries that are not installed here -> what an example calls, the last function but one for each line."""
 PICTURES = {"first_steps": 3, "finetune_a_classifier": 2}
 
 
@@ -62,6 +71,43 @@ def check(name: str, printed: str) -> None:
         assert text in printed
 
 
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+"""The name of a function, and what it was called with."""
+
+
+def noted(calls: list[Call], function: str, /, *given: Any, **options: Any) -> None:
+    calls.append((function, given, options))
+
+
+def stand_in(library: str, monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """Let an import of a library give a module whose functions note their calls; return the list of them.
+
+    tests/compat/test_trackers.py runs the examples with the libraries themselves.
+    """
+    calls: list[Call] = []
+    module = ModuleType(library)
+    for function in TRACKERS[library]:
+        setattr(module, function, partial(noted, calls, function))
+    monkeypatch.setitem(sys.modules, library, module)
+    return calls
+
+
+def check_tracked(calls: list[Call], *order_and_printed: str) -> None:
+    """Check that a run of six steps, evaluated before and after, was logged every other step."""
+    *starts, logs, ends, printed = order_and_printed
+    assert [name for name, _, _ in calls] == [*starts, *[logs] * 5, ends]
+    settings = next(options.get("config", *given) for name, given, options in calls if name == starts[-1])
+    assert (settings["task"], settings["batch_size"], settings["epochs"]) == ("text-classification", 16, 1)
+    logged = [(options["step"], *given) for name, given, options in calls if name == logs]
+    assert [step for step, _ in logged] == [0, 2, 4, 6, 6]
+    assert [name for _, metrics in logged for name in metrics if name in ("train/loss", "eval/accuracy")] == [
+        *("eval/accuracy", "train/loss", "train/loss", "train/loss", "eval/accuracy")
+    ]
+    assert logged[1][1]["learning_rate"] > logged[3][1]["learning_rate"] >= 0
+    # The report is computed in float32, evaluations in the precision of the run.
+    assert logged[-1][1]["eval/accuracy"] == pytest.approx(float(printed.split()[1]), abs=0.1)
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_script(
     script: Path,
@@ -72,8 +118,13 @@ def test_script(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(script)])
+    library, _, rest = script.stem.partition("_")
+    calls = stand_in(library, monkeypatch) if rest == "callback" else []
     runpy.run_path(str(script), run_name="__main__")
-    check(script.stem, capsys.readouterr().out)
+    printed = capsys.readouterr().out
+    check(script.stem, printed)
+    if calls:
+        check_tracked(calls, *TRACKERS[library], printed)
     assert not list(tmp_path.iterdir())  # it leaves nothing where it was called
 
 
