@@ -32,8 +32,9 @@ SHARED = Path(os.environ.get("ALBERTKIT_SHARED", ROOT.parent / "shared"))
 
 
 INTEGRATION = (
-    "bench/*", "cli/*", "finetuning/*", "gpu/*", "keras/*", "project/*", "serving/*", "training/*",
-    "checkpoints/test_conversion.py", "checkpoints/test_foreign_models.py", "checkpoints/test_reader_fuzz.py",
+    "bench/*", "cli/*", "compat/*", "finetuning/*", "gpu/*", "keras/*", "project/*", "serving/*",
+    "training/*", "checkpoints/test_conversion.py", "checkpoints/test_foreign_models.py",
+    "checkpoints/test_reader_fuzz.py",
     "checkpoints/test_tensor_bundle.py", "datasets/test_data_fuzz.py", "inspection/test_inspection.py",
     "modeling/test_modeling_outputs.py", "modeling/test_modeling_parity.py",
     "modeling/test_modeling_pretrained.py", "modeling/test_trainer.py", "onnx/test_export_*.py",

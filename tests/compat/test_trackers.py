@@ -1,8 +1,15 @@
-"""The callbacks of examples/ with Weights & Biases and MLflow themselves, offline."""
+"""The callbacks of examples/ with Weights & Biases and MLflow themselves, offline.
+
+    pip install wandb mlflow
+    pytest tests/compat/test_trackers.py
+
+Without the libraries the tests are skipped: they pin versions of many others.
+"""
 
 import json
 import runpy
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -57,7 +64,7 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read_offline(file: Path) -> tuple[dict[int, dict[str, float]], dict[str, str]]:
     """Return what an offline run holds: the values of each step, and the settings as JSON."""
-    from wandb.proto import wandb_internal_pb2
+    wandb_internal_pb2 = import_module("wandb.proto.wandb_internal_pb2")
 
     steps: dict[int, dict[str, float]] = {}
     config: dict[str, str] = {}
