@@ -1,8 +1,10 @@
 """A task in one file outside of the package, metrics of one's own, and data in memory."""
 
 import json
+import re
 import runpy
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from places import ROOT
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
-from albertkit.errors import ConfigError, DataError, TrainingError
+from albertkit.errors import CheckpointError, ConfigError, DataError, TrainingError
 from albertkit.files import write_json
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.predict import predict
@@ -367,6 +369,36 @@ def test_numbers_in_lists_are_described() -> None:
 def test_what_is_wrong_with_a_task_of_your_own(model: Path, tmp_path: Path, task: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         finetune(task, train=ROWS, validation=ROWS, model=model, output=tmp_path / "run", steps=1, **FAST)
+
+
+USES = [
+    pytest.param(lambda task, model: evaluate(model, data=ROWS, task=task, device="cpu"), id="evaluate"),
+    pytest.param(lambda task, model: predict(model, input=ROWS, task=task, device="cpu"), id="predict"),
+    pytest.param(lambda task, model: pipeline(task, str(model)), id="pipeline"),
+]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_an_architecture_without_the_output_is_named_wherever_a_task_is_used(
+    use: Callable[..., Any], classifier: FinetuningRun
+) -> None:
+    message = "the architecture of without-scores is 'AlbertModel', which computes no logits; expected one of"
+    with pytest.raises(ConfigError, match=message):
+        use(WithoutScores(), classifier.folder)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_model_without_the_head_of_the_task_is_named_with_the_head(
+    use: Callable[..., Any], classifier: FinetuningRun
+) -> None:
+    """Of a task of your own as of `albertkit`'s."""
+    folder = re.escape(str(classifier.folder))
+    needed = "AlbertForQuestionAnswering"
+    for task, name in ((OfSpans(), "of-spans"), ("question-answering", "question-answering")):
+        with pytest.raises((DataError, CheckpointError), match=rf"{folder}\b.*\b{name}\b") as error:
+            use(task, classifier.folder)
+        assert "AlbertForSequenceClassification" in str(error.value)
+        assert needed in str(error.value)
 
 
 def test_a_pipeline_needs_an_instance_of_a_task(model: Path) -> None:

@@ -129,6 +129,11 @@ def _repetitions(name: str, config: AlbertConfig) -> Iterator[dict[str, int]]:
         yield {}
 
 
+def saved_class(config: AlbertConfig) -> str:
+    """Return the model class that a config names, for messages."""
+    return ", ".join(config.architectures or ["a class that its config does not name"])
+
+
 def check_head(config: AlbertConfig, architecture: str, *, name: str) -> None:
     """Check that a model is not used for another task than its head was trained for.
 

@@ -162,7 +162,7 @@ def make_objective(
     if task.objective == "embedding":
         assert isinstance(task, SentenceEmbedding)
         return EmbeddingObjective(task, world, temperature=temperature)
-    _check_outputs(task)
+    _check_logits(task)
     if callable(task.objective):
         _check_arguments(task, task.objective)
     if class_weights is not None:
@@ -179,16 +179,9 @@ def make_objective(
     return HeadObjective(task, world.device, loss=loss)
 
 
-def _check_outputs(task: Task) -> None:
-    """Raise a ConfigError for a model without the outputs that the task or its objective reads."""
-    head = HEADS[task.architecture]
-    if task.output not in {*head.scores, "hidden_states"}:
-        scoring = ", ".join(name for name, one in HEADS.items() if task.output in one.scores)
-        raise ConfigError(
-            f"the architecture of {task.name} is {task.architecture!r}, which computes no {task.output}; "
-            f"expected one of {scoring}: set it as the task's architecture"
-        )
-    scores = head.scores.get("logits")
+def _check_logits(task: Task) -> None:
+    """Raise a ConfigError for a model without the logits that the objective of the task reads."""
+    scores = HEADS[task.architecture].scores.get("logits")
     if callable(task.objective) and (scores is None or scores.names != ("logits",)):
         raise ConfigError(
             f"the objective of {task.name} is a function of logits and labels, and {task.architecture} has "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.checkpoints.formats import load_config
+from albertkit.checkpoints.shapes import saved_class
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader, as_source, open_table
 from albertkit.datasets.table import DelimitedTable, Table
@@ -21,7 +22,7 @@ from albertkit.finetuning.early_exit import set_patience
 from albertkit.finetuning.report import REPORT_JSON
 from albertkit.recipe import build, scalar_fields
 from albertkit.tasks.loading import open_reader
-from albertkit.tasks.registry import task_for, task_of
+from albertkit.tasks.registry import TASKS, task_for, task_of
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
@@ -123,9 +124,10 @@ def load_task(
     loaded, report = load_model(model, chosen.architecture, device=device)
     missing = [name for name in report.missing if not name.startswith(chosen.unused)]
     if missing:
+        how = f"`albertkit finetune {chosen.name}`" if chosen.name in TASKS else "`albertkit.finetune`"
         raise DataError(
-            f"{model} lacks {', '.join(missing[:3])}: it was not fine-tuned for {chosen.name}; "
-            f"albertkit finetune {chosen.name} makes a model that was"
+            f"{model} is saved as {saved_class(loaded.config)} and lacks {', '.join(missing[:3])}: it was "
+            f"not fine-tuned for {chosen.name} ({chosen.architecture}); {how} makes a model that was"
         )
     tokenizer = load_tokenizer(model)
     return chosen.bind(tokenizer, loaded.config, settings), loaded

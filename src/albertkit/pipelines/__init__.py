@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from albertkit.checkpoints.formats import load_config
+from albertkit.checkpoints.shapes import saved_class
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import one_of
 from albertkit.devices import Device, best_device, read_device
@@ -292,7 +293,8 @@ def _load(
     missing = [tensor for tensor in report.missing if not tensor.startswith("pooler.")]
     if missing:
         raise CheckpointError(
-            f"{str(name)!r} was not trained for {chosen.task}: its weights lack {', '.join(missing)}. "
+            f"{str(name)!r} was not trained for {chosen.task}: it is saved as {saved_class(model.config)}, "
+            f"whose weights lack {', '.join(missing)}. "
             f"Fine-tune it for that first ({chosen.architecture}), or give a checkpoint that has them"
         )
     if report.unexpected or report.conflicting:

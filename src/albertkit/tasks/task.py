@@ -27,7 +27,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import FORMATS, MappingTable, Reader
 from albertkit.engines.engine import Engine, Row, first_token
 from albertkit.errors import ConfigError
-from albertkit.heads import Output
+from albertkit.heads import HEADS, Output, scores_of
 from albertkit.tasks.label_kinds import entropy
 from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.measuring import Direction, Judged, Metric, OwnMetrics, is_constant, own_metrics
@@ -100,12 +100,22 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             settings: how examples become rows.
 
         Raises:
-            ConfigError: a setting leaves no room, or the config does not fit the task.
+            ConfigError: a setting leaves no room, the config does not fit the task, or the architecture does
+                not compute the output that the task reads.
         """
+        self._check_output()
         bound = copy.copy(self)
         bound.tokenizer, bound.settings = tokenizer, settings or TaskSettings()
         bound.use_config(config)
         return bound
+
+    def _check_output(self) -> None:
+        if scores_of(self.architecture, self.output) is None:
+            scoring = ", ".join(name for name, head in HEADS.items() if self.output in head.scores)
+            raise ConfigError(
+                f"the architecture of {self.name} is {self.architecture!r}, which computes no {self.output}; "
+                f"expected one of {scoring}: set it as the task's architecture"
+            )
 
     def use_config(self, config: AlbertConfig) -> None:
         """Take what the task needs from the config of its model."""
