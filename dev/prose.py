@@ -1,7 +1,7 @@
 """Check the project's prose: the terms of the glossary, and the length of sentences.
 
     python dev/prose.py              # README, docs, docstrings and comments; used by `make check`
-    python dev/prose.py docs/serving.md src/albertkit/hub.py
+    python dev/prose.py docs/how-to/serve.md src/albertkit/hub.py
 
 codespell checks the spelling. `prose.toml` has the terms to avoid, each with its replacement, and the limits.
 Code in Markdown (fences and `spans`) is not prose. The exit status is 1 if there are findings.

@@ -2,7 +2,7 @@
 
     python examples/call_server.py
 
-Needs pip install 'albertkit[serve]'. The routes are those of docs/serving.md; a running server describes them
+Needs pip install 'albertkit[serve]'. docs/how-to/serve.md describes the routes; a running server does so
 at /openapi.json.
 """
 

@@ -1,4 +1,4 @@
-"""A task of your own: several labels for each word; docs/own-task.md explains it.
+"""A task of your own: several labels for each word; docs/how-to/own-task.md explains it.
 
 python examples/own_task.py
 """

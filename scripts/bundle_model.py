@@ -70,7 +70,7 @@ On {sequences:,} sequences of held-out books, masks as in training (whole words,
 
 ## Recipe
 
-`{recipe}` in the repository holds every setting, `docs/bundled-model.md` the commands.
+`{recipe}` in the repository holds every setting, `dev/bundled-model.md` the commands.
 
 ## Limits
 
@@ -183,7 +183,7 @@ def bundle(arguments: argparse.Namespace, output: Path) -> None:
         raise SystemExit(f"{output} takes {size:,} bytes, over the limit of {MAX_BYTES:,}")
     replace_folder(output, arguments.output)
     if arguments.output == BUNDLED:
-        shutil.copy(plot_curves(arguments.run), "docs/bundled-model.png")
+        shutil.copy(plot_curves(arguments.run), "docs/explanation/bundled-model.png")
     print(f"{arguments.output}: {size:,} bytes")
     for name, value in figures.items():
         print(f"{name}: {value:.4f} (fp32 {before[name]:.4f})")

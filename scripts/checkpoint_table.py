@@ -1,4 +1,4 @@
-"""Write the table of docs/checkpoints.md: what each format of checkpoint gives, beside the original.
+"""Write the table of docs/how-to/convert.md: what each format of checkpoint gives, beside the original.
 
     KERAS_BACKEND=jax python scripts/checkpoint_table.py
 
@@ -27,7 +27,7 @@ from albertkit.onnx.export import export_onnx
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "google_tf1_small"
-PAGE = ROOT / "docs" / "checkpoints.md"
+PAGE = ROOT / "docs" / "how-to" / "convert.md"
 BEGIN, END = "<!-- table: scripts/checkpoint_table.py -->", "<!-- end of table -->"
 
 Arrays = dict[str, torch.Tensor]

@@ -1,4 +1,4 @@
-"""Write docs/cli.md, the reference of the command line, from the command line itself.
+"""Write docs/reference/cli.md, the reference of the command line, from the command line itself.
 
     python scripts/cli_reference.py           # after a change of a verb or an option
     python scripts/cli_reference.py --check   # says what differs, and fails
@@ -21,33 +21,33 @@ from albertkit.cli.main import make_app
 from albertkit.files import atomic_path
 from albertkit.serving.settings import KEY_VARIABLE
 
-PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 
 HEAD = """\
 # Command line
 
-The reference of every verb and option; [using.md](using.md) and its neighbors explain. This page is written
-by `scripts/cli_reference.py` from what `albertkit --help` and `albertkit VERB --help` (or `-h`) say.
+Every command and option of `albertkit`, as `albertkit COMMAND --help` prints them. The
+[how-to guides](../how-to/use-a-model.md) show the commands at work.
 """
 
 STATUSES = {
-    "0": "Done. Also of a run that ended by `--max-minutes`, and of `serve` after SIGTERM.",
-    "1": "Something given is wrong or missing: one line, `error: ...`, says what was received, what was "
-    "expected and what to do. Nothing half written is left.",
-    "2": "No such verb or option, or a value of the wrong kind.",
-    "130": "Ended by Ctrl-C (SIGINT). `pretrain` and `finetune` first finish their step and write a "
-    "checkpoint, and `predict` keeps its finished parts; the same command goes on.",
-    "143": "`pretrain` or `finetune` ended by SIGTERM, with a checkpoint; the same command goes on.",
+    "0": "Success. Also for a run that `--max-minutes` ended, and for `serve` after SIGTERM.",
+    "1": "An input is wrong or missing. One line, `error: ...`, names what was received, what was expected "
+    "and what to do. No incomplete file remains.",
+    "2": "The command or option does not exist, or a value has the wrong type.",
+    "130": "Ctrl-C (SIGINT). `pretrain` and `finetune` finish their step and write a checkpoint; `predict` "
+    "keeps its finished parts. The same command resumes the work.",
+    "143": "SIGTERM ended `pretrain` or `finetune`, with a checkpoint. The same command resumes the run.",
 }
 FILES = {
     "`MODEL/config.json`, `model.safetensors`, `spiece.model` ...": "A model folder, as the Hugging Face hub "
-    "has them. Others that are read: [checkpoints](checkpoints.md).",
+    "has them. Others that are read: [checkpoints](../how-to/convert.md).",
     "`RUN/checkpoints/`, `metrics.jsonl`, `curves.png`, `tensorboard/`": "Of `pretrain` and `finetune`, "
-    "beside the model: where a run goes on, and how it went ([pretraining](pretraining.md)).",
+    "beside the model: where a run goes on, and how it went ([pretraining](../how-to/pretrain.md)).",
     "`RUN/report.json`, `report.md`, `predictions.jsonl`, pictures": "Of `finetune` and `evaluate --output` "
-    "([fine-tuning](finetuning.md)).",
+    "([fine-tuning](../how-to/fine-tune.md)).",
     "`SHARDS/manifest.json`, `train/`, `validation/`": "Of `prepare`; the manifest is written last "
-    "([corpora](corpora.md)).",
+    "([corpora](../how-to/corpora.md)).",
     "`.NAME.parts`": "Beside the output of `predict`, until that is whole.",
     "`~/.cache/huggingface/hub`": "Models that were named by their hub names.",
 }
@@ -185,7 +185,9 @@ def main() -> None:
     )
     if lines:
         print("\n".join(lines))
-        sys.exit("docs/cli.md is not what the command line says; run python scripts/cli_reference.py")
+        sys.exit(
+            "docs/reference/cli.md is not what the command line says; run python scripts/cli_reference.py"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/how-albert-works.md and write its table: what sharing saves, and what depth does.
+"""Draw the pictures of docs/explanation/how-albert-works.md and write its table.
 
     python scripts/how_albert_works.py [--model bundled] [--deepest 8]
 
@@ -22,7 +22,7 @@ from albertkit.files import atomic_path
 from albertkit.footprint import Footprint, measure
 from albertkit.tokenization.base import TokenizerBase
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs" / "explanation"
 BEGIN, END = "<!-- table: scripts/how_albert_works.py -->", "<!-- end of table -->"
 SHAPES = ("base", "large", "xlarge", "xxlarge")
 

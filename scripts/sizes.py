@@ -1,4 +1,4 @@
-"""Write the table of docs/sizes.md: what the bundled model and the published shapes weigh, and need.
+"""Write the table of docs/explanation/sizes.md: parameters, files and memory of the published shapes.
 
     python scripts/sizes.py [--shapes bundled,base,large,xlarge,xxlarge] [--write-page]
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from albertkit.files import atomic_path
 
-PAGE = Path(__file__).parents[1] / "docs" / "sizes.md"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "sizes.md"
 BEGIN, END = "<!-- table: scripts/sizes.py -->", "<!-- end of table -->"
 SHAPES = ("bundled", "base", "large", "xlarge", "xxlarge")
 COLUMNS = (

@@ -1,4 +1,4 @@
-"""Fine-tune the bundled model on four public tasks and write the table of docs/bundled-model.md.
+"""Fine-tune the bundled model on four public tasks and write the table of docs/explanation/bundled-model.md.
 
     python scripts/task_figures.py --data ../shared/data --output runs/task-figures
 
@@ -36,7 +36,7 @@ from albertkit.pretraining.shards import file_sha256
 from albertkit.tasks.settings import TaskSettings
 
 KEPT = Path(__file__).with_suffix(".jsonl")
-PAGE = Path(__file__).parents[1] / "docs" / "bundled-model.md"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "bundled-model.md"
 BEGIN, END = "<!-- table: scripts/task_figures.py -->", "<!-- end of table -->"
 AT_THE_END = 10**9  # steps between evaluations
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "classifier_dropout": 0.2}  # on SST-2 worth two points

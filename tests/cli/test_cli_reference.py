@@ -18,7 +18,7 @@ from places import ROOT
 import albertkit
 from albertkit.cli.main import make_app
 
-PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 COMMAND = "python scripts/cli_reference.py"
 
 
@@ -73,7 +73,7 @@ def reference() -> ModuleType:
 
 
 def test_the_page_is_what_the_command_line_says(reference: ModuleType) -> None:
-    assert reference.page() == PAGE, f"docs/cli.md is of another command line; run {COMMAND}"
+    assert reference.page() == PAGE, f"docs/reference/cli.md is of another command line; run {COMMAND}"
 
 
 def test_the_check_says_what_differs(

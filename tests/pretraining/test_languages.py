@@ -225,7 +225,7 @@ def test_a_full_disk_leaves_no_vocabulary(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_recipe_in_the_documentation_is_one() -> None:
-    text = (ROOT / "docs/languages.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/how-to/new-language.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"```toml [^\n]*\n(.*?)```", text, flags=re.DOTALL)
-    settings = build(PretrainingSettings, tomllib.loads(table), where="docs/languages.md")
+    settings = build(PretrainingSettings, tomllib.loads(table), where="docs/how-to/new-language.md")
     assert settings.training.max_minutes == 5

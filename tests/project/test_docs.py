@@ -32,22 +32,22 @@ def place_of(page: str) -> Path:
 
 GIVEN: dict[str, dict[str, str]] = {
     "dev/bundled-model.md": {"books.parquet": "corpus"},
-    "classify.md": {"nli": "inference"},
-    "checkpoints.md": {"albert_base_v2.tar.gz": "google's release", "my-model": "classifier"},
-    "cli.md": {
+    "how-to/classify.md": {"nli": "inference"},
+    "how-to/convert.md": {"albert_base_v2.tar.gz": "google's release", "my-model": "classifier"},
+    "reference/cli.md": {
         "my-model": "classifier",
         "tagger": "tagger",
         "reader": "reader",
         "M": "chooser",
         "albert_base_v2.tar.gz": "google's release",
     },
-    "continue-pretraining.md": {
+    "how-to/continue-pretraining.md": {
         "my-domain": "books",
         "train.csv": "labeled texts",
         "dev.csv": "labeled texts",
     },
-    "corpora.md": {"books": "books"},
-    "finetuning.md": {
+    "how-to/corpora.md": {"books": "books"},
+    "how-to/fine-tune.md": {
         "train.csv": "labeled texts",
         "dev.csv": "labeled texts",
         "test.csv": "labeled texts",
@@ -57,19 +57,19 @@ GIVEN: dict[str, dict[str, str]] = {
         "texts.csv": "texts",
         "glue": "glue",
     },
-    "labelled-data.md": {"train.csv": "stars", "validation.csv": "stars"},
-    "languages.md": {"xquad.de.json": "xquad"},
-    "own-task.md": {"train.txt": "records"},
-    "pandas-and-pytorch.md": {"letters.csv": "letters"},
-    "pretraining.md": {"books.parquet": "corpus"},
-    "serving.md": {"runs/reviews": "classifier"},
-    "speed.md": {
+    "reference/labeled-data.md": {"train.csv": "stars", "validation.csv": "stars"},
+    "how-to/new-language.md": {"xquad.de.json": "xquad"},
+    "how-to/own-task.md": {"train.txt": "records"},
+    "how-to/pandas-and-pytorch.md": {"letters.csv": "letters"},
+    "how-to/pretrain.md": {"books.parquet": "corpus"},
+    "how-to/serve.md": {"runs/reviews": "classifier"},
+    "how-to/speed.md": {
         "my-model": "classifier",
         "reviews.txt": "lines",
         "train.tsv": "labeled tsv",
         "dev.tsv": "labeled tsv",
     },
-    "using.md": {"run": "classifier", "reviews.txt": "lines", "pairs.tsv": "two columns"},
+    "how-to/use-a-model.md": {"run": "classifier", "reviews.txt": "lines", "pairs.tsv": "two columns"},
 }
 """Page -> {what its reader has: what is there instead, from documented_files.py}."""
 
@@ -81,7 +81,7 @@ IN_FP32 = "--precision fp32"  # a CPU without bf16 takes a multiple of the time 
 STEPS = f"--steps 1 --warmup-steps 0 {IN_FP32}"
 ONE_STEP = f"{STEPS} --evaluation-sequences 16 --batch-tokens 512"
 SMALLER: dict[str, dict[str, str]] = {
-    "answer.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
+    "how-to/answer.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
     "dev/bundled-model.md": TINY_CORPUS
     | {
         "--recipe recipes/bundled.toml": f"--recipe recipes/bundled.toml {ONE_STEP} --decay-steps 0",
@@ -89,72 +89,72 @@ SMALLER: dict[str, dict[str, str]] = {
         "excerpts.toml --data": f"excerpts.toml {ONE_STEP} --data",
         "further.toml --data": f"further.toml {ONE_STEP} --data",
     },
-    "classify.md": {"--steps 30": f"--steps 30 {IN_FP32}"},
-    "cli.md": {
+    "how-to/classify.md": {"--steps 30": f"--steps 30 {IN_FP32}"},
+    "reference/cli.md": {
         'of Leith." --model my-model': 'of Leith." --model tagger',
         'the harbour." --model my-model': 'the harbour." --model reader',
     },
-    "continue-pretraining.md": {
+    "how-to/continue-pretraining.md": {
         "--holdout-every 20": "--holdout-every 20 --workers 1",
         "--batch-tokens 2048 --steps 1000 --warmup-steps 50": ONE_STEP,
         "finetune text": f"finetune {STEPS} text",
     },
-    "corpora.md": TINY_CORPUS,
-    "finetuning.md": {
+    "how-to/corpora.md": TINY_CORPUS,
+    "how-to/fine-tune.md": {
         "finetune text-classification": f"finetune text-classification {STEPS}",
         "finetune sentence-embedding": f"finetune sentence-embedding {STEPS}",
         "--model albert-base-v2": "--model bundled",
         "cola sst2 qqp qnli wnli": "qnli",
         "glue_$task.toml": f"glue_$task.toml {STEPS} --batch-size 8 --max-length 64",
     },
-    "languages.md": {
+    "how-to/new-language.md": {
         "--vocab-size 2000": "--vocab-size 500",
         "--holdout-every 10": "--holdout-every 10 --workers 1",
         "max_minutes = 5": "max_minutes = 0.001",
     },
-    "own-task.md": {
+    "how-to/own-task.md": {
         'output="letters"': 'output="letters", steps=1, precision="fp32"',
         "epochs=6, batch_size=16": 'steps=1, precision="fp32"',
     },
-    "pandas-and-pytorch.md": {
+    "how-to/pandas-and-pytorch.md": {
         "epochs=6, batch_size=16": 'epochs=4, batch_size=16, precision="fp32"',
         "epochs=2": 'epochs=1, precision="fp32"',
     },
-    "pretraining.md": TINY_CORPUS
+    "how-to/pretrain.md": TINY_CORPUS
     | {
         "recipes/smoke.toml": f"recipes/smoke.toml {ONE_STEP}",
         "recipes/paper/albert-base-v2.toml": f"recipes/smoke.toml {ONE_STEP}",
         "recipes/paper/albert-xxlarge-v2.toml": f"recipes/smoke.toml {ONE_STEP}",
     },
-    "serving.md": {
+    "how-to/serve.md": {
         '"http://localhost:8080/models/bundled"': 'os.path.expandvars("http://localhost:$PORT/models/bundled")',
         "from huggingface_hub": "import os\nos.environ.pop('HF_HUB_OFFLINE', None)\nfrom huggingface_hub",
         "localhost:8080": "localhost:$PORT",
     },
-    "speed.md": {
+    "how-to/speed.md": {
         "--against transformers,": "--lengths 16 --batches 4 --rounds 1 --against ",  # tests/bench does
         "--early-exit\n": f"--early-exit {STEPS}\n",
         "--calibrate dev.tsv": "--calibrate dev.tsv --max-drop 100",
     },
-    "tag.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
+    "how-to/tag.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
 }
 """Page -> {what it says: what is run}, for the time (hours), the data and models it takes."""
 
 NOT_RUN: dict[str, dict[str, str]] = {
     "dev/gpu.md": {"python scripts/carry.py": "tests/project/test_carry.py does, with a small model"},
-    "cli.md": {
-        "albertkit serve": "serving.md does",
+    "reference/cli.md": {
+        "albertkit serve": "how-to/serve.md does",
         "albertkit playground": "tests/serving/test_playground.py does, with a browser",
-        "albertkit train-tokenizer": "corpora.md does",
-        "albertkit prepare": "corpora.md does",
+        "albertkit train-tokenizer": "how-to/corpora.md does",
+        "albertkit prepare": "how-to/corpora.md does",
         "albertkit pretrain": "dev/bundled-model.md does",
-        "albertkit finetune": "finetuning.md does",
-        "albertkit evaluate": "finetuning.md does",
-        "albertkit predict": "finetuning.md does",
-        "albertkit bench": "speed.md does",
+        "albertkit finetune": "how-to/fine-tune.md does",
+        "albertkit evaluate": "how-to/fine-tune.md does",
+        "albertkit predict": "how-to/fine-tune.md does",
+        "albertkit bench": "how-to/speed.md does",
     },
     "index.md": {"make demo": "installs an environment; tests/project/test_readme.py reads it"},
-    "keras.md": {
+    "how-to/keras.md": {
         "from albertkit": "tests/keras/test_keras.py does, on each backend",
         "import keras": "tests/keras/test_keras.py does, on each backend",
     },
@@ -163,7 +163,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
 """Page -> {how a block begins: why it is not run here, or which page runs the same}."""
 
 PRINTED: dict[str, dict[str, float]] = {
-    "pandas-and-pytorch.md": {
+    "how-to/pandas-and-pytorch.md": {
         r"^accuracy +([\d.]+) \(baseline": 0.4,
         r"^examples +(\d+)": 36,
         r"^predictions +(\d+)": 36,

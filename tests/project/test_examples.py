@@ -18,7 +18,7 @@ from places import ROOT
 EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
-PAGE = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tutorials" / "examples.md").read_text(encoding="utf-8")
 
 # What is printed: a pattern, and the least that every number found by it must be. What is trained differs a
 # little with threads and hardware, so the bounds lie between what is seen and what chance would give.

@@ -96,7 +96,7 @@ def test_from_raw_text_to_a_model(tmp_path: Path, warm_shell: dict[str, str], ti
 
 
 def test_python_of_using_a_model(tmp_path: Path, warm_shell: dict[str, str]) -> None:
-    page = (ROOT / "docs" / "using.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "use-a-model.md").read_text()
     (block,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
     label, same, count = run_warm(block, tmp_path, warm_shell)
     assert label in ("in order", "swapped")
@@ -106,7 +106,7 @@ def test_python_of_using_a_model(tmp_path: Path, warm_shell: dict[str, str]) -> 
 def test_every_verb_and_pipeline_has_a_row() -> None:
     from albertkit.pipelines import _CLASSES
 
-    page = (ROOT / "docs" / "using.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "use-a-model.md").read_text()
     rows = re.findall(r"^\|[^|]+\| `([a-z-]+) [^|]+\| `([a-z-]+)` \|$", page, flags=re.MULTILINE)
     assert {verb for verb, _ in rows} == {
         "fill-mask",

@@ -26,7 +26,9 @@ from albertkit.conversion import convert
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.keras.weights import tensors_of, variables_by_name
 
-BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/keras.md").read_text(), re.DOTALL | re.MULTILINE)
+BLOCKS = re.findall(
+    r"^```python\n(.*?)^```", (ROOT / "docs/how-to/keras.md").read_text(), re.DOTALL | re.MULTILINE
+)
 
 TOLERANCE = 1e-4
 DEEP = {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2, "hidden_act": "gelu_new"}
@@ -557,7 +559,7 @@ def albert_base_v2(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @on_tensorflow_alone
 def test_outputs_of_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row of the table in docs/checkpoints.md; test_conversion.py has the others."""
+    """A row of the table in docs/how-to/convert.md; test_conversion.py has the others."""
     monkeypatch.syspath_prepend(ROOT / "scripts")
     table = importlib.import_module("checkpoint_table")
     assert table.keras(tmp_path, table.read_golden()) <= 1e-5

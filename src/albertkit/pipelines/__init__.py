@@ -125,8 +125,8 @@ def pipeline(
             "text-classification" ("sentiment-analysis"), "token-classification" ("ner"),
             "question-answering", "multiple-choice", "zero-shot-classification"; a task of your own; None for
             what the model's class, or the `architectures` of its config, is made for.
-        model: a folder, a checkpoint of another writer (`docs/checkpoints.md`), a hub name, or a model; None
-            for the bundled model, which was not fine-tuned.
+        model: a folder, a checkpoint of another writer (`docs/how-to/convert.md`), a hub name, or a model;
+            None for the bundled model, which was not fine-tuned.
         tokenizer: a folder, a hub name, or a tokenizer; None for the one beside the model, or in its file.
             Must be given with a model that is loaded already.
         config: in place of the checkpoint's own.

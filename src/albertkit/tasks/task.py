@@ -10,7 +10,7 @@ Pipelines and evaluation both end in `predictions`, so what is measured is what 
 model knows its files and its metrics; `bind` gives it the tokenizer, the config and the settings of a model.
 
 A task of your own derives from `Task` and writes `example`, `features`, `labels_of`, `predictions`, `record`,
-`truth` and `scores`: docs/own-task.md.
+`truth` and `scores`: docs/how-to/own-task.md.
 """
 
 import copy
