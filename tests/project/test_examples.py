@@ -162,6 +162,6 @@ def test_notebooks_are_kept_without_outputs(notebook: Path) -> None:
 
 @pytest.mark.parametrize("path", [*SCRIPTS, *NOTEBOOKS], ids=lambda path: path.name)
 def test_the_page_lists_it(path: Path) -> None:
-    assert f"(../examples/{path.name})" in PAGE
+    assert f"(../../examples/{path.name})" in PAGE
     if path.suffix == ".py":
         assert f"python examples/{path.name}" in path.read_text(encoding="utf-8")
