@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: help demo test test-fast light check format bench gpu docs clean
+.PHONY: help demo test test-fast light check format bench compat gpu docs clean
 
 help: ## Show these targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -73,6 +73,10 @@ bench: .venv/installed-test ## Measure against transformers, side by side (about
 	$(BIN)/python benchmarks/memory.py --batches 2000 --texts 12000
 	$(BIN)/python benchmarks/serving.py --minutes 0.5
 
+# Each tool is installed into an environment of its own below .compat: 4 GB, and half an hour the first time.
+compat: .venv/installed-test ## Check the other tools that open our files or write files for us; write docs/reference/compatibility.md.
+	OMP_NUM_THREADS=1 $(BIN)/python tests/compat/matrix.py
+
 # MINUTES and TEXTS can be given: make gpu MINUTES=25 TEXTS=books.parquet
 gpu: .venv/installed-test ## On a machine with a GPU: its tests, benchmarks and a training run (25 minutes).
 	$(BIN)/python scripts/gpu.py --minutes $(or $(MINUTES),25) $(if $(TEXTS),--texts $(TEXTS)) --page dev/gpu-report.md
@@ -80,5 +84,5 @@ gpu: .venv/installed-test ## On a machine with a GPU: its tests, benchmarks and 
 docs: .venv/installed-docs ## Build the documentation into site/; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-clean: ## Remove the environment and what tools left behind.
-	rm -rf .venv .venv-light .pytest_cache .ruff_cache .hypothesis dist build site
+clean: ## Remove the environments and what tools left behind.
+	rm -rf .venv .venv-light .compat .pytest_cache .ruff_cache .hypothesis dist build site

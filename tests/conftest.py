@@ -60,6 +60,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("integration")
 
 
+COMPAT = Path(__file__).parent / "compat"
+"""Tests that need Node or the environments of other tools; `make compat` runs them."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave `tests/compat` out unless the command names it or a file of it."""
+    named = [(config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args]
+    if collection_path == COMPAT and not any(path.is_relative_to(COMPAT) for path in named):
+        return True
+    return None
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of reference outputs and real data, beside the checkout."""

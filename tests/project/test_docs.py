@@ -153,6 +153,10 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "albertkit predict": "how-to/fine-tune.md does",
         "albertkit bench": "how-to/speed.md does",
     },
+    "reference/compatibility.md": {
+        "make compat": "installs environments; tests/project/test_compatibility.py reads its results",
+        ".venv/bin/python tests/compat": "the same, for one tool",
+    },
     "index.md": {"make demo": "installs an environment; tests/project/test_readme.py reads it"},
     "how-to/keras.md": {
         "from albertkit": "tests/keras/test_keras.py does, on each backend",

@@ -1,0 +1,71 @@
+"""Write the table of docs/reference/compatibility.md from compatibility.json; `make compat` does.
+
+python scripts/compatibility_page.py
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from albertkit.files import atomic_path
+
+DOCS = Path(__file__).parents[1] / "docs" / "reference"
+RESULTS = DOCS / "compatibility.json"
+PAGE = DOCS / "compatibility.md"
+BEGIN, END = "<!-- table: scripts/compatibility_page.py -->", "<!-- end of table -->"
+COLUMNS = ("tool", "version", "checked", "direction", "models", "largest difference", "result")
+DIRECTIONS = {"opens": "opens albertkit's files", "writes": "writes files that albertkit opens"}
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    """Return the cells of a row."""
+    difference = row.get("largest_difference")
+    return [
+        row["tool"],
+        row["version"] or "",
+        row["date"],
+        DIRECTIONS.get(row.get("direction", ""), ""),
+        str(len(row.get("heads", ()))),
+        "" if difference is None else f"{difference:.0e}",
+        row["result"],
+    ]
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """Return the table, and below it what each row was checked with."""
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    lines += [f"| {' | '.join(cells(row))} |" for row in results["rows"]]
+    details = [detail for row in results["rows"] if (detail := _detail(row))]
+    return "\n".join([*lines, "", *details])
+
+
+def write_page() -> None:
+    """Replace the table on the page."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    with atomic_path(PAGE) as file:
+        file.write_text(page_with(table(results), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def page_with(new: str, page: str) -> str:
+    """Return the page with another table."""
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n{new}\n{END}{rest.partition(END)[2]}"
+
+
+def _detail(row: Mapping[str, Any]) -> str:
+    direction = DIRECTIONS.get(row.get("direction", ""), "")
+    name = " ".join(filter(None, (row["tool"], direction)))
+    heads = f": {', '.join(row['heads'])}." if row.get("heads") else "."
+    beside = ", ".join(f"{package} {number}" for package, number in row.get("beside", {}).items())
+    return "".join(
+        [
+            f"* {name}{heads}",
+            f" Checked with {beside}." if beside else "",
+            *(f" {note.replace('|', '/')}." for note in row["notes"]),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    write_page()

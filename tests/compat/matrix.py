@@ -1,0 +1,156 @@
+"""Check which tools open albertkit's files, and which files of theirs albertkit opens: `make compat`.
+
+    python tests/compat/matrix.py                         # every tool
+    python tests/compat/matrix.py --tool onnxruntime      # one; the rows of the others stay
+
+Each tool runs its own script in an environment of its own, on the models of `models.py`. The results go to
+docs/reference/compatibility.json and, as a table, to the page of the same name. The exit code is 1 if
+outputs differ or a tool cannot open a file that it is listed for, and 0 if a tool cannot be installed.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import numpy as np
+from comparing import Case, largest_difference
+from environments import HERE, ROOT, NotInstalledError, environment_variables, python_of
+from models import compute, write_cases
+from tools import TOOLS, Tool
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import compatibility_page
+import torch
+
+import albertkit
+from albertkit.files import write_json
+
+BOUND = 1e-4
+"""Largest difference of an output that counts as equal."""
+SCRIPT_SECONDS = 900
+
+Line = dict[str, Any]
+
+
+def check_tool(tool: Tool, work: Path) -> list[Line]:
+    """Return the rows of a tool: one for each direction that its script reports."""
+    common = {"tool": tool.name, "package": tool.package, "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+    try:
+        python = python_of(tool.environment)
+    except NotInstalledError as error:
+        return [{**common, "version": None, "result": "not installed", "notes": [str(error)]}]
+    lines, failure = run_script(tool, python, work)
+    versions = next((line["versions"] for line in lines if "versions" in line), {})
+    common["version"] = versions.get(tool.package)
+    common["beside"] = {name: number for name, number in versions.items() if name != tool.package}
+    rows = []
+    for direction in ("opens", "writes"):
+        results = [line for line in lines if line.get("direction") == direction]
+        if results:
+            rows.append({**common, "direction": direction, **summarize(results)})
+    if failure or not rows:
+        reason = failure or "the script reported nothing"
+        rows.append({**common, "direction": "opens", "result": "failed", "notes": [reason]})
+    return rows
+
+
+def run_script(tool: Tool, python: Path, work: Path) -> tuple[list[Line], str]:
+    """Return the lines that a tool's script printed, and why it failed, if it did."""
+    command = [str(python), str(HERE / tool.script), str(work), *tool.arguments]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=SCRIPT_SECONDS,
+            check=False,
+            env=environment_variables(),
+        )
+    except subprocess.TimeoutExpired:
+        return [], f"{tool.script} took more than {SCRIPT_SECONDS} seconds"
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    last = (done.stderr.strip().splitlines() or [""])[-1]
+    return lines, f"{tool.script} ended with {done.returncode}: {last}"[:600] if done.returncode else ""
+
+
+def summarize(results: Sequence[Line]) -> Line:
+    """Return what a direction's row says of its results, one for each model."""
+    equal, differences, notes = [], [], []
+    for result in results:
+        if "folder" in result:
+            result = open_theirs(result)
+        if "error" in result:
+            notes.append(f"{result['name']}: {result['error']}")
+            continue
+        differences.append(result["difference"])
+        if result["difference"] <= BOUND:  # written so that "not a number" counts as too much
+            equal.append(result["name"])
+        else:
+            notes.append(f"{result['name']}: differs by {result['difference']:.1e}")
+    return {
+        "heads": equal,
+        "largest_difference": max(differences, default=None),
+        "result": "equal" if not notes else "different" if len(notes) < len(results) else "failed",
+        "notes": notes,
+    }
+
+
+def open_theirs(result: Line) -> Line:
+    """Open a folder that a tool wrote with albertkit; return how far its outputs are from the tool's."""
+    with np.load(result["values"]) as values:
+        parts = {"inputs": {}, "outputs": {}}
+        for name in values.files:
+            kind, _, key = name.partition("/")
+            parts[kind][key] = values[name]
+    folder = Path(result["folder"])
+    try:
+        inputs = {name: torch.from_numpy(array) for name, array in parts["inputs"].items()}
+        ours = compute(result["head"], folder, inputs)
+        case = Case(result["name"], result["head"], folder, folder, [], [], parts["inputs"], ours)
+        return {"name": result["name"], "difference": largest_difference(case, parts["outputs"])}
+    except Exception as error:  # a file that is refused is a result
+        return {"name": result["name"], "error": f"{type(error).__name__}: {error}"[:600]}
+
+
+def write_results(rows: Sequence[Line], checked: Sequence[Tool]) -> None:
+    """Replace the rows of the tools that were checked, and write the page."""
+    file = compatibility_page.RESULTS
+    before = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
+    names = {tool.name for tool in checked}
+    kept = [row for row in before if row["tool"] not in names]
+    order = {tool.name: place for place, tool in enumerate(TOOLS)}
+    merged = sorted([*kept, *rows], key=lambda row: order.get(row["tool"], len(order)))
+    write_json(file, {"albertkit": albertkit.__version__, "bound": BOUND, "rows": merged})
+    compatibility_page.write_page()
+
+
+def main() -> None:
+    """Check the tools, write the results and print them."""
+    parser = argparse.ArgumentParser(description="Check the tools that share files with albertkit.")
+    parser.add_argument("--tool", action="append", choices=[tool.name for tool in TOOLS], default=[])
+    chosen = parser.parse_args().tool
+    tools = [tool for tool in TOOLS if not chosen or tool.name in chosen]
+    torch.set_num_threads(1)
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="albertkit-compat-") as work:
+        write_cases(Path(work))
+        for tool in tools:
+            for row in check_tool(tool, Path(work)):
+                rows.append(row)
+                print(" | ".join(compatibility_page.cells(row)), *row["notes"], sep="\n    ", flush=True)
+    write_results(rows, tools)
+    if any(row["result"] in ("different", "failed") for row in rows):
+        raise SystemExit("Some tools do not agree with albertkit: see the lines above.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The models that every tool is given: a tiny random one of each head, one with groups, and the bundled one.
+
+`write_cases` writes them with albertkit, in the layout of the Hugging Face hub and as ONNX, with inputs and
+outputs in JSON. Outputs are those of albertkit's PyTorch classes opened from the folder.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from comparing import CASES
+from torch import Tensor
+
+import albertkit
+from albertkit.config import AlbertConfig
+from albertkit.files import write_json
+from albertkit.onnx.export import export_onnx
+from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.tokenization.vocabulary import train_vocabulary
+
+DOCS = Path(__file__).parents[2] / "docs"
+TEXTS = [
+    "The captain opened the silver key's box, in 1847: “nobody knew why”.",
+    "It rained 12,000 times before dinner in Zürich, and she waited.",
+    "Short.",
+]
+TINY: dict[str, Any] = {
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 96,
+    "initializer_range": 0.2,  # so large that a wrong mask or activation shows far above the bound
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model to be written."""
+
+    name: str
+    head: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+MODELS = (
+    Model("AlbertModel", "AlbertModel"),
+    Model("AlbertModel with 2 groups", "AlbertModel", {"num_hidden_groups": 2, "inner_group_num": 2}),
+    Model("AlbertForPreTraining", "AlbertForPreTraining"),
+    Model("AlbertForMaskedLM", "AlbertForMaskedLM"),
+    Model("AlbertForSequenceClassification", "AlbertForSequenceClassification", {"num_labels": 3}),
+    Model("AlbertForTokenClassification", "AlbertForTokenClassification", {"num_labels": 5}),
+    Model("AlbertForQuestionAnswering", "AlbertForQuestionAnswering"),
+    Model("AlbertForMultipleChoice", "AlbertForMultipleChoice"),
+)
+BUNDLED = Model("bundled", "AlbertForPreTraining")
+
+
+def write_cases(work: Path) -> None:
+    """Write every model with its case to a new folder."""
+    (work / CASES).mkdir(parents=True)
+    (work / "onnx").mkdir()
+    lines = [line for page in sorted(DOCS.rglob("*.md")) for line in page.read_text("utf-8").splitlines()]
+    train_vocabulary(lines, work / "vocabulary", vocab_size=500, num_threads=1)
+    tokenizer = AlbertTokenizer(work / "vocabulary" / "spiece.model")
+    for model in MODELS:
+        _save(_random_model(model, len(tokenizer)), tokenizer, work / "hf" / model.name)
+        _write_case(model, tokenizer, work)
+    bundled = getattr(albertkit, BUNDLED.head).from_pretrained("bundled")
+    tokenizer = AlbertTokenizer.from_pretrained("bundled")
+    _save(bundled, tokenizer, work / "hf" / BUNDLED.name)
+    _write_case(BUNDLED, tokenizer, work)
+
+
+def compute(head: str, folder: Path, inputs: dict[str, Tensor]) -> dict[str, Any]:
+    """Return the outputs of albertkit's model class for a folder."""
+    model = getattr(albertkit, head).from_pretrained(folder).eval()
+    with torch.no_grad():
+        outputs = model(**inputs)
+    return {name: outputs[name].numpy() for name in outputs.keys()}  # noqa: SIM118 - not a mapping
+
+
+def _random_model(model: Model, vocab_size: int) -> Any:
+    """Return a model whose every parameter is random, biases and LayerNorms too."""
+    torch.manual_seed(0)
+    network = getattr(albertkit, model.head)(AlbertConfig(vocab_size=vocab_size, **TINY, **model.settings))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return network
+
+
+def _save(model: Any, tokenizer: TokenizerBase, folder: Path) -> None:
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _write_case(model: Model, tokenizer: TokenizerBase, work: Path) -> None:
+    folder = work / "hf" / model.name
+    export_onnx(folder, work / "onnx" / model.name, architecture=model.head, all_inputs=True)
+    inputs = dict(tokenizer(TEXTS, TEXTS[::-1], padding=True, return_tensors="pt"))
+    if model.head == "AlbertForMultipleChoice":  # (B, T) -> (B, C, T)
+        inputs = {name: torch.stack([values, values.flip(0)], dim=1) for name, values in inputs.items()}
+    case = {
+        "name": model.name,
+        "head": model.head,
+        "folder": f"hf/{model.name}",
+        "onnx": f"onnx/{model.name}",
+        "texts": TEXTS,
+        "ids": [tokenizer(text)["input_ids"] for text in TEXTS],
+        "inputs": {name: values.tolist() for name, values in inputs.items()},
+        "outputs": {name: values.tolist() for name, values in compute(model.head, folder, inputs).items()},
+    }
+    write_json(work / CASES / f"{model.name}.json", case)

@@ -1,0 +1,64 @@
+"""The results of `make compat` and the page that shows them."""
+
+import json
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from places import ROOT
+
+COMPAT = ROOT / "tests" / "compat"
+
+
+@pytest.fixture
+def page(script: Callable[[str], ModuleType]) -> ModuleType:
+    return script("compatibility_page")
+
+
+@pytest.fixture
+def results(page: ModuleType) -> dict[str, Any]:
+    return json.loads(page.RESULTS.read_text(encoding="utf-8"))
+
+
+def test_the_page_shows_the_results(page, results):
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.page_with(page.table(results), text) == text, "run python scripts/compatibility_page.py"
+
+
+def test_every_row_is_what_it_says(results):
+    assert results["bound"] == 1e-4
+    for row in results["rows"]:
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", row["date"])
+        if row["result"] == "equal":
+            assert row["heads"]
+            assert row["version"]
+            assert not row["notes"]
+            assert 0 <= row["largest_difference"] <= results["bound"]
+        else:
+            assert row["result"] == "not installed", "a tool that does not agree is a defect to be mended"
+            assert row["notes"], "a tool that is not installed has a reason"
+
+
+def test_every_tool_has_a_row_and_its_files(results, monkeypatch):
+    monkeypatch.syspath_prepend(str(COMPAT))
+    from tools import TOOLS
+
+    assert {row["tool"] for row in results["rows"]} == {tool.name for tool in TOOLS}
+    for tool in TOOLS:
+        assert (COMPAT / tool.script).is_file()
+        assert tool.environment == "test" or (COMPAT / f"requirements-{tool.environment}.txt").is_file()
+
+
+def test_a_table_has_a_row_for_each_direction_and_the_reasons(page):
+    row = {"tool": "a tool", "version": "1.2", "date": "2026-01-02", "notes": [], "result": "equal"}
+    rows = [
+        row | {"direction": "opens", "heads": ["AlbertModel", "bundled"], "largest_difference": 1.24e-6},
+        row | {"version": None, "result": "not installed", "notes": ["no wheel for a | b"]},
+    ]
+    lines = page.table({"rows": rows}).splitlines()
+    assert lines[2] == "| a tool | 1.2 | 2026-01-02 | opens albertkit's files | 2 | 1e-06 | equal |"
+    assert lines[3] == "| a tool |  | 2026-01-02 |  | 0 |  | not installed |"
+    assert lines[5] == "* a tool opens albertkit's files: AlbertModel, bundled."
+    assert lines[6] == "* a tool. no wheel for a / b."
