@@ -42,7 +42,8 @@ IMPORTED = (
     "scipy.stats",
     "sklearn.metrics",
     "torch._dynamo",
-    "torch.utils.tensorboard",
+    "tensorboard.compat.proto.event_pb2",
+    "tensorboard.summary.writer.record_writer",
 )
 CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys, time

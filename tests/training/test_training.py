@@ -373,6 +373,20 @@ def test_tensorboard_has_the_figures(tmp_path: Path) -> None:
     assert {"tokens_per_second", "memory_gb", "minutes_left", "learning_rate"} <= set(board.Tags()["scalars"])
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_full_disk_ends_the_run_at_its_figures_for_tensorboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tensorboard.summary.writer.record_writer.RecordWriter.write", full)
+        with pytest.raises(DiskFullError, match=r"tensorboard/events\S+: no space left on the disk"):
+            run(tmp_path, settings())
+    assert run(tmp_path, settings()).finished
+
+
 def test_a_run_imports_neither_tensorflow_nor_the_compiler(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     for name in ("tensorflow", "sympy"):  # the second is of the compiler

@@ -148,7 +148,7 @@ class _Stream(IterableDataset[PretrainingBatch]):
 def _in_background(stream: ExampleStream) -> Iterator[PretrainingBatch]:
     """Draw examples in one other process, in the same order, so that a fast device never waits for them.
 
-    The process is a fresh interpreter: forking a process that has threads (torch's, TensorBoard's) can hang.
+    The process is a fresh interpreter: forking a process that has threads (torch's) can hang.
     """
     loader = DataLoader(
         _Stream(stream), batch_size=None, num_workers=1, prefetch_factor=8, multiprocessing_context="spawn"

@@ -2,23 +2,16 @@
 
 import json
 import logging
-import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from albertkit.extras import optional
 from albertkit.files import atomic_path, finite, full_disk_named, json_text
 from albertkit.logs import ProgressBar
 from albertkit.training.callbacks import Callback, RunProgress
 from albertkit.training.curves import load_plotting, plot_curves
 from albertkit.training.settings import TrainingSettings
-
-tensorboard = optional("torch.utils.tensorboard", extra="train")
-# TensorBoard's own way to be told to write files without TensorFlow: where that is installed, importing it
-# takes seconds and hundreds of megabytes.
-sys.modules.setdefault("tensorboard.compat.notf", ModuleType("tensorboard.compat.notf"))
+from albertkit.training.tensorboard_file import TensorBoardFile, load_tensorboard
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +27,7 @@ def reporters(settings: TrainingSettings) -> list[Callback]:
         MissingExtraError: a library that they need is not installed, which must show before an hour's work.
     """
     load_plotting()
-    tensorboard.SummaryWriter  # noqa: B018
+    load_tensorboard()
     return [MetricsFile(), TensorBoard(), LogLines(settings), Curves(), Bar(settings)]
 
 
@@ -91,7 +84,7 @@ class TensorBoard(Callback):
     """Writes the metrics for TensorBoard."""
 
     def __init__(self) -> None:
-        self._writer: Any = None  # opened with the first metrics: a refused run leaves no trace
+        self._file: TensorBoardFile | None = None  # made with the first metrics: a refused run has none
 
     def on_start(self, run: RunProgress) -> None:
         """Note which steps will be taken again."""
@@ -101,22 +94,20 @@ class TensorBoard(Callback):
         """Write the metrics, if there are any."""
         if not metrics:
             return
-        if self._writer is None:
-            folder = str(run.output / TENSORBOARD)
-            self._writer = tensorboard.SummaryWriter(folder, purge_step=self._purge_step)
-        for name, value in ({"learning_rate": run.learning_rate} | metrics).items():
-            self._writer.add_scalar(name, value, run.step)
+        if self._file is None:
+            self._file = TensorBoardFile(run.output / TENSORBOARD, purge_step=self._purge_step)
+        self._file.add({"learning_rate": run.learning_rate} | metrics, run.step)
 
     def on_evaluation(self, run: RunProgress, metrics: dict[str, float]) -> None:
         """Write the metrics, and show all of them."""
         self.on_step(run, metrics)
-        if self._writer:
-            self._writer.flush()
+        if self._file:
+            self._file.flush()
 
     def on_end(self, run: RunProgress) -> None:
         """Close the file."""
-        if self._writer:
-            self._writer.close()
+        if self._file:
+            self._file.close()
 
 
 class LogLines(Callback):
