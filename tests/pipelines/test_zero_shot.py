@@ -130,7 +130,20 @@ class TestErrors:
         for labels in (None, [], " , ", ["sea", ""], [1], 3):
             with pytest.raises(ConfigError, match="candidate_labels is"):
                 classify(TEXTS[0], labels)
-        for template in ("no place", "{} and {}", "{name}", "{"):
+        # A width would take any amount of memory, an attribute show parts of the program.
+        wrong = (
+            "no place",
+            "{} and {}",
+            "{name}",
+            "{",
+            "{:>99999999999}",
+            "{0.__class__}",
+            "{!r}",
+            "{{}}",
+            "",
+            3,
+        )
+        for template in wrong:
             with pytest.raises(ConfigError, match="hypothesis_template is"):
                 classify(TEXTS[0], LABELS, hypothesis_template=template)
         with pytest.raises(ConfigError, match="without a name"):

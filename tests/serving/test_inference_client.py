@@ -33,6 +33,7 @@ HEADS = {
     "reader": AlbertForQuestionAnswering,
     "chooser": AlbertForMultipleChoice,
     "encoder": AlbertModel,
+    "nli": AlbertForSequenceClassification,
 }
 KEY = "secret"
 MASKED = "the captain opened [MASK] in the morning"
@@ -110,6 +111,34 @@ def test_text_classification(server: Running, folders: Any) -> None:
     assert server.ask("/models/classifier", long).status == 422
     long["parameters"]["truncate"] = True
     assert server.ask("/models/classifier", long).json[0][0]["cut"] > 0
+
+
+def test_zero_shot_classification(server: Running, folders: Any) -> None:
+    expected = local(folders, "zero-shot-classification", "nli")
+    labels = ["river", "sea", "silver, or a key"]
+    answers = []
+    for given in (
+        {},
+        {"multi_label": True},
+        {"hypothesis_template": "the captain opened {}"},
+        {"hypothesis_template": "the captain opened {}", "multi_label": True},
+    ):
+        wanted = expected(TEXTS[0], labels, **given)
+        wanted = list(zip(wanted["labels"], np.round(wanted["scores"], 4).tolist(), strict=True))
+        for path in ("", "/models/nli", "/pipeline/zero-shot-classification"):
+            found = client(server, path).zero_shot_classification(TEXTS[0], labels, **given)
+            assert numbers(found, "label", "score") == wanted, given
+        answers.append(str(wanted))
+    assert len(set(answers)) == 4
+    # A body with labels goes to the head of this model for them, one without to its own labels.
+    own = client(server, "/models/nli").text_classification(TEXTS[0])
+    assert {one.label for one in own} == {"contradiction", "neutral", "Entailment"}
+    body = {"inputs": [*TEXTS[:2], CONTEXT], "parameters": {"candidate_labels": labels, "truncate": True}}
+    several = server.ask("/models/nli", body).json
+    assert [one[0]["label"] for one in several] == [
+        one["labels"][0] for one in expected(body["inputs"], labels, truncation=True)
+    ]
+    assert [one[0].get("cut", 0) > 0 for one in several] == [False, False, True]
 
 
 def test_token_classification(server: Running, folders: Any) -> None:
@@ -235,6 +264,30 @@ def test_the_async_client(server: Running) -> None:
         (
             *("/models/reader", "question_answering"),
             *({"question": "a?", "context": "a", "align_to_words": True}, 422, "align_to_words is true"),
+        ),
+        (
+            *("/models/classifier", "zero_shot_classification", {"text": "a", "candidate_labels": ["b"]}),
+            *(404, "'classifier' is not for zero-shot-classification; these are: nli"),
+        ),
+        (
+            *("", "zero_shot_classification", {"text": "a", "candidate_labels": []}),
+            *(422, "parameters.candidate_labels is a list of length 0; expected .*at least 1"),
+        ),
+        (
+            *("", "zero_shot_classification", {"text": "a", "candidate_labels": "b, c"}),
+            *(422, 'parameters.candidate_labels is "b, c"; expected a list'),
+        ),
+        (
+            *("", "zero_shot_classification", {"text": "a", "candidate_labels": ["b"] * 1001}),
+            *(422, "parameters.candidate_labels is a list of length 1001; expected at most 1000"),
+        ),
+        (
+            *("", "zero_shot_classification"),
+            *({"text": "a", "candidate_labels": ["b"], "hypothesis_template": "{:>9}"}, 422, r"one {} for"),
+        ),
+        (
+            *("", "zero_shot_classification"),
+            *({"text": CONTEXT, "candidate_labels": ["b"]}, 422, 'inputs: .*"truncate": true'),
         ),
         ("/models/encoder", "feature_extraction", {"text": ["a"] * 9}, 413, "9 inputs; expected at most 8"),
         (

@@ -51,6 +51,7 @@ HEADS = {
     "reader": AlbertForQuestionAnswering,
     "chooser": AlbertForMultipleChoice,
     "encoder": AlbertModel,
+    "nli": AlbertForSequenceClassification,
 }
 CONTEXT = "The captain opened a silver key in the morning. My sister followed the river before dinner. " * 3
 
@@ -103,6 +104,7 @@ PAIRS = [
 ]
 QUESTIONS = [{"question": "who followed?", "context": CONTEXT}, {"question": "what?", "context": "the river"}]
 CHOICES = [{"context": "the child", "question": "a _ key", "choices": ["silver", "gold", "empty house"]}]
+NEWS = {"candidate_labels": ["news", "sea"], "hypothesis_template": "the {{captain}} painted {}"}
 # Route, request, model, task of the pipeline, its arguments.
 CASES: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
     ("fill-mask", {"input": MASKED, "top_k": 3}, "pretrained", "fill-mask", {"top_k": 3}),
@@ -115,6 +117,14 @@ CASES: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
     (
         *("classify", {"input": ["a fox", CONTEXT], "top_k": None, "truncate": True}, "classifier"),
         *("text-classification", {"top_k": None, "truncation": True}),
+    ),
+    (
+        *("zero-shot", {"input": ["a fox", "my sister"], "candidate_labels": ["key", "sea", "river"]}, "nli"),
+        *("zero-shot-classification", {"candidate_labels": ["key", "sea", "river"]}),
+    ),
+    (
+        *("zero-shot", {"input": ["a fox", CONTEXT], **NEWS, "truncate": True, "multi_label": True}, "nli"),
+        *("zero-shot-classification", {**NEWS, "truncation": True, "multi_label": True}),
     ),
     ("tag", {"input": ["Queen Anne painted (again)", CONTEXT]}, "tagger", "token-classification", {}),
     (
@@ -156,6 +166,15 @@ class TestAnswers:
         expected = own(request["input"], **options)
         if route == "fill-mask":  # always a list for each mask
             expected = [one if isinstance(one[0], list) else [one] for one in expected]
+        if route == "zero-shot":  # as classify
+            cuts = [{"cut": one["cut"]} if "cut" in one else {} for one in expected]
+            expected = [
+                [
+                    {"label": label, "score": score} | cut
+                    for label, score in zip(one["labels"], one["scores"], strict=True)
+                ]
+                for one, cut in zip(expected, cuts, strict=True)
+            ]
         expected = json.loads(json.dumps(expected))
         reply = server.ask(f"/v1/{route}", request)
         assert reply.status == 200, reply.content
@@ -244,6 +263,8 @@ class TestAnswers:
         listed = {one["id"]: one["tasks"] for one in server.ask("/v1/models").json["data"]}
         assert listed.keys() == HEADS.keys()
         assert listed["pretrained"] == ["sentence-order", "fill-mask", "feature-extraction"]
+        assert listed["nli"] == ["text-classification", "zero-shot-classification", "feature-extraction"]
+        assert listed["classifier"] == ["text-classification", "feature-extraction"]
         assert listed["reader"] == ["question-answering", "feature-extraction"]
         assert server.ask("/v1/classify", {"input": "a"}).json["model"] == "classifier"
         assert server.ask("/v1/classify", {"input": "a", "model": "nobody"}).kind == "unknown_model"

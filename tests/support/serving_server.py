@@ -29,7 +29,10 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 def save_random_models(
     heads: Mapping[str, type[AlbertPreTrainedModel]], vocabulary: Path, root: Path, *, seed: int
 ) -> dict[str, str]:
-    """Save a small model for every head, with weights so large that answers differ; return the folders."""
+    """Save a small model for every head, with weights so large that answers differ; return the folders.
+
+    A model with the name "nli" has the labels of natural language inference.
+    """
     tokenizer = AlbertTokenizer(vocabulary)
     torch.manual_seed(seed)
     for name, head in heads.items():
@@ -44,6 +47,8 @@ def save_random_models(
             initializer_range=0.3,
             num_labels=2 if head in (AlbertForQuestionAnswering, AlbertForPreTraining) else 3,
         )
+        if name == "nli":
+            config = config.replace(id2label={0: "contradiction", 1: "neutral", 2: "Entailment"})
         head(config).save_pretrained(root / name)
         tokenizer.save_pretrained(root / name)
     return {name: str(root / name) for name in heads}

@@ -1,6 +1,6 @@
 """The verb classify."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,6 +9,7 @@ from albertkit.cli.options import Patience, TextOptions, Texts, Truncate, TunedM
 from albertkit.cli.printing import as_fields, new_console, print_bars, print_cut, print_json, print_title
 from albertkit.errors import ConfigError, DataError
 from albertkit.hub import BUNDLED
+from albertkit.pipelines.zero_shot_classification import as_labels
 
 
 @text_flags
@@ -73,7 +74,7 @@ def classify(
     console = new_console()
     for asked, predictions in answered(answer, given):
         if labels is not None:
-            predictions = _as_predictions(predictions, top_k)
+            predictions = as_labels(predictions)[:top_k]
         if options.json:
             print_json({**as_fields(asked), "predictions": predictions})
             continue
@@ -85,10 +86,3 @@ def classify(
         else:
             print_bars(console, [(one["label"], one["score"]) for one in predictions])
         console.print()
-
-
-def _as_predictions(answer: dict[str, Any], top_k: int | None) -> list[dict[str, Any]]:
-    """Return a zero-shot answer in the shape of an answer for the labels of the model."""
-    cut = {"cut": answer["cut"]} if "cut" in answer else {}
-    pairs = zip(answer["labels"][:top_k], answer["scores"], strict=False)
-    return [{"label": label, "score": score, **cut} for label, score in pairs]

@@ -4,10 +4,11 @@ Each label becomes a sentence, the hypothesis. A model of natural language infer
 entails it (Yin et al. 2019).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from string import Formatter
 from typing import Any, Unpack
 
 import numpy as np
@@ -49,7 +50,7 @@ class ZeroShotClassificationPipeline(Pipeline):
         **shared: Unpack[Shared],
     ) -> None:
         super().__init__(model, tokenizer, **shared)
-        self.entailment_id = _entailment_id(model.config.label2id)
+        self.entailment_id = _require_entailment(model.config.label2id)
         """The number of the label that says that the text entails the hypothesis."""
         self.candidate_labels = candidate_labels
         self.hypothesis_template = hypothesis_template
@@ -73,8 +74,8 @@ class ZeroShotClassificationPipeline(Pipeline):
             inputs: a text, a list of texts, an iterable of texts, or a file of texts.
             candidate_labels: the labels, as a list or separated by commas.
             others: not accepted: a third positional argument is an error.
-            hypothesis_template: the sentence that a label becomes; `{}` stands for the label. Default: "This
-                example is {}."
+            hypothesis_template: the sentence that a label becomes; one `{}` stands for the label. Default:
+                "This example is {}."
             multi_label: score each label by itself, against contradiction, so that several labels may hold.
                 Otherwise, the scores of all labels sum to 1. A single label is always scored by itself.
             truncation: cut a text that is longer than the model reads, instead of raising; the hypothesis is
@@ -93,7 +94,9 @@ class ZeroShotClassificationPipeline(Pipeline):
             ConfigError: there are no labels, or the template has no place for a label.
         """
         labels = _read_labels(self.candidate_labels if candidate_labels is None else candidate_labels)
-        template = self.hypothesis_template if hypothesis_template is None else hypothesis_template
+        before, after = split_template(
+            self.hypothesis_template if hypothesis_template is None else hypothesis_template
+        )
         strategy, longest = read_limits(
             self._limits,
             {"truncation": _of_text(truncation), "max_length": max_length},
@@ -106,7 +109,7 @@ class ZeroShotClassificationPipeline(Pipeline):
             others,
             features=partial(
                 self._features,
-                hypotheses=[_hypothesis(template, label) for label in labels],
+                hypotheses=[f"{before}{label}{after}" for label in labels],
                 max_length=longest,
                 truncation=strategy,
             ),
@@ -157,16 +160,23 @@ class ZeroShotClassificationPipeline(Pipeline):
         return softmax(logits[:, [contradiction, self.entailment_id]])[:, 1]
 
 
-def _entailment_id(label2id: dict[str, int]) -> int:
-    """Return the number of the entailment label, found by its name as in `transformers`."""
+def find_entailment(label2id: Mapping[str, int]) -> int | None:
+    """Return the number of the entailment label, found by its name as in `transformers`, None for none."""
     for name, number in label2id.items():
         if name.lower().startswith("entail") and len(label2id) > 1:
             return number
-    raise ConfigError(
-        f"the model has the labels {', '.join(label2id)}; zero-shot classification needs a label whose name "
-        'begins with "entail" and at least one other label. Give a model of natural language inference '
-        "(MNLI, RTE), or name the labels in id2label of its config.json"
-    )
+    return None
+
+
+def _require_entailment(label2id: Mapping[str, int]) -> int:
+    number = find_entailment(label2id)
+    if number is None:
+        raise ConfigError(
+            f"the model has the labels {', '.join(label2id)}; zero-shot classification needs a label whose "
+            'name begins with "entail" and at least one other label. Give a model of natural language '
+            "inference (MNLI, RTE), or name the labels in id2label of its config.json"
+        )
+    return number
 
 
 def _of_text(truncation: bool | str | None) -> bool | str | None:
@@ -187,12 +197,38 @@ def _read_labels(given: str | Sequence[str] | None) -> list[str]:
     return [*labels]
 
 
-def _hypothesis(template: str, label: str) -> str:
-    """Return the hypothesis of a label; raise ConfigError for a template without a place for it."""
+def split_template(template: str) -> tuple[str, str]:
+    """Return the text before and after the label; `{{` and `}}` are braces, as in `str.format`.
+
+    Nothing else of `str.format` is read: with a width in a template, few characters would take any amount of
+    memory, and an attribute would show parts of the program.
+
+    Raises:
+        ConfigError: the template does not have one place for the label.
+    """
+    problem = ConfigError(
+        f"hypothesis_template is {template!r:.80}; expected a text with one {{}} for the label, "
+        f"such as {TEMPLATE!r}"
+    )
+    texts, places = [""], 0
     try:
-        hypothesis = template.format(label)
-    except (AttributeError, IndexError, KeyError, ValueError) as error:
-        raise ConfigError(f"hypothesis_template is {template!r}; expected one {{}} for the label") from error
-    if hypothesis == template:
-        raise ConfigError(f"hypothesis_template is {template!r}; expected {{}} in it for the label")
-    return hypothesis
+        for text, *place in Formatter().parse(template):
+            texts[-1] += text
+            if place != [None, None, None]:
+                if place not in (["", "", None], ["0", "", None]):
+                    raise problem
+                places += 1
+                texts.append("")
+    except (TypeError, ValueError) as error:
+        raise problem from error
+    if places != 1:
+        raise problem
+    before, after = texts
+    return before, after
+
+
+def as_labels(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return an answer of the pipeline as text classification answers: label and score, best first."""
+    cut = {"cut": answer["cut"]} if "cut" in answer else {}
+    pairs = zip(answer["labels"], answer["scores"], strict=True)
+    return [{"label": label, "score": score, **cut} for label, score in pairs]

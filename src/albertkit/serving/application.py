@@ -18,6 +18,7 @@ from albertkit.serving.work import DEADLINE_HEADER
 _ROUTES: tuple[tuple[str, type[request_schemas.TaskRequest], type], ...] = (
     ("/v1/fill-mask", request_schemas.FillMaskRequest, response_schemas.FillMaskResponse),
     ("/v1/classify", request_schemas.ClassifyRequest, response_schemas.ClassifyResponse),
+    ("/v1/zero-shot", request_schemas.ZeroShotRequest, response_schemas.ZeroShotResponse),
     ("/v1/tag", request_schemas.TagRequest, response_schemas.TagResponse),
     ("/v1/answer", request_schemas.AnswerRequest, response_schemas.AnswerResponse),
     ("/v1/choose", request_schemas.ChooseRequest, response_schemas.ChooseResponse),

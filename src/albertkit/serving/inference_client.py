@@ -9,12 +9,14 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
+from albertkit.pipelines.zero_shot_classification import TEMPLATE
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
 from albertkit.serving.models import ServedModel, find_model
 from albertkit.serving.reading import check_body
 from albertkit.serving.request_schemas import (
     AnswerRequest,
+    CandidateLabels,
     ClassifyRequest,
     Count,
     EmbeddingsRequest,
@@ -22,6 +24,7 @@ from albertkit.serving.request_schemas import (
     FillMaskRequest,
     Labels,
     Length,
+    Name,
     Overlap,
     Question,
     Questions,
@@ -32,6 +35,7 @@ from albertkit.serving.request_schemas import (
     TextPair,
     Texts,
     TextsAndPairs,
+    ZeroShotRequest,
 )
 from albertkit.serving.response_schemas import Candidate, Entity, Label, Place
 from albertkit.tasks.entities import Aggregation
@@ -57,7 +61,8 @@ class Call(Strict):
         """Return the names of all options."""
         if "parameters" not in cls.model_fields:
             return cls.model_fields.keys() - {"inputs"}
-        options, _ = get_args(cls.model_fields["parameters"].annotation)  # a class, or None
+        annotation = cls.model_fields["parameters"].annotation
+        options, *_ = get_args(annotation) or [annotation]  # a class, or a class and None
         return set(options.model_fields)
 
     def to(self, model: str) -> Self:
@@ -142,6 +147,24 @@ class TextClassificationCall(Call):
     def shape(self, results: list[Any]) -> Any:
         """Return a list for each input: the client takes the first."""
         return results
+
+
+class ZeroShotClassificationParameters(Strict):
+    """Options of `zero_shot_classification`."""
+
+    candidate_labels: CandidateLabels
+    hypothesis_template: Name | None = Field(None, description=f'"{TEMPLATE}" by default.')
+    multi_label: bool | None = None
+    truncate: bool | None = Field(None, description="Cut what is longer than the model reads.")
+
+
+class ZeroShotClassificationCall(Call):
+    """`zero_shot_classification`: all candidate labels, best first; for a list of inputs a list for each."""
+
+    task = "zero-shot-classification"
+    own = ZeroShotRequest
+    inputs: str | Texts
+    parameters: ZeroShotClassificationParameters
 
 
 class TokenClassificationParameters(Strict):
@@ -267,6 +290,7 @@ class SentenceSimilarityCall(Call):
 CALLS: Mapping[str, type[Call]] = {
     "fill-mask": FillMaskCall,
     "text-classification": TextClassificationCall,
+    "zero-shot-classification": ZeroShotClassificationCall,
     "token-classification": TokenClassificationCall,
     "question-answering": QuestionAnsweringCall,
     "feature-extraction": FeatureExtractionCall,
@@ -274,10 +298,13 @@ CALLS: Mapping[str, type[Call]] = {
 }
 """The calls by the task that a path names."""
 
+_ZERO_SHOT = {"candidate_labels", "hypothesis_template", "multi_label"}  # options of no other task
+
 Answer = (
     list[Candidate]
     | list[list[Candidate]]
     | list[list[list[Candidate]]]
+    | list[Label]
     | list[list[Label]]
     | list[Entity]
     | list[list[Entity]]
@@ -334,6 +361,9 @@ def _task_of_body(value: dict[str, Any]) -> str | None:
         return "sentence-similarity"
     if "question" in forms:
         return "question-answering"
+    parameters = value.get("parameters")
+    if isinstance(parameters, dict) and not _ZERO_SHOT.isdisjoint(parameters):
+        return "zero-shot-classification"
     options = value.keys() - {"inputs", "parameters"}
     return "feature-extraction" if options & FeatureExtractionCall.model_fields.keys() else None
 

@@ -1,7 +1,7 @@
 """Models to be served: loaded, asked a question whose answer is known, then given their name."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from albertkit.errors import CheckpointError
 from albertkit.heads import HEADS, Output
 from albertkit.pipelines import pipeline
 from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines.zero_shot_classification import find_entailment
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.queued_engine import QueuedEngine
@@ -92,7 +93,8 @@ def load_model(
         name: in requests.
         source: folder or hub name.
         task: None for what the model's head is for; a pretrained one fills masks and judges the order of
-            texts. Every model makes embeddings.
+            texts, and one of natural language inference also scores labels that it was not trained on. Every
+            model makes embeddings.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
         device: "cpu", "cuda:1" and so on, as for `pipeline`; None for the best single device.
         batch_tokens: most tokens computed at once; None for what suits the device.
@@ -110,7 +112,7 @@ def load_model(
     first.tokenizer.parse_special_tokens = False
     shared: dict[str, Any] = {"model": first.model, "tokenizer": first.tokenizer, "engine": first.engine}
     pipelines = {first.task: first}
-    for other in ("fill-mask", "feature-extraction") if pretrained else ("feature-extraction",):
+    for other in _other_tasks(first, pretrained=pretrained):
         pipelines.setdefault(other, pipeline(other, **shared))
     row = _probe_row(first)
     exact = engine != "onnx-int8" and not is_int8(first.model)
@@ -127,6 +129,15 @@ def load_model(
     if isinstance(first.model, LightModel):
         first.model.release_memory()
     return ServedModel(name, source, pipelines, batch_tokens or _batch_tokens(first.model), expected)
+
+
+def _other_tasks(first: Pipeline, *, pretrained: bool) -> Iterator[str]:
+    """Yield the further tasks of a model, beside that of its first pipeline."""
+    if pretrained:
+        yield "fill-mask"
+    if first.task == "text-classification" and find_entailment(first.model.config.label2id) is not None:
+        yield "zero-shot-classification"
+    yield "feature-extraction"
 
 
 def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | None) -> ServedModel:

@@ -17,6 +17,7 @@ from albertkit.inspection.attention import InsideEngine, inspect_attention
 from albertkit.inspection.page import page_figures
 from albertkit.pipelines.interface import Pipeline
 from albertkit.pipelines.masked_lm import FillMaskPipeline
+from albertkit.pipelines.zero_shot_classification import TEMPLATE, as_labels
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
 from albertkit.serving.queued_engine import QueuedEngine
@@ -31,10 +32,14 @@ Name = Annotated[str, Field(max_length=1000)]
 Texts = Annotated[list[str], ListField(min_length=1)]
 TextsAndPairs = Annotated[list["str | TextPair"], ListField(min_length=1)]
 _LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic phrases, which are tokenized as so many characters more
+_SPECIAL_CHARACTERS = 10  # of ordinary text have as many tokens as [CLS] and two [SEP]
 _PLACE = re.compile(r"^input (\d+) \(counted from 0\):")
 _TRUNCATION = re.compile(r"(, or let it be cut[^(]*)\(truncation=True[^)]*\)")
 Targets = Annotated[list[str], ListField(min_length=1, max_length=1000)]
 Labels = Annotated[list[Name], ListField(max_length=1000)]
+CandidateLabels = Annotated[
+    list[Annotated[Name, Field(min_length=1)]], ListField(min_length=1, max_length=1000)
+]
 Questions = Annotated[list["Question"], ListField(min_length=1)]
 Count = Annotated[int, Field(ge=1, le=100)]
 Length = Annotated[int, Field(ge=1, le=512)]
@@ -158,6 +163,43 @@ class ClassifyRequest(TaskRequest):
             truncation=self.truncate,
         )
         return [one if isinstance(one, list) else [one] for one in answers]
+
+
+class ZeroShotRequest(TaskRequest):
+    """Texts, and labels of your choice, for a model of natural language inference."""
+
+    task = "zero-shot-classification"
+    input: str | Texts
+    candidate_labels: CandidateLabels
+    hypothesis_template: Name = Field(
+        TEMPLATE, description="The sentence that a label becomes; one {} stands for the label."
+    )
+    multi_label: bool = Field(
+        False, description="Score each label by itself; otherwise the scores of all labels sum to 1."
+    )
+    truncate: bool = Field(
+        False, description="Cut texts that are too long, never their labels, and say how much."
+    )
+
+    def characters(self) -> int:
+        """Count for each text and each label a row: the text, the hypothesis and the special tokens."""
+        hypotheses = sum(
+            _characters(self.hypothesis_template) + _characters(one) for one in self.candidate_labels
+        )
+        return super().characters() * len(self.candidate_labels) + len(self.items()) * (
+            hypotheses + _SPECIAL_CHARACTERS * len(self.candidate_labels)
+        )
+
+    def results(self, pipeline: Pipeline) -> list[Any]:
+        """Return for each text its labels, best first."""
+        answers = pipeline(
+            self.items(),
+            candidate_labels=self.candidate_labels,
+            hypothesis_template=self.hypothesis_template,
+            multi_label=self.multi_label,
+            truncation=self.truncate,
+        )
+        return [as_labels(one) for one in answers]
 
 
 class TagRequest(TaskRequest):

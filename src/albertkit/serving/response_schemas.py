@@ -49,6 +49,12 @@ class ClassifyResponse(_TaskResponse):
     results: list[list[Label]]
 
 
+class ZeroShotResponse(_TaskResponse):
+    """For each text the candidate labels, best first."""
+
+    results: list[list[Label]]
+
+
 class Entity(pydantic.BaseModel):
     """Characters start to end of the text; `entity` for a piece, `entity_group` for an aggregate."""
 
