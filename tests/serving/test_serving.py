@@ -436,6 +436,16 @@ class TestLimits:
         assert server.ask("/v1/tokenize", ligatures).kind == "too_many_characters"
         masks = {"input": "[MASK]" * 500, "top_k": 100}
         assert server.ask("/v1/fill-mask", masks).kind == "too_many_characters"
+        for texts, labels, kind in [
+            (["a" * 5000], ["b"] * 50, "too_many_characters"),
+            (["a"], ["b" * 1000] * 300, "too_many_characters"),
+            ([""] * 8, ["b"] * 1000, "too_many_characters"),  # each row has special tokens
+            (["a fox"], ["b"] * 500, "too_many_tokens"),
+            (["a"] * 9, ["b"], "too_many_items"),
+        ]:
+            body = {"input": texts, "candidate_labels": labels}
+            reply = server.ask("/v1/zero-shot", body)
+            assert (reply.status, reply.kind) == (413, kind), (texts, labels[0])
 
     def test_a_body_in_chunks_is_counted_too(self, server: Running) -> None:
         with server.connect() as connection:
