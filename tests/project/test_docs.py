@@ -32,7 +32,6 @@ def place_of(page: str) -> Path:
 
 GIVEN: dict[str, dict[str, str]] = {
     "dev/bundled-model.md": {"books.parquet": "corpus"},
-    "how-to/classify.md": {"nli": "inference"},
     "how-to/convert.md": {"albert_base_v2.tar.gz": "google's release", "my-model": "classifier"},
     "reference/cli.md": {
         "my-model": "classifier",
@@ -69,6 +68,7 @@ GIVEN: dict[str, dict[str, str]] = {
         "train.tsv": "labeled tsv",
         "dev.tsv": "labeled tsv",
     },
+    "how-to/zero-shot.md": {"topics": "topics"},
     "how-to/use-a-model.md": {"run": "classifier", "reviews.txt": "lines", "pairs.tsv": "two columns"},
 }
 """Page -> {what its reader has: what is there instead, from documented_files.py}."""
@@ -90,6 +90,10 @@ SMALLER: dict[str, dict[str, str]] = {
         "further.toml --data": f"further.toml {ONE_STEP} --data",
     },
     "how-to/classify.md": {"--steps 30": f"--steps 30 {IN_FP32}"},
+    "how-to/clients.md": {
+        '"http://localhost:8080/models/bundled"': 'os.path.expandvars("http://localhost:$PORT/models/bundled")',
+        "from huggingface_hub": "import os\nos.environ.pop('HF_HUB_OFFLINE', None)\nfrom huggingface_hub",
+    },
     "reference/cli.md": {
         'of Leith." --model my-model': 'of Leith." --model tagger',
         'the harbour." --model my-model': 'the harbour." --model reader',
@@ -126,17 +130,18 @@ SMALLER: dict[str, dict[str, str]] = {
         "recipes/paper/albert-base-v2.toml": f"recipes/smoke.toml {ONE_STEP}",
         "recipes/paper/albert-xxlarge-v2.toml": f"recipes/smoke.toml {ONE_STEP}",
     },
-    "how-to/serve.md": {
-        '"http://localhost:8080/models/bundled"': 'os.path.expandvars("http://localhost:$PORT/models/bundled")',
-        "from huggingface_hub": "import os\nos.environ.pop('HF_HUB_OFFLINE', None)\nfrom huggingface_hub",
-        "localhost:8080": "localhost:$PORT",
-    },
+    "how-to/serve.md": {"localhost:8080": "localhost:$PORT"},
     "how-to/speed.md": {
         "--against transformers,": "--lengths 16 --batches 4 --rounds 1 --against ",  # tests/bench does
         "--early-exit\n": f"--early-exit {STEPS}\n",
         "--calibrate dev.tsv": "--calibrate dev.tsv --max-drop 100",
     },
     "how-to/tag.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
+    "how-to/zero-shot.md": {
+        "--steps 60": STEPS,  # the model that answers is made by documented_files.py, in all steps
+        "--output topics": "--output again",
+        "localhost:8080": "localhost:$PORT",
+    },
 }
 """Page -> {what it says: what is run}, for the time (hours), the data and models it takes."""
 
@@ -157,6 +162,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "make compat": "installs environments; tests/project/test_compatibility.py reads its results",
         ".venv/bin/python tests/compat": "the same, for one tool",
     },
+    "how-to/clients.md": {"from openai": "tests/compat does, in an environment of its own"},
     "index.md": {"make demo": "installs an environment; tests/project/test_readme.py reads it"},
     "how-to/keras.md": {
         "from albertkit": "tests/keras/test_keras.py does, on each backend",
@@ -173,7 +179,12 @@ PRINTED: dict[str, dict[str, float]] = {
         r"^predictions +(\d+)": 36,
         r"praise +([\d.]+)": 0.3,
         r"^accuracy ([\d.]+)$": 0.4,
-    }
+    },
+    "how-to/zero-shot.md": {
+        r"^cooking +([\d.]+)%": 60,
+        r"^cooking ([\d.]+)$": 0.6,
+        r'\[\[{"label": "cooking", "score": ([\d.]+)': 0.6,
+    },
 }
 """Page -> {a pattern of what its blocks print: the minimum of each number that it finds}."""
 

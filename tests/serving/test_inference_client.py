@@ -113,6 +113,20 @@ def test_text_classification(server: Running, folders: Any) -> None:
     assert server.ask("/models/classifier", long).json[0][0]["cut"] > 0
 
 
+def test_options_of_one_task_choose_the_model(server: Running) -> None:
+    """Where the path names no model."""
+    ask = client(server)
+    assert len(ask.text_classification(TEXTS[0], function_to_apply="softmax")) == 3
+    assert ask.token_classification(TEXTS[0], aggregation_strategy="none")[0].entity.startswith("LABEL")
+    with pytest.raises(
+        HfHubHTTPError, match=r"no .MASK. in .* the model 'pretrained' answered, in the task fill"
+    ):
+        ask.text_classification(TEXTS[0])
+    with pytest.raises(HfHubHTTPError) as caught:
+        client(server, "/pipeline/fill-mask").fill_mask(TEXTS[0])
+    assert "answered" not in str(caught.value)
+
+
 def test_zero_shot_classification(server: Running, folders: Any) -> None:
     expected = local(folders, "zero-shot-classification", "nli")
     labels = ["river", "sea", "silver, or a key"]
@@ -283,7 +297,8 @@ def test_the_async_client(server: Running) -> None:
         ),
         (
             *("", "zero_shot_classification"),
-            *({"text": "a", "candidate_labels": ["b"], "hypothesis_template": "{:>9}"}, 422, r"one {} for"),
+            *({"text": "a", "candidate_labels": ["b"], "hypothesis_template": "{:>9}"}, 422),
+            r"parameters.hypothesis_template is '{:>9}'; expected .*one {} for",
         ),
         (
             *("", "zero_shot_classification"),
@@ -304,7 +319,10 @@ def test_errors(server: Running, path: str, method: str, given: Any, status: int
     with pytest.raises(HfHubHTTPError, match=message) as caught:
         getattr(client(server, path), method)(**given)
     assert caught.value.response.status_code == status
-    assert set(caught.value.response.json()) == {"error", "error_type", "param"}
+    answer = caught.value.response.json()
+    assert set(answer) == {"error", "error_type", "param"}
+    if message.startswith("parameters."):  # the option is named in the message and for programs
+        assert message.startswith(answer["param"])
     assert caught.value.server_message == caught.value.response.json()["error"]
 
 
@@ -315,8 +333,11 @@ def test_key_deadline_and_metrics(server: Running) -> None:
         assert caught.value.response.status_code == 401
     assert server.ask("/", headers={}).headers["Location"] == "playground"  # the page needs no key
     with pytest.raises(HfHubHTTPError, match="X-Request-Timeout") as late:
-        client(server, headers={"X-Request-Timeout": "0.000001"}).fill_mask(MASKED)
-    assert late.value.response.status_code in (429, 504)  # refused at once, or late
+        client(server, headers={"X-Request-Timeout": "0.0000001"}).fill_mask(MASKED)
+    assert late.value.response.status_code == 504
+    for wrong in ("soon", "0", "inf"):
+        with pytest.raises(HfHubHTTPError, match=f"is '{wrong}'; expected a number of seconds over 0"):
+            client(server, headers={"X-Request-Timeout": wrong}).fill_mask(MASKED)
     name = 'albertkit_requests_total{route="/models/{model}",status="200"}'
     before = server.figure(name)
     client(server, "/models/classifier").text_classification("a")

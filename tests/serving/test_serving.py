@@ -263,6 +263,9 @@ class TestAnswers:
         listed = {one["id"]: one["tasks"] for one in server.ask("/v1/models").json["data"]}
         assert listed.keys() == HEADS.keys()
         assert listed["pretrained"] == ["sentence-order", "fill-mask", "feature-extraction"]
+        for one in server.ask("/v1/models").json["data"]:
+            assert server.ask(f"/v1/models/{one['id']}").json == one
+        assert server.ask("/v1/models/nobody").kind == "unknown_model"
         assert listed["nli"] == ["text-classification", "zero-shot-classification", "feature-extraction"]
         assert listed["classifier"] == ["text-classification", "feature-extraction"]
         assert listed["reader"] == ["question-answering", "feature-extraction"]
@@ -522,7 +525,7 @@ class TestRefusals:
                 "classify",
                 {"input": "a", "top_k": 0},
                 "top_k",
-                "top_k is 0; expected greater than or equal to",
+                "top_k is 0; expected a number greater than or equal to",
             ),
             (
                 "classify",

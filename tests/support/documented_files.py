@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import re
 import subprocess
 import tarfile
 import warnings
@@ -126,6 +127,20 @@ def write_release(path: Path, texts: list[str], environment: dict[str, str]) -> 
         archive.add(folder, "albert_base")
 
 
+def write_topics(path: Path, texts: list[str], environment: dict[str, str]) -> None:
+    """Fine-tune the model of a page, with the data and the command that are there."""
+    page = (ROOT / "docs" / "how-to" / "zero-shot.md").read_text(encoding="utf-8")
+    table = re.search(r'```csv title="entail.csv"\n(.*?)```', page, re.DOTALL)
+    command = re.search(
+        r"^albertkit finetune text-classification --train entail.csv .*?topics$", page, re.M | re.S
+    )
+    assert table
+    assert command
+    path.with_name("entail.csv").write_text(table[1], encoding="utf-8")
+    line = command[0].replace("--output topics", f"--precision fp32 --output {path.name}")
+    subprocess.run(["bash", "-c", line], cwd=path.parent, env=environment, check=True, capture_output=True)
+
+
 FILES: dict[str, Make] = {
     "books": write_books,
     "corpus": write_corpus,
@@ -139,9 +154,7 @@ FILES: dict[str, Make] = {
     "json lines": write_json_lines,
     "two columns": write_table("first", "second", delimiter="\t"),
     "classifier": write_model("AlbertForSequenceClassification", id2label={0: "bad", 1: "good"}),
-    "inference": write_model(
-        "AlbertForSequenceClassification", id2label={0: "contradiction", 1: "neutral", 2: "entailment"}
-    ),
+    "topics": write_topics,
     "tagger": write_model("AlbertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "I-PER"}),
     "reader": write_model("AlbertForQuestionAnswering"),
     "chooser": write_model("AlbertForMultipleChoice"),

@@ -33,8 +33,10 @@ class Gate:
         """Take a request.
 
         Raises:
-            ApiError: there are too many, or those before it take longer than it has time.
+            ApiError: its time is over, there are too many, or those before it take longer than it has time.
         """
+        if ticket.seconds_left() <= 0:
+            raise ticket.late()
         self.check()
         wait = self.expected_wait(ticket)
         if wait * _MARGIN > ticket.seconds_left():

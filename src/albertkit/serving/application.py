@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from albertkit import __version__
-from albertkit.serving import inference_client, request_schemas, response_schemas
+from albertkit.serving import inference_client, inference_paths, request_schemas, response_schemas
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.guard import Guard
 from albertkit.serving.libraries import HTTPError, Route, fastapi, pydantic
 from albertkit.serving.memory import GarbageCollector
+from albertkit.serving.models import find_model
 from albertkit.serving.pages import add_pages
 from albertkit.serving.reading import check_body, read_object
 from albertkit.serving.service import Service
@@ -83,6 +84,16 @@ def make_application(
         """List the models, and what can be asked of each."""
         return {"object": "list", "data": [one.describe() for one in service.models.values()]}
 
+    @application.get(
+        "/v1/models/{model:path}",
+        response_model=response_schemas.ModelEntry,
+        responses=response_schemas.error_responses(401, 404),
+        dependencies=keyed,
+    )
+    async def model(model: str) -> dict[str, Any]:
+        """Describe a model."""
+        return find_model(service.models, model, None).describe()
+
     @application.get("/healthz", response_model=response_schemas.Health, response_model_exclude_none=True)
     async def healthz() -> dict[str, Any]:
         """Tell that the process is alive."""
@@ -136,7 +147,7 @@ def _add_inference_client(application: fastapi.FastAPI, service: Service, keyed:
     """Add the paths of `huggingface_hub.InferenceClient`."""
     schemas = [{"$ref": _REFERENCE.format(model=one.__name__)} for one in inference_client.CALLS.values()]
     body = {"required": True, "content": {"application/json": {"schema": {"anyOf": schemas}}}}
-    for number, path in enumerate(inference_client.PATHS):
+    for number, path in enumerate(inference_paths.PATHS):
         names = re.findall(r"{(\w+)", path)
         application.post(
             path,
@@ -160,7 +171,7 @@ def _inference_endpoint(service: Service) -> Callable[..., Any]:
     async def endpoint(request: fastapi.Request, seconds: float | None = _DEADLINE) -> fastapi.Response:
         value = await _read(service, request)
         name, task = request.path_params.get("model"), request.path_params.get("task")
-        call = inference_client.read_call(value, service.models, name=name, task=task)
+        call = inference_paths.read_call(value, service.models, name=name, task=task)
         try:
             return await service.answer(call.request(), request, seconds=seconds, shape=call.shape)
         except ApiError as error:
@@ -213,9 +224,9 @@ def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
     async def invalid(
         request: fastapi.Request, error: fastapi.exceptions.RequestValidationError
     ) -> fastapi.Response:
-        found = error.errors()[0]  # of a header: the framework checks nothing else
-        name, expected = found["loc"][-1], found["msg"].removeprefix("Input should be ")
-        message = f"the header {name} is {found['input']!r:.80}; expected {expected}"
+        found = error.errors()[0]  # of the header with the deadline: the framework checks nothing else
+        name = found["loc"][-1]
+        message = f"the header {name} is {found['input']!r:.80}; expected a number of seconds over 0"
         return answered(request, ApiError(422, "invalid", message, param=str(name)))
 
     @application.exception_handler(HTTPError)

@@ -1,9 +1,6 @@
-"""What `huggingface_hub.InferenceClient` sends and reads: each call becomes a request of our own routes.
+"""What `huggingface_hub.InferenceClient` sends and reads: each call becomes a request of our own routes."""
 
-A path names a model, a task, both or neither. Without a task the form of the body decides where it can, else
-the head of the model.
-"""
-
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -12,8 +9,6 @@ import numpy as np
 from albertkit.pipelines.zero_shot_classification import TEMPLATE
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
-from albertkit.serving.models import ServedModel, find_model
-from albertkit.serving.reading import check_body
 from albertkit.serving.request_schemas import (
     AnswerRequest,
     CandidateLabels,
@@ -41,9 +36,6 @@ from albertkit.serving.response_schemas import Candidate, Entity, Label, Place
 from albertkit.tasks.entities import Aggregation
 from albertkit.tasks.label_kinds import Function
 
-PATHS = ("/", "/models/{model:path}/pipeline/{task}", "/models/{model:path}", "/pipeline/{task}")
-"""Their order matters: the first that matches is taken."""
-
 
 class Call(Strict):
     """A body of the client; null is the same as leaving an option out."""
@@ -55,6 +47,7 @@ class Call(Strict):
 
     inputs: Any
     _model: str = pydantic.PrivateAttr()
+    _is_guess: bool = pydantic.PrivateAttr(False)
 
     @classmethod
     def option_names(cls) -> set[str]:
@@ -62,12 +55,12 @@ class Call(Strict):
         if "parameters" not in cls.model_fields:
             return cls.model_fields.keys() - {"inputs"}
         annotation = cls.model_fields["parameters"].annotation
-        options, *_ = get_args(annotation) or [annotation]  # a class, or a class and None
-        return set(options.model_fields)
+        kinds: tuple[Any, ...] = get_args(annotation) or (annotation,)  # a class and None, or a class
+        return set(kinds[0].model_fields)
 
-    def to(self, model: str) -> Self:
-        """Address the call to a model."""
-        self._model = model
+    def to(self, model: str, *, is_guess: bool) -> Self:
+        """Address the call to a model; `is_guess` if nothing in the request chose it."""
+        self._model, self._is_guess = model, is_guess
         return self
 
     def options(self) -> dict[str, Any]:
@@ -91,13 +84,22 @@ class Call(Strict):
     def renamed(self, error: ApiError) -> ApiError:
         """Return an error of the request with the names of this body."""
         theirs = {ours: name for name, ours in self.renames.items()}
+        message = str(error)
         if error.param == "input":
-            message = str(error)
-            error.args = (f"inputs{message[5:]}" if message.startswith(("input[", "input:")) else message,)
+            if message.startswith(("input[", "input:")):
+                message = f"inputs{message[5:]}"
             error.param = "inputs"
         elif error.param in self.own.model_fields and error.param != "model":
             nested = "parameters." if "parameters" in type(self).model_fields else ""
-            error.param = nested + theirs.get(error.param, error.param)
+            name = nested + theirs.get(error.param, error.param)
+            message = re.sub(f"^{error.param} is ", f"{name} is ", message)
+            error.param = name
+        if self._is_guess and error.status == 422:
+            message += (
+                f". The path names no model and no task, so the model {self._model!r:.80} answered, in the "
+                f"task {self.task}; for another, use the path /models/NAME or /pipeline/TASK"
+            )
+        error.args = (message,)
         return error
 
     def _renamed_options(self, given: Strict) -> dict[str, Any]:
@@ -298,8 +300,6 @@ CALLS: Mapping[str, type[Call]] = {
 }
 """The calls by the task that a path names."""
 
-_ZERO_SHOT = {"candidate_labels", "hypothesis_template", "multi_label"}  # options of no other task
-
 Answer = (
     list[Candidate]
     | list[list[Candidate]]
@@ -323,71 +323,3 @@ class InferenceError(pydantic.BaseModel):
     error: str
     error_type: str
     param: str | None
-
-
-def read_call(
-    value: dict[str, Any], models: Mapping[str, ServedModel], *, name: str | None, task: str | None
-) -> Call:
-    """Return the call that a body makes, addressed to its model.
-
-    Args:
-        value: the object of the body.
-        models: by name.
-        name: of the model, from the path; None for the first that does the task.
-        task: from the path; None to tell it by the body or the model.
-
-    Raises:
-        ApiError: no such model or task, a model that is not for the task, or a body that is not of the task.
-    """
-    if task is not None and task not in CALLS:
-        raise ApiError(404, "unknown_task", f"there is no task {task!r:.80}; tasks are {', '.join(CALLS)}")
-    name = name.rstrip("/") if name else None
-    task = task or _task_of_body(value)
-    if task is None:
-        served = find_model(models, name, None)
-        task = _task_of_model(served)
-    else:
-        served = find_model(models, name, CALLS[task].task)
-    kind = CALLS[task]
-    _check_options(kind, value, f"{task}, the task of this request to the model {served.name!r:.80}")
-    return check_body(kind, value).to(served.name)
-
-
-def _task_of_body(value: dict[str, Any]) -> str | None:
-    """Return the task of a body whose form no other task has."""
-    inputs = value.get("inputs")
-    forms = inputs if isinstance(inputs, dict) else {}
-    if "source_sentence" in forms or "sentences" in forms:
-        return "sentence-similarity"
-    if "question" in forms:
-        return "question-answering"
-    parameters = value.get("parameters")
-    if isinstance(parameters, dict) and not _ZERO_SHOT.isdisjoint(parameters):
-        return "zero-shot-classification"
-    options = value.keys() - {"inputs", "parameters"}
-    return "feature-extraction" if options & FeatureExtractionCall.model_fields.keys() else None
-
-
-def _task_of_model(served: ServedModel) -> str:
-    """Return the task of a model's head: of several, the first that the client has."""
-    own = [one for one in served.pipelines if one != "feature-extraction"] or ["feature-extraction"]
-    for task in own:
-        if task in CALLS:
-            return task
-    raise ApiError(
-        404,
-        "wrong_task",
-        f"the model {served.name!r:.80} is for {', '.join(own)}; InferenceClient has no method for that. "
-        f"Use a route of /openapi.json, or /models/{served.name:.80}/pipeline/feature-extraction for vectors",
-    )
-
-
-def _check_options(kind: type[Call], value: dict[str, Any], task: str) -> None:
-    """Raise ApiError for an option that the task does not have."""
-    nested = "parameters" in kind.model_fields
-    given = value.get("parameters") if nested else value.keys() - {"inputs"}
-    allowed = kind.option_names()
-    if isinstance(given, dict | set) and (unknown := sorted(set(given) - allowed)):
-        name = f"{'parameters.' if nested else ''}{unknown[0]:.80}"
-        message = f"{name} is not an option of {task}; its options are {', '.join(sorted(allowed))}"
-        raise ApiError(422, "invalid", message, param=name)

@@ -139,7 +139,9 @@ def _complaint(kind: type[Strict], error: pydantic.ValidationError) -> ApiError:
         if len(place) == depths[field]:
             found[field].setdefault(_written(place), []).append(one)
     said = [_sentence(kind, place, each) for one in found.values() for place, each in one.items()]
-    return _wrong(f"{'; '.join(said[:_COMPLAINTS]):.1000}. See /openapi.json", next(iter(found)))
+    first = next(iter(next(iter(found.values()))))  # the place, as it is written
+    param = re.match(r"(parameters\.)?[^.[]*", first)
+    return _wrong(f"{'; '.join(said[:_COMPLAINTS]):.1000}. See /openapi.json", param and param[0])
 
 
 def _place(error: Any) -> tuple[str | int, ...]:
@@ -166,6 +168,7 @@ def _sentence(kind: type[Strict], place: str, errors: list[Any]) -> str:
         own = f"; the fields are {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
         return f"{place} is not a field of this request{own}"
     expected = re.sub(r"^\w+ should (be|have) | after validation.*", "", error["msg"])
+    expected = re.sub(r"^(greater|less) than", r"a number \g<0>", expected)
     if error["type"] in _FORMS:
         expected = ", or ".join(dict.fromkeys(map(_form, errors)))
     return f"{place} is {_name(error['input'])}; expected {expected}"

@@ -1,0 +1,99 @@
+"""Which call of `huggingface_hub.InferenceClient` a request makes, and which model answers it.
+
+A path names a model, a task, both or neither. Without a task the form of the body decides where it can, else
+the head of the model; without a model too, options that only one task has decide.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from albertkit.serving.api_errors import ApiError
+from albertkit.serving.inference_client import CALLS, Call, FeatureExtractionCall
+from albertkit.serving.models import ServedModel, find_model
+from albertkit.serving.reading import check_body
+
+PATHS = ("/", "/models/{model:path}/pipeline/{task}", "/models/{model:path}", "/pipeline/{task}")
+"""Their order matters: the first that matches is taken."""
+
+_ZERO_SHOT = {"candidate_labels", "hypothesis_template", "multi_label"}  # options of no other task
+
+
+def read_call(
+    value: dict[str, Any], models: Mapping[str, ServedModel], *, name: str | None, task: str | None
+) -> Call:
+    """Return the call that a body makes, addressed to its model.
+
+    Args:
+        value: the object of the body.
+        models: by name.
+        name: of the model, from the path; None for the first that does the task.
+        task: from the path; None to tell it by the body or the model.
+
+    Raises:
+        ApiError: no such model or task, a model that is not for the task, or a body that is not of the task.
+    """
+    if task is not None and task not in CALLS:
+        raise ApiError(404, "unknown_task", f"there is no task {task!r:.80}; tasks are {', '.join(CALLS)}")
+    name = name.rstrip("/") if name else None
+    task = task or _task_of_form(value) or (_task_of_options(value) if name is None else None)
+    is_guess = name is None and task is None
+    if task is None:
+        served = find_model(models, name, None)
+        task = _task_of_model(served)
+    else:
+        served = find_model(models, name, CALLS[task].task)
+    kind = CALLS[task]
+    _check_options(kind, value, f"{task}, the task of this request to the model {served.name!r:.80}")
+    return check_body(kind, value).to(served.name, is_guess=is_guess)
+
+
+def _task_of_form(value: dict[str, Any]) -> str | None:
+    """Return the task of a body whose form no other task has."""
+    inputs = value.get("inputs")
+    forms = inputs if isinstance(inputs, dict) else {}
+    if "source_sentence" in forms or "sentences" in forms:
+        return "sentence-similarity"
+    if "question" in forms:
+        return "question-answering"
+    if not _ZERO_SHOT.isdisjoint(_parameters(value)):
+        return "zero-shot-classification"
+    options = value.keys() - {"inputs", "parameters"}
+    return "feature-extraction" if options & FeatureExtractionCall.model_fields.keys() else None
+
+
+def _task_of_options(value: dict[str, Any]) -> str | None:
+    """Return the only task that has all the options of a body."""
+    given = _parameters(value)
+    able = [one for one, kind in CALLS.items() if given and given <= kind.option_names()]
+    return able[0] if len(able) == 1 else None
+
+
+def _parameters(value: dict[str, Any]) -> set[str]:
+    """Return the names of the options in `parameters`."""
+    given = value.get("parameters")
+    return set(given) if isinstance(given, dict) else set()
+
+
+def _task_of_model(served: ServedModel) -> str:
+    """Return the task of a model's head: of several, the first that the client has."""
+    own = [one for one in served.pipelines if one != "feature-extraction"] or ["feature-extraction"]
+    for task in own:
+        if task in CALLS:
+            return task
+    raise ApiError(
+        404,
+        "wrong_task",
+        f"the model {served.name!r:.80} is for {', '.join(own)}; InferenceClient has no method for that. "
+        f"Use a route of /openapi.json, or /models/{served.name:.80}/pipeline/feature-extraction for vectors",
+    )
+
+
+def _check_options(kind: type[Call], value: dict[str, Any], task: str) -> None:
+    """Raise ApiError for an option that the task does not have."""
+    nested = "parameters" in kind.model_fields
+    given = value.get("parameters") if nested else value.keys() - {"inputs"}
+    allowed = kind.option_names()
+    if isinstance(given, dict | set) and (unknown := sorted(set(given) - allowed)):
+        name = f"{'parameters.' if nested else ''}{unknown[0]:.80}"
+        message = f"{name} is not an option of {task}; its options are {', '.join(sorted(allowed))}"
+        raise ApiError(422, "invalid", message, param=name)
