@@ -15,6 +15,7 @@ import pytest
 from both_engines import engine_of_pipelines  # noqa: F401  # of files that use it
 from chromium import browser  # noqa: F401  # a fixture of the tests of pages
 from command_line import run  # noqa: F401  # a fixture of the tests of verbs
+from hub_server import hub  # noqa: F401  # a fixture
 from pictures import blank_pictures  # noqa: F401  # of files whose runs draw pictures
 from places import ROOT
 from warm_commands import warm_commands

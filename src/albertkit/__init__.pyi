@@ -17,6 +17,7 @@ from albertkit.errors import ModelNotFoundError as ModelNotFoundError
 from albertkit.errors import ShapeMismatchError as ShapeMismatchError
 from albertkit.errors import TokenizerError as TokenizerError
 from albertkit.errors import TrainingError as TrainingError
+from albertkit.errors import UploadError as UploadError
 from albertkit.finetuning.evaluate import evaluate as evaluate
 from albertkit.finetuning.predict import predict as predict
 from albertkit.finetuning.train import finetune as finetune

@@ -9,6 +9,7 @@
     ├── DataError         (ValueError)   corpora, shards and labels that cannot be used
     ├── TrainingError     (RuntimeError) a run that cannot start, resume or go on
     ├── DiskFullError     (OSError)      no space left to write a file
+    ├── UploadError       (OSError)      files that the hub did not take
     └── MissingExtraError (ImportError)  a library of an optional extra that is not installed
 
 Each also derives from the built-in error that code written for `transformers` expects.
@@ -55,6 +56,10 @@ class TrainingError(AlbertKitError, RuntimeError):
 
 class DiskFullError(AlbertKitError, OSError):
     """No space is left to write a file; complete files were kept."""
+
+
+class UploadError(AlbertKitError, OSError):
+    """Files that could not be uploaded to the hub."""
 
 
 class MissingExtraError(AlbertKitError, ImportError):

@@ -258,6 +258,6 @@ def refuse_push_to_hub(push_to_hub: bool, save_directory: str | Path) -> None:
     """Raise ConfigError where saving is to upload the folder too, and name the command that uploads it."""
     if push_to_hub:
         raise ConfigError(
-            "push_to_hub=True is not supported: save the folder, then upload it with "
-            f"`hf upload ORGANIZATION/MODEL {save_directory}`"
+            "push_to_hub=True is not supported: call push_to_hub('ORGANIZATION/NAME'), or upload the saved "
+            f"folder with `hf upload ORGANIZATION/NAME {save_directory}`"
         )

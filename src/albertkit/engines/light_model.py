@@ -21,6 +21,7 @@ from albertkit.errors import ConfigError, MissingExtraError, suggestion
 from albertkit.extras import optional
 from albertkit.heads import HEADS
 from albertkit.hub import HubOptions
+from albertkit.hub_upload import PushToHub
 
 if TYPE_CHECKING:
     from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -33,7 +34,7 @@ Model = Union["LightModel", "AlbertPreTrainedModel"]
 _ALIGNMENT = 64  # bytes
 
 
-class LightModel:
+class LightModel(PushToHub):
     """A model of one class, computed by the engine `onnx` from its weights.
 
     It becomes a PyTorch model, `module`, as soon as it is asked for something that only such a model has: a

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, TrainingError
 from albertkit.finetuning.batches import Epochs, fingerprint
 from albertkit.finetuning.collapse import CollapseWatch, collapse, prior_loss
 from albertkit.finetuning.evaluation import Evaluation
@@ -28,6 +28,7 @@ from albertkit.training.callbacks import Callback
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.loop import RunResult, train
+from albertkit.training.model_card import check_push_options, finetuning_card, push_run
 from albertkit.training.run_state import RunState
 from albertkit.training.settings import TrainingSettings
 
@@ -85,6 +86,35 @@ class FinetuningRun(Result):
     def history(self) -> list[dict[str, float]]:
         """The logged figures of the run, oldest first: the lines of `metrics.jsonl`."""
         return read_metrics(self.folder)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload the model and its tokenizer to the hub, with a model card written from the report.
+
+        Checkpoints, logs, reports and predictions are not uploaded: they may hold texts of the data. The
+        README.md of an existing repository is replaced.
+
+        Args:
+            repo_id: "organization/name", or a name of your own account; created if it does not exist.
+            options: fields of `CardOptions` (`license`, `language`, `datasets`, `base_model`, `limitations`)
+                and of `UploadOptions` (`commit_message`, `commit_description`, `private`, `token`,
+                `revision`, `create_pr`).
+
+        Returns:
+            The URL of the commit or of the pull request.
+
+        Raises:
+            ConfigError: an unknown argument.
+            TrainingError: the run is not finished.
+            UploadError: the hub refused the upload or cannot be reached.
+        """
+        chosen = check_push_options(options)
+        if self.report is None:
+            raise TrainingError(
+                f"the run in {self.folder} has no report: finish it with the same call, and push from the "
+                "main process"
+            )
+        card = finetuning_card(self.folder, repo_id, self.report, chosen)
+        return push_run(self.folder, repo_id, card, chosen)
 
     def summary(self) -> dict[str, Any]:
         """Return the figures to show, by name."""

@@ -21,6 +21,7 @@ from albertkit.config_fields import one_of
 from albertkit.devices import choose_device, choose_dtype
 from albertkit.errors import ConfigError
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
+from albertkit.hub_upload import PushToHub
 from albertkit.modeling.outputs import ModelOutput
 from albertkit.modeling.resizing import resize_vocabulary
 from albertkit.modeling.switches import TrainingSwitches
@@ -29,7 +30,7 @@ from albertkit.tuple_outputs import make_output
 Output = TypeVar("Output", bound=ModelOutput)
 
 
-class AlbertPreTrainedModel(TrainingSwitches):
+class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
     """Base class of all ALBERT models.
 
     A model with a head keeps its encoder as `self.albert`; the bare encoder is its own base model.

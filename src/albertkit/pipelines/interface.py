@@ -12,6 +12,7 @@ from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model, class_names
 from albertkit.errors import AlbertKitError, ConfigError, DataError, UnknownTokensWarning, warn_caller
+from albertkit.hub_upload import PushToHub
 from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import Source, check_table
 from albertkit.tasks.rows import UnknownTokens
@@ -43,7 +44,7 @@ class Batching(TypedDict, total=False):
     num_workers: int | None
 
 
-class Pipeline(ABC):
+class Pipeline(PushToHub, ABC):
     """A task, a tokenizer and a model behind one call.
 
     Args:

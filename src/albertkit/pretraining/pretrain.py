@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from albertkit.recipe import settings_from, takes_settings
 from albertkit.results import Result
 from albertkit.training.callbacks import Callback, checked_callbacks
 from albertkit.training.curves import read_metrics
+from albertkit.training.model_card import check_push_options, pretraining_card, push_run
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,39 @@ class PretrainingRun(Result):
     """Metrics of the last evaluation on the held-out text."""
     signal: int | None = None
     """Number of the signal that stopped the run."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The settings of the run, as tables of a recipe."""
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload the model and its tokenizer to the hub, with a model card written from its figures.
+
+        Checkpoints, logs, reports and predictions are not uploaded: they may hold texts of the data. The
+        README.md of an existing repository is replaced.
+
+        Args:
+            repo_id: "organization/name", or a name of your own account; created if it does not exist.
+            options: fields of `CardOptions` (`license`, `language`, `datasets`, `base_model`, `limitations`)
+                and of `UploadOptions` (`commit_message`, `commit_description`, `private`, `token`,
+                `revision`, `create_pr`).
+
+        Returns:
+            The URL of the commit or of the pull request.
+
+        Raises:
+            ConfigError: an unknown argument.
+            UploadError: the hub refused the upload or cannot be reached.
+        """
+        chosen = check_push_options(options)
+        figures = {"steps": self.step, "tokens": self.tokens, "minutes of training": round(self.minutes, 1)}
+        card = pretraining_card(
+            self.output,
+            repo_id,
+            settings=self.settings,
+            figures=figures,
+            metrics=self.metrics,
+            options=chosen,
+        )
+        return push_run(self.output, repo_id, card, chosen)
 
     def summary(self) -> dict[str, Any]:
         """Return the figures to show, by name."""
@@ -115,5 +149,6 @@ def pretrain(
                 f"of training; model in {output}"
             )
     return PretrainingRun(
-        output, result.finished, state.step, state.tokens, state.seconds / 60, result.metrics, result.signal
+        *(output, result.finished, state.step, state.tokens, state.seconds / 60, result.metrics),
+        *(result.signal, asdict(chosen)),
     )

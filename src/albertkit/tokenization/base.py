@@ -13,6 +13,7 @@ from albertkit import published
 from albertkit.errors import TokenizerError
 from albertkit.extras import optional
 from albertkit.hub import refuse_push_to_hub, split_hub_options
+from albertkit.hub_upload import PushToHub
 from albertkit.tokenization import folder
 from albertkit.tokenization.encoding import BatchEncoding, Sequence
 from albertkit.tokenization.normalization import BertNormalization, Normalization
@@ -50,7 +51,7 @@ _TOO_LONG = (
 )
 
 
-class TokenizerBase(TokenVocabulary):
+class TokenizerBase(TokenVocabulary, PushToHub):
     """Turns texts into the input of a model, and back; loads and saves its files.
 
     The methods and their arguments are those of the tokenizers of `transformers`.

@@ -1,0 +1,274 @@
+"""The model card of a run, and the upload of its model: README.md with the metadata of the hub."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from albertkit.errors import ConfigError, suggestion
+from albertkit.files import read_json
+from albertkit.hub_upload import CARD, UploadOptions, upload
+from albertkit.metrics.comparing import is_better
+from albertkit.published import REPOSITORIES
+
+_MODEL_FILES = (".safetensors", ".json", ".model", ".vocab", ".txt", ".png")
+_NOT_UPLOADED = {"report.json", "seeds.json"}  # they have paths of this machine
+_PIPELINES = {
+    "sentence-embedding": "sentence-similarity",
+    "sentence-order": "text-classification",
+    **{name: name for name in ("text-classification", "token-classification", "question-answering")},
+    **{name: name for name in ("multiple-choice", "fill-mask")},
+}
+"""The hub's name for each task."""
+
+
+class CardOptions(TypedDict, total=False):
+    """What a model card says that no report knows."""
+
+    license: str | None
+    """License of the model, such as "apache-2.0"."""
+    language: str | Sequence[str] | None
+    """Language of the texts as a code, such as "en", or several."""
+    datasets: Sequence[str] | None
+    """Names of the data on the hub."""
+    base_model: str | None
+    """Name on the hub of the model that the training began with (default: the `model` of the run if it is
+    such a name)."""
+    limitations: str | None
+    """A text about limits of the model, added to those that the report shows."""
+
+
+class PushOptions(UploadOptions, CardOptions, total=False):
+    """Keyword arguments of the `push_to_hub` of a run."""
+
+
+def push_run(folder: Path, repo_id: str, card: str, options: PushOptions) -> str:
+    """Upload the model of a run with its tokenizer, pictures and card, and return the URL of the commit.
+
+    Reports, predictions, checkpoints and logs stay where they are: they may hold texts of the data.
+    """
+    names = UploadOptions.__annotations__
+    taken: Any = {name: value for name, value in options.items() if name in names}
+    files: dict[str, Path | bytes] = {
+        path.name: path
+        for path in sorted(folder.iterdir())
+        if path.suffix in _MODEL_FILES and path.is_file() and path.name not in _NOT_UPLOADED
+    }
+    for module in _modules(folder):
+        files |= {path.relative_to(folder).as_posix(): path for path in sorted((folder / module).glob("*"))}
+    taken["commit_message"] = taken.get("commit_message") or "Upload model, tokenizer and model card"
+    return upload(files | {CARD: card.encode()}, repo_id, **taken)
+
+
+def check_push_options(options: dict[str, Any]) -> PushOptions:
+    """Return the keyword arguments of a `push_to_hub`.
+
+    Raises:
+        ConfigError: an unknown name.
+    """
+    known = {*UploadOptions.__annotations__, *CardOptions.__annotations__}
+    if unknown := sorted(options.keys() - known):
+        raise ConfigError(f"push_to_hub: unknown argument {unknown[0]!r}; {suggestion(unknown[0], known)}")
+    return options  # type: ignore[return-value]
+
+
+def finetuning_card(folder: Path, repo_id: str, report: dict[str, Any], options: PushOptions) -> str:
+    """Return the model card of a fine-tuning run.
+
+    Args:
+        folder: of the run.
+        repo_id: where the model will be.
+        report: the content of `report.json`.
+        options: what else the card says.
+    """
+    task, metrics, baseline = report["task"], report["metrics"], report["baseline"]
+    data = report["data"]
+    sources = {name: Path(one["source"]).name for name, one in data.items()}
+    rows = "\n".join(
+        f"| {name} | {value:.4f} | {_number(baseline.get(name))} |"
+        for name, value in metrics.items()
+        if isinstance(value, float)
+    )
+    lower = report["lower_is_better"]
+    pictures = [path.name for path in sorted(folder.glob("*.png")) if path.name != "curves.png"]
+    parts = [
+        f"A model for {task.replace('-', ' ')}, fine-tuned from `{_base_name(report['model'])}` with "
+        "[albertkit](https://pypi.org/project/albertkit/).",
+        _use(task, repo_id),
+        "## Evaluation\n\n"
+        f"{report['examples']:,} examples of {sources['validation']}. The baseline does not look at the text."
+        + (f" Lower is better for {', '.join(lower)}." if lower else "")
+        + f"\n\n| metric | value | baseline |\n|---|---|---|\n{rows}\n"
+        + "".join(f"\n![{name}]({name})" for name in pictures),
+        "## Training data\n\n"
+        + "\n".join(
+            f"* {name}: {one['examples']:,} of {one['rows']:,} rows of {sources[name]}"
+            for name, one in data.items()
+        ),
+        _training(
+            report["settings"],
+            f"{report['minutes']:.1f} minutes; the model is that of step {report['step']:,}.",
+        ),
+        "## Limits\n\n" + "\n".join(f"* {line}" for line in _limits(folder, report)) + _added(options),
+    ]
+    results = {name: value for name, value in metrics.items() if isinstance(value, float)}
+    return _card(folder, repo_id, task, parts, results, sources["validation"], report["model"], options)
+
+
+def pretraining_card(
+    folder: Path,
+    repo_id: str,
+    *,
+    settings: dict[str, Any],
+    figures: dict[str, Any],
+    metrics: dict[str, float],
+    options: PushOptions,
+) -> str:
+    """Return the model card of a pretraining run.
+
+    Args:
+        folder: of the run.
+        repo_id: where the model will be.
+        settings: of the run.
+        figures: what it took, by name.
+        metrics: of the last evaluation.
+        options: what else the card says.
+    """
+    rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in metrics.items())
+    config = read_json(folder / "config.json", ConfigError)
+    parts = [
+        "An ALBERT that was pretrained on masked words and the order of sentences with "
+        "[albertkit](https://pypi.org/project/albertkit/).",
+        _use("fill-mask", repo_id),
+        f"## Evaluation\n\nOn held-out text.\n\n| metric | value |\n|---|---|\n{rows}" if metrics else "",
+        _training(settings, "; ".join(f"{name}: {value:,}" for name, value in figures.items()) + "."),
+        f"## Limits\n\n* It reads at most {config['max_position_embeddings']} tokens.\n"
+        "* It repeats the biases of the text that it was trained on." + _added(options),
+    ]
+    start = settings.get("init_from") or ""
+    return _card(folder, repo_id, "fill-mask", parts, metrics, "held-out text", start, options)
+
+
+def _card(
+    folder: Path,
+    repo_id: str,
+    task: str,
+    parts: Sequence[str],
+    results: dict[str, float],
+    data: str,
+    start: str,
+    options: PushOptions,
+) -> str:
+    from huggingface_hub import EvalResult, ModelCardData
+
+    name, kind = repo_id.rpartition("/")[2], _PIPELINES.get(task)
+    known: dict[str, Any] = {key: options.get(key) for key in ("license", "language")}
+    datasets = options.get("datasets")
+    sentence_transformers = (folder / "modules.json").is_file()
+    metadata = ModelCardData(
+        **known,
+        datasets=list(datasets) if datasets else None,
+        base_model=options.get("base_model") or _hub_name(start),
+        library_name="sentence-transformers" if sentence_transformers else "transformers",
+        pipeline_tag=kind,
+        tags=["albert", "albertkit"],
+        model_name=name,
+        eval_results=[
+            EvalResult(
+                task_type=kind or task,
+                dataset_type="private",
+                dataset_name=data,
+                metric_type=metric,
+                metric_value=round(value, 6),
+            )
+            for metric, value in results.items()
+        ]
+        or None,
+    )
+    text = "\n\n".join(part for part in parts if part)
+    return f"---\n{metadata.to_yaml()}\n---\n\n# {name}\n\n{text}\n"
+
+
+def _use(task: str, repo_id: str) -> str:
+    known = task if task in _PIPELINES and task != "sentence-embedding" else "feature-extraction"
+    return (
+        "## Use\n\n```python\nimport albertkit\n\n"
+        f"pipeline = albertkit.pipeline({known!r}, {repo_id!r})\n```".replace("'", '"')
+    )
+
+
+def _training(settings: dict[str, Any], took: str) -> str:
+    """Return the settings as a recipe, which is TOML."""
+    tables = {name: value for name, value in settings.items() if isinstance(value, dict)}
+    lines = _toml({name: value for name, value in settings.items() if name not in tables})
+    for name, table in tables.items():
+        if inner := _toml(table):
+            lines += ["", f"[{name}]", *inner]
+    recipe = "\n".join(lines)
+    return f"## Training\n\nIt took {took} The recipe:\n\n```toml\n{recipe}\n```"
+
+
+def _toml(values: dict[str, Any]) -> list[str]:
+    return [f"{name} = {json.dumps(value)}" for name, value in values.items() if _is_shown(value)]
+
+
+def _is_shown(value: Any) -> bool:
+    return value is not None and value != float("inf")
+
+
+def _limits(folder: Path, report: dict[str, Any]) -> list[str]:
+    """Return what the report shows of the model's limits."""
+    name, metrics, baseline = report["main_metric"], report["metrics"], report["baseline"]
+    config = read_json(folder / "config.json", ConfigError)
+    lines = [
+        "The evaluation data chose the checkpoint, so the metrics on new data may be lower.",
+        f"The model reads at most {config['max_position_embeddings']} tokens.",
+    ]
+    if report["examples_cut"]:
+        lines.append(f"{report['examples_cut']:,} of the {report['examples']:,} evaluated examples were cut.")
+    if labels := config.get("id2label"):
+        shown = ", ".join(f"`{label}`" for label in list(labels.values())[:20])
+        lines.append(f"Its only answers are {shown}{' and others' if len(labels) > 20 else ''}.")
+    if report["calibration_error"] is not None:
+        lines.append(
+            f"Its confidence differs from its accuracy by {report['calibration_error']:.2f} on average "
+            "(expected calibration error)."
+        )
+    lower = name in report["lower_is_better"]
+    if name in baseline and not is_better(metrics[name], baseline[name], lower=lower):
+        lines.append(f"Its {name} is no better than the baseline.")
+    if report["beats_untrained"] is False:
+        lines.append("Training did not improve on the untrained model.")
+    if report["collapsed"]:
+        lines.append(f"The run collapsed: {report['collapsed']}.")
+    return lines
+
+
+def _added(options: PushOptions) -> str:
+    text = options.get("limitations")
+    return f"\n\n{text}" if text else ""
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _base_name(start: str) -> str:
+    return Path(start).name if _hub_name(start) is None else str(_hub_name(start))
+
+
+def _hub_name(start: str) -> str | None:
+    """Return the hub's name of the model that a run began with; None for a folder and for the bundled one."""
+    if start in REPOSITORIES:
+        return REPOSITORIES[start]
+    is_name = start.count("/") == 1 and start[0] not in "./~" and not Path(start).exists()
+    return start if is_name else None
+
+
+def _modules(folder: Path) -> list[str]:
+    """Return the folders of the modules of sentence-transformers."""
+    file = folder / "modules.json"
+    if not file.is_file():
+        return []
+    paths = [str(one.get("path", "")) for one in json.loads(file.read_text(encoding="utf-8"))]
+    return [path for path in paths if path and (folder / path).is_dir() and "/" not in path]

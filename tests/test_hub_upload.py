@@ -1,0 +1,107 @@
+"""`push_to_hub` of models, tokenizers and pipelines, to a hub that runs on localhost."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hub_server import READER, SECRET, Hub, commit_of
+from huggingface_hub import ModelCard
+
+import albertkit
+from albertkit.errors import ConfigError, UploadError
+from albertkit.hub import BUNDLED
+from albertkit.hub_upload import upload
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+pytestmark = pytest.mark.light
+
+MODEL = {"config.json", "model.safetensors"}
+TOKENIZER = {"special_tokens_map.json", "spiece.model", "tokenizer.json", "tokenizer_config.json"}
+
+
+def test_a_pipeline_is_pushed_and_answers_from_the_hub(hub: Hub) -> None:
+    fill = albertkit.pipeline("fill-mask")
+    url = fill.push_to_hub("org/filled", token=SECRET, private=True)
+    assert url == f"{hub.url}/org/filled/commit/{commit_of('org/filledmain 1')}"
+    assert set(hub.repositories["org/filled"]["main"]) == MODEL | TOKENIZER
+    assert hub.created == {"org/filled": True}
+    assert hub.messages == ["Upload FillMaskPipeline"]
+    again = albertkit.pipeline("fill-mask", "org/filled")
+    text = "She opened the [MASK]."
+    assert again(text) == fill(text)
+
+
+def test_a_tokenizer_is_pushed_beside_what_is_there(hub: Hub) -> None:
+    tokenizer = AlbertTokenizer.from_pretrained(BUNDLED)
+    tokenizer.push_to_hub("org/words", token=SECRET, commit_message="New words", tags=["books", "albert"])
+    files = hub.repositories["org/words"]["main"]
+    assert set(files) == TOKENIZER | {"README.md"}
+    assert hub.messages == ["New words"]
+    card = ModelCard(files["README.md"].decode())
+    assert card.text.strip() == "no model here"
+    assert card.data.tags == ["books", "albert"]
+    tokenizer.push_to_hub("org/words", token=SECRET, tags=["albert", "english"])
+    assert ModelCard(hub.repositories["org/words"]["main"]["README.md"].decode()).data.tags == [
+        *("books", "albert", "english")
+    ]
+    loaded = AlbertTokenizer.from_pretrained("org/words")
+    assert loaded("A quiet evening.") == tokenizer("A quiet evening.")
+
+
+def test_a_light_model_goes_to_a_branch_or_a_pull_request(hub: Hub) -> None:
+    model = albertkit.pipeline("fill-mask").model
+    model.push_to_hub("org/new", token=SECRET, revision="trial")
+    assert set(hub.repositories["org/new"]["trial"]) == MODEL
+    assert hub.repositories["org/new"]["main"] == {}
+    url = model.push_to_hub("org/new", token=SECRET, create_pr=True, commit_description="Why")
+    assert url == f"{hub.url}/org/new/discussions/1"
+    # A name of one part is of one's own account.
+    model.push_to_hub("mine", token=SECRET)
+    assert set(hub.repositories["me/mine"]["main"]) == MODEL
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("org/new", {"token": "wrong"}, "the hub knows no user of this token. Run `hf auth login`"),
+        ("org/new", {"token": READER}, "this token may not write there. Pass one with write access"),
+        ("a/b/c", {"token": SECRET}, "expected 'organization/name'"),
+    ],
+)
+def test_what_the_hub_refuses_is_explained(hub: Hub, name: str, options: Any, told: str) -> None:
+    with pytest.raises(UploadError, match=r"could not upload to '.*': ") as raised:
+        upload({"config.json": b"{}"}, name, **options)
+    assert told in str(raised.value)
+    assert hub.created == {}
+
+
+def test_offline_and_without_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    hub.stop()
+    with pytest.raises(UploadError, match=r"could not upload to 'org/new': Connect\w+: "):
+        upload({"config.json": b"{}"}, "org/new", token=SECRET)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UploadError, match=r"HF_HUB_OFFLINE=1 forbids it\. Unset the variable"):
+        upload({"config.json": b"{}"}, "org/new", token=SECRET)
+
+
+def test_saving_does_not_push(tmp_path: Path) -> None:
+    tokenizer = AlbertTokenizer.from_pretrained(BUNDLED)
+    with pytest.raises(ConfigError, match=r"call push_to_hub\('ORGANIZATION/NAME'\)"):
+        tokenizer.save_pretrained(tmp_path, push_to_hub=True)
+
+
+def test_weights_are_the_model_s_own(hub: Hub) -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'albertkit[torch]'")
+    model = albertkit.AlbertForMaskedLM.from_pretrained(BUNDLED)
+    with torch.no_grad():
+        model.albert.embeddings.word_embeddings.weight[7] = 0.5
+    model.push_to_hub("org/changed", token=SECRET, max_shard_size="5MB")
+    files = hub.repositories["org/changed"]["main"]
+    assert "model.safetensors.index.json" in files
+    assert max(len(content) for name, content in files.items() if name.endswith(".safetensors")) < 5.1e6
+    loaded = albertkit.AlbertForMaskedLM.from_pretrained("org/changed")
+    row = loaded.albert.embeddings.word_embeddings.weight[7].detach().numpy()
+    assert np.all(row == 0.5)
