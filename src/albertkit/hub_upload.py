@@ -116,7 +116,7 @@ def _card_with_tags(repo_id: str, tags: Sequence[str], token: Any, revision: str
     from huggingface_hub import ModelCard, ModelCardData, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
-    card = ModelCard.from_template(
+    card: Any = ModelCard.from_template(
         ModelCardData(library_name="transformers"), template_str="---\n{{ card_data }}\n---\n"
     )
     with suppress(EntryNotFoundError):

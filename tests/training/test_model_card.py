@@ -43,7 +43,7 @@ def test_a_run_is_pushed_with_its_card(run: Any, hub: Hub) -> None:
         *("tokenizer.json", "tokenizer_config.json"),
     }
     assert hub.messages == ["First"]
-    card = ModelCard(files["README.md"].decode())
+    card: Any = ModelCard(files["README.md"].decode())
     data = card.data.to_dict()
     assert data.items() >= {
         "license": "apache-2.0", "language": ["en"], "library_name": "transformers",
@@ -72,11 +72,11 @@ def test_a_run_is_pushed_with_its_card(run: Any, hub: Hub) -> None:
 def test_the_hub_s_name_of_the_first_model_is_in_the_card(run: Any, hub: Hub) -> None:
     published = replace(run, report=run.report | {"model": "albert-base-v2"})
     published.push_to_hub("org/base", token=SECRET, datasets=["org/weather"])
-    data = ModelCard(hub.repositories["org/base"]["main"]["README.md"].decode()).data
+    data: Any = ModelCard(hub.repositories["org/base"]["main"]["README.md"].decode()).data
     assert (data.base_model, data.datasets) == ("albert/albert-base-v2", ["org/weather"])
     worse = run.report | {"metrics": run.metrics | {"accuracy": 0.1}, "beats_untrained": False}
     replace(run, report=worse).push_to_hub("org/bad", token=SECRET, base_model="org/other")
-    card = ModelCard(hub.repositories["org/bad"]["main"]["README.md"].decode())
+    card: Any = ModelCard(hub.repositories["org/bad"]["main"]["README.md"].decode())
     assert card.data.base_model == "org/other"
     assert "* Its accuracy is no better than the baseline.\n" in card.text
     assert "* Training did not improve on the untrained model." in card.text
@@ -93,7 +93,7 @@ def test_a_pretraining_run_is_pushed_with_its_card(tmp_path: Path, hub: Hub) -> 
     run.push_to_hub("org/pretrained", token=SECRET, language="la")
     files = hub.repositories["org/pretrained"]["main"]
     assert {"metrics.jsonl", "checkpoints"} & set(files) == set()
-    card = ModelCard(files["README.md"].decode())
+    card: Any = ModelCard(files["README.md"].decode())
     assert (card.data.pipeline_tag, card.data.language) == ("fill-mask", "la")
     assert card.data.base_model == "albert/albert-base-v1"
     assert "| masked_loss | 2.5000 |" in card.text
