@@ -51,8 +51,8 @@ def evaluate(
         task: name of the task, or a task of your own; None for the task that the model was fine-tuned for.
         output: new folder for report.json, report.md, predictions and pictures; None for none.
         metrics: metrics of your own: functions of the true and the predicted answers, or `Metric`.
-        main_metric: name of the most important metric; None for the one that chose the best model, else the
-            task's.
+        main_metric: name of the most important metric; None for the one that chose the best model, as the
+            report.json beside the model says, else the task's.
         device: "auto", "cpu", "cuda" and so on.
         batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
             suits the device.

@@ -27,7 +27,8 @@ class TaskSettings:
     doc_stride: int = 128
     """Tokens that a window of question answering repeats from the one before."""
     max_question_length: int | None = 64
-    """Maximum number of tokens of a question."""
+    """Maximum number of tokens of a question, at most half a row. A pipeline does not use it: its limit is
+    half a row, and a longer question is an error."""
     max_answer_length: int = 30
     """Maximum number of tokens of an answer."""
     labelled_pieces: Literal["first", "all"] = "first"
