@@ -62,7 +62,7 @@ def _detail(row: Mapping[str, Any]) -> str:
         [
             f"* {name}{heads}",
             f" Checked with {beside}." if beside else "",
-            *(f" {note.replace('|', '/')}." for note in row["notes"]),
+            *(f" {note.replace('|', '/')}." for note in [*row["notes"], *row.get("limits", ())]),
         ]
     )
 

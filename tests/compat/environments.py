@@ -52,7 +52,6 @@ def environment_variables() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "PYTHONNOUSERSITE": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 

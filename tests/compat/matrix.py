@@ -22,7 +22,7 @@ from typing import Any
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import numpy as np
-from comparing import Case, largest_difference
+from comparing import largest_difference
 from environments import HERE, ROOT, NotInstalledError, environment_variables, python_of
 from models import compute, write_cases
 from tools import TOOLS, Tool
@@ -54,9 +54,11 @@ def check_tool(tool: Tool, work: Path) -> list[Line]:
     common["beside"] = {name: number for name, number in versions.items() if name != tool.package}
     rows = []
     for direction in ("opens", "writes"):
-        results = [line for line in lines if line.get("direction") == direction]
+        results = [line for line in lines if line.get("direction") == direction and "limit" not in line]
         if results:
-            rows.append({**common, "direction": direction, **summarize(results)})
+            limits = [f"{line['name']}: {line['limit']}" for line in lines if "limit" in line]
+            limits = limits if direction == "opens" else []
+            rows.append({**common, "direction": direction, **summarize(results), "limits": limits})
     if failure or not rows:
         reason = failure or "the script reported nothing"
         rows.append({**common, "direction": "opens", "result": "failed", "notes": [reason]})
@@ -115,8 +117,8 @@ def open_theirs(result: Line) -> Line:
     try:
         inputs = {name: torch.from_numpy(array) for name, array in parts["inputs"].items()}
         ours = compute(result["head"], folder, inputs)
-        case = Case(result["name"], result["head"], folder, folder, [], [], parts["inputs"], ours)
-        return {"name": result["name"], "difference": largest_difference(case, parts["outputs"])}
+        difference = largest_difference(parts["outputs"], ours, parts["inputs"]["attention_mask"])
+        return {"name": result["name"], "difference": difference}
     except Exception as error:  # a file that is refused is a result
         return {"name": result["name"], "error": f"{type(error).__name__}: {error}"[:600]}
 

@@ -4,6 +4,7 @@
 outputs in JSON. Outputs are those of albertkit's PyTorch classes opened from the folder.
 """
 
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from comparing import CASES
 from torch import Tensor
 
 import albertkit
+from albertkit.checkpoints import formats
 from albertkit.config import AlbertConfig
 from albertkit.files import write_json
 from albertkit.onnx.export import export_onnx
@@ -48,7 +50,8 @@ class Model:
 
 MODELS = (
     Model("AlbertModel", "AlbertModel"),
-    Model("AlbertModel with 2 groups", "AlbertModel", {"num_hidden_groups": 2, "inner_group_num": 2}),
+    Model("AlbertModel with 2 groups", "AlbertModel", {"num_hidden_groups": 2}),
+    Model("AlbertModel with 2 inner layers", "AlbertModel", {"inner_group_num": 2}),
     Model("AlbertForPreTraining", "AlbertForPreTraining"),
     Model("AlbertForMaskedLM", "AlbertForMaskedLM"),
     Model("AlbertForSequenceClassification", "AlbertForSequenceClassification", {"num_labels": 3}),
@@ -77,10 +80,18 @@ def write_cases(work: Path) -> None:
 
 def compute(head: str, folder: Path, inputs: dict[str, Tensor]) -> dict[str, Any]:
     """Return the outputs of albertkit's model class for a folder."""
-    model = getattr(albertkit, head).from_pretrained(folder).eval()
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of heads that are left out
+        model = getattr(albertkit, head).from_pretrained(folder).eval()
     with torch.no_grad():
         outputs = model(**inputs)
     return {name: outputs[name].numpy() for name in outputs.keys()}  # noqa: SIM118 - not a mapping
+
+
+def _encoder_outputs(folder: Path, inputs: dict[str, Tensor]) -> dict[str, Any]:
+    """Return the outputs of the encoder in a folder of any head."""
+    has_pooler = any(name.endswith("pooler.weight") for name in formats.read(folder).tensors)
+    outputs = compute("AlbertModel", folder, inputs)
+    return outputs if has_pooler else {"last_hidden_state": outputs["last_hidden_state"]}
 
 
 def _random_model(model: Model, vocab_size: int) -> Any:
@@ -104,6 +115,8 @@ def _write_case(model: Model, tokenizer: TokenizerBase, work: Path) -> None:
     inputs = dict(tokenizer(TEXTS, TEXTS[::-1], padding=True, return_tensors="pt"))
     if model.head == "AlbertForMultipleChoice":  # (B, T) -> (B, C, T)
         inputs = {name: torch.stack([values, values.flip(0)], dim=1) for name, values in inputs.items()}
+    encoder = {} if model.head == "AlbertForMultipleChoice" else _encoder_outputs(folder, inputs)
+    outputs = compute(model.head, folder, inputs)
     case = {
         "name": model.name,
         "head": model.head,
@@ -112,6 +125,7 @@ def _write_case(model: Model, tokenizer: TokenizerBase, work: Path) -> None:
         "texts": TEXTS,
         "ids": [tokenizer(text)["input_ids"] for text in TEXTS],
         "inputs": {name: values.tolist() for name, values in inputs.items()},
-        "outputs": {name: values.tolist() for name, values in compute(model.head, folder, inputs).items()},
+        "outputs": {name: values.tolist() for name, values in outputs.items()},
+        "encoder": {name: values.tolist() for name, values in encoder.items()},
     }
     write_json(work / CASES / f"{model.name}.json", case)

@@ -20,5 +20,9 @@ class Tool:
 
 TOOLS = (
     Tool("transformers 5", "transformers", "transformers_models.py", TEST_ENVIRONMENT),
+    Tool("transformers 4", "transformers", "transformers_models.py", "transformers-4"),
     Tool("onnxruntime", "onnxruntime", "onnxruntime_models.py", "onnxruntime"),
+    Tool("optimum with onnxruntime", "optimum", "optimum_models.py", "transformers-4"),
+    Tool("curated-transformers", "curated-transformers", "curated_models.py", "curated-transformers"),
+    Tool("keras-hub", "keras-hub", "keras_hub_models.py", "keras-hub"),
 )

@@ -1,0 +1,48 @@
+"""keras-hub: the backbone and the tokenizer of every folder that has a pooler.
+
+It converts the encoder alone, with its pooler, and writes presets in a layout of its own.
+"""
+
+import os
+from typing import Any
+
+os.environ["KERAS_BACKEND"] = "jax"
+
+import keras_hub
+import numpy as np
+from comparing import (
+    Case,
+    check_opens,
+    compare_ids,
+    read_cases,
+    report_limit,
+    report_versions,
+    work_folder,
+)
+
+
+def open_ours(case: Case) -> dict[str, Any]:
+    """Open a folder as a preset; return what the backbone computes."""
+    tokenizer = keras_hub.models.AlbertTokenizer.from_preset(str(case.folder))
+    first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
+    compare_ids(case, lambda text: [first, *np.asarray(tokenizer(text)).tolist(), last])
+    backbone = keras_hub.models.AlbertBackbone.from_preset(str(case.folder))
+    inputs = {
+        "token_ids": case.inputs["input_ids"],
+        "padding_mask": case.inputs["attention_mask"],
+        "segment_ids": case.inputs["token_type_ids"],
+    }
+    outputs = backbone(inputs, training=False)
+    return {
+        "last_hidden_state": np.asarray(outputs["sequence_output"]),
+        "pooler_output": np.asarray(outputs["pooled_output"]),
+    }
+
+
+if __name__ == "__main__":
+    report_versions("keras-hub", "keras", "jax", "tensorflow-text")
+    for one in read_cases(work_folder()):
+        if "pooler_output" in one.encoder:
+            check_opens(one, open_ours, encoder=True)
+        else:
+            report_limit(one, "converts encoders with a pooler alone" if one.encoder else "has no choices")
