@@ -37,6 +37,8 @@ class Case:
     """In the layout of the Hugging Face hub."""
     onnx: Path
     """What `albertkit export onnx` wrote: `model.onnx` with config and tokenizer."""
+    web: Path
+    """What `albertkit export web` wrote, for transformers.js."""
     texts: list[str]
     ids: list[list[int]]
     """The ids of each text, with special tokens and without padding."""
@@ -45,6 +47,8 @@ class Case:
     encoder: dict[str, np.ndarray]
     """What the folder computes as an AlbertModel; empty for choices, without `pooler_output` where the
     folder has no pooler."""
+    vectors: np.ndarray
+    """Of each text: the mean of its last hidden states; empty for choices."""
 
 
 def read_cases(work: Path) -> list[Case]:
@@ -56,7 +60,8 @@ def read_cases(work: Path) -> list[Case]:
             kind: {name: np.array(values, dtype) for name, values in content[kind].items()}
             for kind, dtype in (("inputs", np.int64), ("outputs", np.float32), ("encoder", np.float32))
         }
-        folders = {"folder": work / content["folder"], "onnx": work / content["onnx"]}
+        arrays["vectors"] = np.array(content["vectors"], np.float32)
+        folders = {kind: work / content[kind] for kind in ("folder", "onnx", "web")}
         cases.append(Case(**content | arrays | folders))
     return cases
 
@@ -108,15 +113,20 @@ def errors_reported(direction: str, name: str) -> Iterator[None]:
         report(direction=direction, name=name, error=f"{type(error).__name__}: {error}"[:600])
 
 
-def check_opens(case: Case, compute: Callable[[Case], Mapping[str, Any]], *, encoder: bool = False) -> None:
+def check_opens(
+    case: Case,
+    compute: Callable[[Case], Mapping[str, Any]],
+    expected: Mapping[str, np.ndarray] | None = None,
+) -> None:
     """Report how far a tool's outputs are from albertkit's.
 
     Args:
         case: the model folder.
         compute: opens the folder and returns outputs by their names.
-        encoder: the outputs are those of the encoder, whatever the head.
+        expected: albertkit's outputs; None for those of the head.
     """
-    expected = case.encoder if encoder else case.outputs
+    if expected is None:
+        expected = case.outputs
     with errors_reported("opens", case.name):
         difference = largest_difference(compute(case), expected, case.inputs["attention_mask"])
         report(direction="opens", name=case.name, difference=difference)

@@ -1,11 +1,12 @@
 """The environments of the tools: `.compat/NAME`, made from `requirements-NAME.txt` of this folder.
 
-An environment is made again when its requirements change. What pip says when it fails is the reason that the
-table shows; nothing is installed twice to find out.
+An environment is made again when its requirements change. What pip or npm says when it fails is the
+reason that the table shows; nothing is installed twice to find out.
 """
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,26 +23,27 @@ class NotInstalledError(Exception):
     """A tool cannot be installed here; the message is the reason."""
 
 
-def python_of(name: str) -> Path:
-    """Return the interpreter of an environment, which is made if it is missing.
+def command_of(environment: str, script: Path) -> list[str]:
+    """Return the command that runs a script in an environment, which is made if it is missing.
 
     Raises:
-        NotInstalledError: pip failed.
+        NotInstalledError: pip or npm failed, or Node is not there.
     """
-    if name == TEST_ENVIRONMENT:
-        return Path(sys.executable)
-    requirements = HERE / f"requirements-{name}.txt"
+    if environment == TEST_ENVIRONMENT:
+        return [sys.executable, str(script)]
+    requirements = HERE / f"requirements-{environment}.txt"
+    install = _install_node if script.suffix == ".mjs" else _install_python
     wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
-    folder = ENVIRONMENTS / name
-    python = folder / "bin" / "python"
+    folder = ENVIRONMENTS / environment
     installed = folder / "installed"
     if not installed.exists() or installed.read_text() != wanted:
         print(f"Installing {requirements.name} into {folder.relative_to(ROOT)}.", flush=True)
-        _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-        options = ["--quiet", "--no-compile", "--disable-pip-version-check"]
-        _run([str(python), "-m", "pip", "install", *options, "--requirement", str(requirements)])
+        install(folder, requirements)
         installed.write_text(wanted)
-    return python
+    if script.suffix == ".mjs":  # Node looks for packages beside the script
+        shutil.copyfile(script, folder / script.name)
+        return ["node", str(folder / script.name)]
+    return [str(folder / "bin" / "python"), str(script)]
 
 
 def environment_variables() -> dict[str, str]:
@@ -55,11 +57,33 @@ def environment_variables() -> dict[str, str]:
     }
 
 
+def _install_python(folder: Path, requirements: Path) -> None:
+    _run([sys.executable, "-m", "venv", "--clear", str(folder)])
+    options = ["--quiet", "--no-compile", "--disable-pip-version-check"]
+    _run(
+        [str(folder / "bin" / "python"), "-m", "pip", "install", *options, "--requirement", str(requirements)]
+    )
+
+
+def _install_node(folder: Path, requirements: Path) -> None:
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        raise NotInstalledError("needs Node.js 20 or newer with npm")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "package.json").write_text('{"private": true, "type": "module"}')
+    packages = requirements.read_text().split()
+    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--save-exact"]
+    _run(["npm", "install", "--prefix", str(folder), *options, *packages])
+
+
 def _run(command: list[str]) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise NotInstalledError(f"pip took more than {INSTALL_SECONDS} seconds") from None
+        raise NotInstalledError(f"{command[0]} took more than {INSTALL_SECONDS} seconds") from None
     if done.returncode:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.startswith("ERROR:")]
-        raise NotInstalledError((lines or done.stderr.strip().splitlines() or ["pip failed"])[-1][:300])
+        lines = [
+            line.strip() for line in done.stderr.splitlines() if line.startswith(("ERROR:", "npm error"))
+        ]
+        raise NotInstalledError(
+            (lines or done.stderr.strip().splitlines() or ["the installation failed"])[-1][:300]
+        )

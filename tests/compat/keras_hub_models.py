@@ -1,9 +1,11 @@
-"""keras-hub: the backbone and the tokenizer of every folder that has a pooler.
+"""keras-hub: the encoder and the tokenizer of every folder with a pooler and a head.
 
-It converts the encoder alone, with its pooler, and writes presets in a layout of its own.
+It converts the encoder alone, with its pooler, and writes presets in a layout of its own. Its tokenizer is
+SentencePiece alone, so the script lower-cases the texts and removes accents, as ALBERT does before it.
 """
 
 import os
+import unicodedata
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -21,11 +23,17 @@ from comparing import (
 )
 
 
+def normalized(text: str) -> str:
+    """Return a text in lower case and without accents."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter)).lower()
+
+
 def open_ours(case: Case) -> dict[str, Any]:
     """Open a folder as a preset; return what the backbone computes."""
     tokenizer = keras_hub.models.AlbertTokenizer.from_preset(str(case.folder))
     first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
-    compare_ids(case, lambda text: [first, *np.asarray(tokenizer(text)).tolist(), last])
+    compare_ids(case, lambda text: [first, *np.asarray(tokenizer(normalized(text))).tolist(), last])
     backbone = keras_hub.models.AlbertBackbone.from_preset(str(case.folder))
     inputs = {
         "token_ids": case.inputs["input_ids"],
@@ -42,7 +50,9 @@ def open_ours(case: Case) -> dict[str, Any]:
 if __name__ == "__main__":
     report_versions("keras-hub", "keras", "jax", "tensorflow-text")
     for one in read_cases(work_folder()):
-        if "pooler_output" in one.encoder:
-            check_opens(one, open_ours, encoder=True)
+        if one.head == "AlbertModel":
+            report_limit(one, "expects names that begin with albert., which this class has in no library")
+        elif "pooler_output" in one.encoder:
+            check_opens(one, open_ours, one.encoder)
         else:
-            report_limit(one, "converts encoders with a pooler alone" if one.encoder else "has no choices")
+            report_limit(one, "converts only models with a pooler" if one.encoder else "has no such head")

@@ -23,7 +23,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import numpy as np
 from comparing import largest_difference
-from environments import HERE, ROOT, NotInstalledError, environment_variables, python_of
+from environments import HERE, ROOT, NotInstalledError, command_of, environment_variables
 from models import compute, write_cases
 from tools import TOOLS, Tool
 
@@ -45,10 +45,10 @@ def check_tool(tool: Tool, work: Path) -> list[Line]:
     """Return the rows of a tool: one for each direction that its script reports."""
     common = {"tool": tool.name, "package": tool.package, "date": f"{datetime.now(UTC):%Y-%m-%d}"}
     try:
-        python = python_of(tool.environment)
+        command = command_of(tool.environment, HERE / tool.script)
     except NotInstalledError as error:
         return [{**common, "version": None, "result": "not installed", "notes": [str(error)]}]
-    lines, failure = run_script(tool, python, work)
+    lines, failure = run_script(tool, [*command, str(work)])
     versions = next((line["versions"] for line in lines if "versions" in line), {})
     common["version"] = versions.get(tool.package)
     common["beside"] = {name: number for name, number in versions.items() if name != tool.package}
@@ -65,9 +65,8 @@ def check_tool(tool: Tool, work: Path) -> list[Line]:
     return rows
 
 
-def run_script(tool: Tool, python: Path, work: Path) -> tuple[list[Line], str]:
+def run_script(tool: Tool, command: Sequence[str]) -> tuple[list[Line], str]:
     """Return the lines that a tool's script printed, and why it failed, if it did."""
-    command = [str(python), str(HERE / tool.script), str(work), *tool.arguments]
     try:
         done = subprocess.run(
             command,

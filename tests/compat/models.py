@@ -1,7 +1,8 @@
 """The models that every tool is given: a tiny random one of each head, one with groups, and the bundled one.
 
-`write_cases` writes them with albertkit, in the layout of the Hugging Face hub and as ONNX, with inputs and
-outputs in JSON. Outputs are those of albertkit's PyTorch classes opened from the folder.
+`write_cases` writes them with albertkit: in the layout of the Hugging Face hub, as ONNX and for
+transformers.js, with inputs and outputs in JSON. Outputs are those of albertkit's PyTorch classes opened
+from the folder.
 """
 
 import warnings
@@ -21,6 +22,7 @@ from albertkit.onnx.export import export_onnx
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.vocabulary import train_vocabulary
+from albertkit.web.export import export_web
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXTS = [
@@ -50,9 +52,9 @@ class Model:
 
 MODELS = (
     Model("AlbertModel", "AlbertModel"),
-    Model("AlbertModel with 2 groups", "AlbertModel", {"num_hidden_groups": 2}),
-    Model("AlbertModel with 2 inner layers", "AlbertModel", {"inner_group_num": 2}),
     Model("AlbertForPreTraining", "AlbertForPreTraining"),
+    Model("AlbertForPreTraining with 2 groups", "AlbertForPreTraining", {"num_hidden_groups": 2}),
+    Model("AlbertForPreTraining with 2 inner layers", "AlbertForPreTraining", {"inner_group_num": 2}),
     Model("AlbertForMaskedLM", "AlbertForMaskedLM"),
     Model("AlbertForSequenceClassification", "AlbertForSequenceClassification", {"num_labels": 3}),
     Model("AlbertForTokenClassification", "AlbertForTokenClassification", {"num_labels": 5}),
@@ -66,6 +68,7 @@ def write_cases(work: Path) -> None:
     """Write every model with its case to a new folder."""
     (work / CASES).mkdir(parents=True)
     (work / "onnx").mkdir()
+    (work / "web").mkdir()
     lines = [line for page in sorted(DOCS.rglob("*.md")) for line in page.read_text("utf-8").splitlines()]
     train_vocabulary(lines, work / "vocabulary", vocab_size=500, num_threads=1)
     tokenizer = AlbertTokenizer(work / "vocabulary" / "spiece.model")
@@ -112,20 +115,25 @@ def _save(model: Any, tokenizer: TokenizerBase, folder: Path) -> None:
 def _write_case(model: Model, tokenizer: TokenizerBase, work: Path) -> None:
     folder = work / "hf" / model.name
     export_onnx(folder, work / "onnx" / model.name, architecture=model.head, all_inputs=True)
+    export_web(folder, work / "web" / model.name, int8=False)
     inputs = dict(tokenizer(TEXTS, TEXTS[::-1], padding=True, return_tensors="pt"))
     if model.head == "AlbertForMultipleChoice":  # (B, T) -> (B, C, T)
         inputs = {name: torch.stack([values, values.flip(0)], dim=1) for name, values in inputs.items()}
     encoder = {} if model.head == "AlbertForMultipleChoice" else _encoder_outputs(folder, inputs)
+    embed = albertkit.pipeline("feature-extraction", str(folder), pooling="mean")
+    vectors = embed(TEXTS, return_tensors="np") if encoder else []
     outputs = compute(model.head, folder, inputs)
     case = {
         "name": model.name,
         "head": model.head,
         "folder": f"hf/{model.name}",
         "onnx": f"onnx/{model.name}",
+        "web": f"web/{model.name}",
         "texts": TEXTS,
         "ids": [tokenizer(text)["input_ids"] for text in TEXTS],
         "inputs": {name: values.tolist() for name, values in inputs.items()},
         "outputs": {name: values.tolist() for name, values in outputs.items()},
+        "vectors": [vector.tolist() for vector in vectors],
         "encoder": {name: values.tolist() for name, values in encoder.items()},
     }
     write_json(work / CASES / f"{model.name}.json", case)

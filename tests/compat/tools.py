@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from environments import TEST_ENVIRONMENT
 
+LIBRARIES = "libraries"
+"""The environment with albertkit and the libraries that test files use in one process with it."""
+
 
 @dataclass(frozen=True)
 class Tool:
@@ -15,7 +18,6 @@ class Tool:
     script: str
     environment: str
     """The name of its requirements file, or the test environment."""
-    arguments: tuple[str, ...] = ()
 
 
 TOOLS = (
@@ -25,4 +27,6 @@ TOOLS = (
     Tool("optimum with onnxruntime", "optimum", "optimum_models.py", "transformers-4"),
     Tool("curated-transformers", "curated-transformers", "curated_models.py", "curated-transformers"),
     Tool("keras-hub", "keras-hub", "keras_hub_models.py", "keras-hub"),
+    Tool("sentence-transformers", "sentence-transformers", "sentence_transformers_models.py", LIBRARIES),
+    Tool("transformers.js", "@huggingface/transformers", "transformers_js_models.mjs", "transformers-js"),
 )

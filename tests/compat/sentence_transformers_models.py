@@ -1,0 +1,46 @@
+"""sentence-transformers: vectors of the texts for every folder, and a model that it saves."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from comparing import (
+    Case,
+    check_opens,
+    errors_reported,
+    read_cases,
+    report_limit,
+    report_versions,
+    report_written,
+    work_folder,
+)
+from sentence_transformers import SentenceTransformer
+
+
+def open_ours(case: Case) -> dict[str, Any]:
+    """Open a folder, which gets the mean of the tokens as its pooling; return the vectors."""
+    return {"vectors": SentenceTransformer(str(case.folder), device="cpu").encode(case.texts)}
+
+
+def write(case: Case, folder: Path) -> None:
+    """Save a model of theirs in their own layout."""
+    model = SentenceTransformer(str(case.folder), device="cpu")
+    folder.parent.mkdir(parents=True)
+    model.save(str(folder))
+    with torch.no_grad():
+        output = model[0].auto_model(**{name: torch.from_numpy(array) for name, array in case.inputs.items()})
+    outputs = {"last_hidden_state": output.last_hidden_state.numpy()}
+    report_written(case.name, case.head, folder, case.inputs, outputs)
+
+
+if __name__ == "__main__":
+    report_versions("sentence-transformers", "transformers", "torch")
+    work = work_folder()
+    for one in read_cases(work):
+        if len(one.vectors):
+            check_opens(one, open_ours, {"vectors": one.vectors})
+        else:
+            report_limit(one, "has no vectors of texts")
+        if one.name == "AlbertModel":
+            with errors_reported("writes", one.name):
+                write(one, work / "written" / "sentence-transformers" / one.name)
