@@ -9,7 +9,6 @@ from albertkit.cli.options import Patience, TextOptions, Texts, Truncate, TunedM
 from albertkit.cli.printing import as_fields, new_console, print_bars, print_cut, print_json, print_title
 from albertkit.errors import ConfigError, DataError
 from albertkit.hub import BUNDLED
-from albertkit.pipelines.zero_shot_classification import as_labels
 
 
 @text_flags
@@ -74,6 +73,8 @@ def classify(
     console = new_console()
     for asked, predictions in answered(answer, given):
         if labels is not None:
+            from albertkit.pipelines.zero_shot_classification import as_labels
+
             predictions = as_labels(predictions)[:top_k]
         if options.json:
             print_json({**as_fields(asked), "predictions": predictions})
