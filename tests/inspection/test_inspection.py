@@ -26,8 +26,8 @@ from albertkit.config import AlbertConfig
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import ConfigError, DataError
 from albertkit.inspection import attention as attention_module
-from albertkit.inspection.attention import AttentionReport, InsideEngine, inspect_attention, most_tokens
-from albertkit.inspection.bias import GroupComparison, compare_groups, plot_groups
+from albertkit.inspection.attention import AttentionReport, InsideEngine, compute_attention, most_tokens
+from albertkit.inspection.bias import GroupComparison, compare_words, plot_groups
 from albertkit.inspection.page import SCALE, attention_page
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -72,7 +72,7 @@ def model(folder: Path) -> AlbertModel:
 
 @pytest.fixture(scope="module")
 def report(model: AlbertModel, tokenizer: AlbertTokenizer) -> AttentionReport:
-    return inspect_attention(model, tokenizer, TEXT, SECOND)
+    return compute_attention(model, tokenizer, TEXT, SECOND)
 
 
 def outputs(model: AlbertModel, tokenizer: AlbertTokenizer, *texts: str):
@@ -113,7 +113,7 @@ class TestAttention:
     def test_pruned_heads_are_missing(self, folder, tokenizer):
         model = AlbertModel.from_pretrained(folder)
         model.prune_heads({0: [1, 2]})
-        layers = inspect_attention(model, tokenizer, TEXT).layers
+        layers = compute_attention(model, tokenizer, TEXT).layers
         assert [layer.heads for layer in layers] == [[1, 4], [1, 4], [1, 2, 3, 4], [1, 2, 3, 4]]
         assert [len(layer.probabilities) for layer in layers] == [2, 2, 4, 4]
 
@@ -142,22 +142,22 @@ class TestAttention:
 
     def test_a_model_with_a_head_in_training_shows_its_encoder(self, folder, tokenizer, model):
         whole = AlbertForPreTraining.from_pretrained(folder).train()
-        one, other = (inspect_attention(each, tokenizer, TEXT) for each in (whole, model))
+        one, other = (compute_attention(each, tokenizer, TEXT) for each in (whole, model))
         np.testing.assert_array_equal(one.layers[-1].probabilities, other.layers[-1].probabilities)
         assert whole.training
 
     def test_limits(self, model, tokenizer, monkeypatch):
         with pytest.raises(DataError, match=r"302 tokens.* at most 64"):
-            inspect_attention(model, tokenizer, "word " * 300)
-        assert len(inspect_attention(model, tokenizer, "word " * 300, truncation=True).tokens) == 64
+            compute_attention(model, tokenizer, "word " * 300)
+        assert len(compute_attention(model, tokenizer, "word " * 300, truncation=True).tokens) == 64
         monkeypatch.setattr(attention_module, "MOST_PROBABILITIES", 4 * 4 * 20 * 20 + 1)
         assert most_tokens(model.config) == 20
         with pytest.raises(DataError, match=r"32 tokens.*at most 20 can be shown"):
-            inspect_attention(model, tokenizer, "word " * 30)
-        report = inspect_attention(model, tokenizer, "word " * 30, truncation=True)
+            compute_attention(model, tokenizer, "word " * 30)
+        report = compute_attention(model, tokenizer, "word " * 30, truncation=True)
         assert (len(report.tokens), report.cut) == (20, 12)
         with pytest.raises(DataError, match="at least one word"):
-            inspect_attention(model, tokenizer, " ")
+            compute_attention(model, tokenizer, " ")
 
 
 class TestPage:
@@ -173,7 +173,7 @@ class TestPage:
         assert data["tokens"] == report.tokens
 
     def test_what_the_user_wrote_is_data(self, model, tokenizer):
-        page = attention_page(inspect_attention(model, tokenizer, HOSTILE, "{{script}}"), model="<i>{{data}}")
+        page = attention_page(compute_attention(model, tokenizer, HOSTILE, "{{script}}"), model="<i>{{data}}")
         assert page.count("</script>") == 2  # of the data and of the script
         assert HOSTILE not in page
         assert "<i>" not in page
@@ -201,7 +201,7 @@ class TestInABrowser:
 
         def open_page(*texts: str, **options):
             file = tmp_path / "page.html"
-            report = inspect_attention(model, tokenizer, *texts)
+            report = compute_attention(model, tokenizer, *texts)
             file.write_text(attention_page(report, model="tiny"), encoding="utf-8")
             page = watch.over(browser.new_page(**options))
             page.goto(file.as_uri())
@@ -296,7 +296,7 @@ def fill(folder: Path) -> FillMaskPipeline:
 @pytest.fixture(scope="module")
 def compared(fill: FillMaskPipeline) -> GroupComparison:
     groups = ["doctor", "old fox", "queen"]
-    return compare_groups(fill.model, fill.tokenizer, template=TEMPLATE, groups=groups, top_k=4)
+    return compare_words(fill.model, fill.tokenizer, template=TEMPLATE, groups=groups, top_k=4)
 
 
 class TestBias:
@@ -330,7 +330,7 @@ class TestBias:
 
     def test_errors(self, fill, tmp_path):
         def compare(template: str, groups: list[str], **options):
-            compare_groups(fill.model, fill.tokenizer, template=template, groups=groups, **options)
+            compare_words(fill.model, fill.tokenizer, template=template, groups=groups, **options)
 
         for template, groups, message in (
             ("A [MASK].", ["man", "woman"], r"no \[X\] in the template 'A \[MASK\]\.'"),
@@ -348,12 +348,12 @@ class TestBias:
             compare("[X] [MASK]", ["man", "woman"], top_k=0)
         other = AlbertForPreTraining(fill.model.config)
         with pytest.raises(ConfigError, match="got AlbertForPreTraining"):
-            compare_groups(other, fill.tokenizer, template="[X] [MASK]", groups=["a", "b"])
+            compare_words(other, fill.tokenizer, template="[X] [MASK]", groups=["a", "b"])
 
     @pytest.mark.parametrize(("name", "begin"), [("a.svg", b"<?xml"), ("a.PDF", b"%PDF")])
     def test_plot(self, fill, tmp_path, name, begin):
         groups = ["$x_", r"\frac$"]  # no formulas
-        report = compare_groups(fill.model, fill.tokenizer, template="[X] $ [MASK]", groups=groups, top_k=4)
+        report = compare_words(fill.model, fill.tokenizer, template="[X] $ [MASK]", groups=groups, top_k=4)
         plot_groups(report, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(begin)
         assert [file.name for file in tmp_path.iterdir()] == [name]

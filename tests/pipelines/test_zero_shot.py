@@ -56,7 +56,7 @@ def classify(mnli: Path) -> ZeroShotClassificationPipeline:
 
 
 class TestAsTransformers:
-    @pytest.mark.parametrize("names", [MNLI, RTE])
+    @pytest.mark.parametrize("names", [MNLI, RTE, {0: "NEUTRAL", 1: "Entails", 2: "contradiction"}])
     def test_answers(self, names, save):
         folder = save(names)
         ours = pipeline("zero-shot-classification", folder)
@@ -75,6 +75,8 @@ class TestAsTransformers:
             (TEXTS, {"candidate_labels": LABELS, "multi_label": True}),
             (TEXTS, {"candidate_labels": ["sea"]}),
             (TEXTS, {"candidate_labels": LABELS, "hypothesis_template": "the captain remembered {}"}),
+            (TEXTS[0], {"candidate_labels": LABELS, "hypothesis_template": "{{word}} {0} }}{{"}),
+            (TEXTS[0], {"candidate_labels": ["sea", "{0.a}", "{}", "sea"], "multi_label": True}),
         ):
             answers, expected = ours(inputs, **options), theirs(inputs, **options)
             assert isinstance(answers, list) == isinstance(expected, list)

@@ -22,7 +22,7 @@ from chromium import Watch, until
 from command_line import assert_one_line_error
 from serving_server import Running, WatchedEngine, running, save_random_models, wait_for
 
-from albertkit.inspection.attention import inspect_attention
+from albertkit.inspection.attention import compute_attention
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
@@ -87,7 +87,7 @@ class TestServer:
         self, server: Running, models: dict[str, ServedModel]
     ) -> None:
         one = models["pretrained"].any_pipeline
-        expected = inspect_attention(one.model, one.tokenizer, MASKED, "a fox", parse_special_tokens="mask")
+        expected = compute_attention(one.model, one.tokenizer, MASKED, "a fox", parse_special_tokens="mask")
         body = {"input": {"text": MASKED, "text_pair": "a fox"}, "masks": True}
         reply = server.ask("/v1/inspect", body).json
         (found,) = reply["results"]
@@ -302,7 +302,7 @@ class TestInABrowser:
         page = opened()
         write(page, SENTENCE, MASKED)
         one = models["pretrained"].any_pipeline
-        report = inspect_attention(one.model, one.tokenizer, MASKED, parse_special_tokens="mask")
+        report = compute_attention(one.model, one.tokenizer, MASKED, parse_special_tokens="mask")
         attentions = [layer.probabilities for layer in report.layers]
 
         def shares() -> list[float]:
@@ -345,7 +345,7 @@ class TestInABrowser:
         page.locator("#fill select").select_option("reader")
         settle(page)
         other = models["reader"].any_pipeline
-        report = inspect_attention(other.model, other.tokenizer, MASKED, parse_special_tokens="mask")
+        report = compute_attention(other.model, other.tokenizer, MASKED, parse_special_tokens="mask")
         close(shares(), report.layers[2].probabilities[1][1:-1, 4])
         assert page.get_by_role("heading", name="A sentence").is_visible()
         assert not page.locator("#candidates").is_visible()

@@ -85,7 +85,7 @@ class AttentionReport:
         }
 
 
-def inspect_attention(
+def compute_attention(
     model: Model,
     tokenizer: TokenizerBase,
     text: str,

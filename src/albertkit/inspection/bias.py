@@ -95,7 +95,7 @@ class GroupComparison:
         return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
 
 
-def compare_groups(
+def compare_words(
     model: Model,
     tokenizer: TokenizerBase,
     *,

@@ -9,15 +9,15 @@ from typing import Any
 from albertkit.engines.light_model import Model
 from albertkit.files import atomic_path, check_new_file, check_picture
 from albertkit.hub import BUNDLED
-from albertkit.inspection import attention, bias
-from albertkit.inspection.bias import GroupComparison
+from albertkit.inspection.attention import AttentionReport, compute_attention
+from albertkit.inspection.bias import GroupComparison, compare_words
 from albertkit.inspection.page import attention_page
 from albertkit.pipelines import pipeline
 from albertkit.tokenization.base import TokenizerBase
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Attention(attention.AttentionReport):
+class Attention(AttentionReport):
     """The attention of one text inside a model. A notebook shows it as a page to click through."""
 
     model: str
@@ -70,7 +70,7 @@ def inspect_attention(
     if html is not None:
         check_new_file(Path(html))
     encode = pipeline("feature-extraction", model, tokenizer=tokenizer, device=device)
-    report = attention.inspect_attention(encode.model, encode.tokenizer, text, pair, truncation=truncate)
+    report = compute_attention(encode.model, encode.tokenizer, text, pair, truncation=truncate)
     result = Attention(**vars(report), model=_name(model))
     if html is not None:
         with atomic_path(Path(html)) as temporary:
@@ -106,7 +106,7 @@ def compare_groups(
     if plot is not None:
         check_picture(Path(plot))
     fill = pipeline("fill-mask", model, tokenizer=tokenizer, device=device)
-    report = bias.compare_groups(fill.model, fill.tokenizer, template=template, groups=groups, top_k=top_k)
+    report = compare_words(fill.model, fill.tokenizer, template=template, groups=groups, top_k=top_k)
     result = replace(report, model=_name(model))
     if plot is not None:
         result.plot(plot)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 import numpy as np
 
 from albertkit.errors import DataError
-from albertkit.inspection.attention import InsideEngine, inspect_attention
+from albertkit.inspection.attention import InsideEngine, compute_attention
 from albertkit.inspection.page import page_figures
 from albertkit.pipelines.interface import Pipeline
 from albertkit.pipelines.masked_lm import FillMaskPipeline
@@ -362,7 +362,7 @@ class InspectRequest(TaskRequest):
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return what happens to the text, in a list."""
         text, text_pair = _pair(self.input)
-        report = inspect_attention(
+        report = compute_attention(
             pipeline.model,
             pipeline.tokenizer,
             text,

@@ -1,0 +1,126 @@
+"""OpenAI's client against a running server: vectors of the pipeline, options, models, errors.
+
+    pip install openai
+    pytest tests/compat/test_openai_client.py
+
+Without the client the tests are skipped.
+"""
+
+import asyncio
+import base64
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from places import ROOT
+
+pytest.importorskip("openai", reason="needs OpenAI's client: pip install openai")
+
+import openai
+from serving_server import Running, running
+
+from albertkit.pipelines import pipeline
+from albertkit.serving.settings import ServingSettings
+
+KEY = "secret"
+TEXTS = ["She opened the door.", "The ship sank."]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    settings = ServingSettings(models={"bundled": "bundled"}, port=0, device="cpu", max_items=8)
+    with running(settings, key=KEY) as started:
+        yield started
+
+
+def options(server: Running) -> dict[str, Any]:
+    return {"base_url": f"http://127.0.0.1:{server.port}/v1", "api_key": KEY, "max_retries": 0}
+
+
+@pytest.fixture
+def client(server: Running) -> Any:
+    return openai.OpenAI(**options(server))
+
+
+def test_embeddings(server: Running, client: Any) -> None:
+    expected = np.array(pipeline("feature-extraction", device="cpu")(TEXTS, pooling="mean", normalize=True))
+    for given in ({}, {"encoding_format": "float"}, {"dimensions": 256, "user": "somebody"}):
+        answer = client.embeddings.create(model="bundled", input=TEXTS, **given)
+        np.testing.assert_allclose([one.embedding for one in answer.data], expected, atol=1e-5)
+        assert [one.index for one in answer.data] == [0, 1]
+        assert (answer.model, answer.usage.prompt_tokens) == ("bundled", 13)
+    coded = (
+        client.embeddings.create(model="bundled", input=TEXTS[0], encoding_format="base64").data[0].embedding
+    )
+    np.testing.assert_allclose(np.frombuffer(base64.b64decode(coded), "<f4"), expected[0], atol=1e-5)
+    long = client.embeddings.create(model="bundled", input="word " * 500, extra_body={"truncate": True})
+    assert len(long.data) == 1
+
+    async def ask() -> Any:
+        several = openai.AsyncOpenAI(**options(server))
+        return await asyncio.gather(
+            *(several.embeddings.create(model="bundled", input=text) for text in TEXTS)
+        )
+
+    found = [one.data[0].embedding for one in asyncio.run(ask())]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_models(client: Any) -> None:
+    assert [one.id for one in client.models.list()] == ["bundled"]
+    assert client.models.retrieve("bundled").owned_by == "albertkit"
+    with pytest.raises(openai.NotFoundError, match="there is no model 'gpt'; served are bundled"):
+        client.models.retrieve("gpt")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"input": []}, openai.UnprocessableEntityError, "input is a list of length 0; expected at least 1"),
+        (
+            {"input": [[1, 2]]},
+            openai.UnprocessableEntityError,
+            r"input\[0\] is a list of length 2; expected a text",
+        ),
+        ({"dimensions": 8}, openai.UnprocessableEntityError, "dimensions is 8; expected 256"),
+        ({"encoding_format": "hex"}, openai.UnprocessableEntityError, 'encoding_format is "hex"; expected'),
+        (
+            {"extra_body": {"other": 1}},
+            openai.UnprocessableEntityError,
+            "other is not a field of this request",
+        ),
+        ({"input": "word " * 500}, openai.UnprocessableEntityError, "reads at most 128: .*truncate"),
+        (
+            {"model": "text-embedding-3-small"},
+            openai.NotFoundError,
+            "there is no model 'text-emb.*; served are",
+        ),
+        (
+            {"extra_headers": {"X-Request-Timeout": "0.0000001"}},
+            openai.InternalServerError,
+            "no answer within",
+        ),
+        ({"input": ["a"] * 9}, openai.APIStatusError, "9 inputs; expected at most 8"),
+    ],
+)
+def test_errors(client: Any, given: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        client.embeddings.create(**({"model": "bundled", "input": "a"} | given))
+
+
+def test_wrong_key(server: Running) -> None:
+    client = openai.OpenAI(**(options(server) | {"api_key": "wrong"}))
+    with pytest.raises(openai.AuthenticationError, match="Authorization: Bearer KEY"):
+        client.embeddings.create(model="bundled", input="a")
+
+
+def test_page(server: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    """The block of the page prints what is there."""
+    page = (ROOT / "docs" / "how-to" / "clients.md").read_text(encoding="utf-8")
+    found = re.search(r"```python\n(from openai.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
+    assert found
+    code = found[1].replace("localhost:8080", f"127.0.0.1:{server.port}")
+    exec(code.replace("the-key-of-the-server", KEY))
+    assert capsys.readouterr().out == found[2]
