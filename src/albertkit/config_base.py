@@ -71,6 +71,9 @@ class ConfigBase:
     _settings: ClassVar[dict[str, Field]]
     _arguments: ClassVar[tuple[str, ...]]
     _default: ClassVar[Any]
+    sentence_modules: Any = None
+    """How a model for sentence embedding makes vectors, where its folder says more than the entries of
+    `extra`: see `checkpoints/sentence_modules.py`. Not written to JSON."""
     extra: dict[str, Any]
     """Keys that mean nothing here, of a file or set as attributes; written to JSON."""
 
@@ -127,6 +130,7 @@ class ConfigBase:
             del values["id2label"], values["label2id"]
         config = type(self)(**{**values, **changes})
         config.extra = copy.deepcopy(self.extra)
+        config.sentence_modules = self.sentence_modules
         return config
 
     def update(self, config_dict: Mapping[str, Any]) -> None:
@@ -151,13 +155,15 @@ class ConfigBase:
         return isinstance(other, ConfigBase) and self._values() == other._values()
 
     def _values(self) -> dict[str, Any]:
-        """Return all values except the name that the config was loaded from."""
-        return {name: value for name, value in vars(self).items() if name != "name_or_path"}
+        """Return all values except where the config was loaded from and what else was there."""
+        left_out = {"name_or_path", "sentence_modules"}
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
     __hash__ = None  # type: ignore[assignment]  # mutable, like a dict
 
     def __repr__(self) -> str:
-        values = {name: value for name, value in vars(self).items() if name != "extra"} | self.extra
+        left_out = {"extra", "sentence_modules"}
+        values = {name: value for name, value in vars(self).items() if name not in left_out} | self.extra
         return f"AlbertConfig({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     # --- files ------------------------------------------------------------------------------------

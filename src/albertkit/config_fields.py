@@ -11,6 +11,10 @@ from albertkit.errors import ConfigError, did_you_mean
 # The names of `hidden_act`; modeling/layers.py has the functions.
 ACTIVATION_NAMES = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
 _MOST_LABELS = 1_000_000
+TASK_KEY = "finetuning_task"
+"""Where the config of a fine-tuned model keeps the name of its task."""
+SETTINGS_KEY = "task_settings"
+"""Where the config of a fine-tuned model keeps the lengths that its rows were made with."""
 _Check = tuple[Callable[[Any], bool], str]
 """A condition that a value must fulfill, and the condition in words."""
 

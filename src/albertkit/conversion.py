@@ -22,6 +22,7 @@ from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint, Forma
 from albertkit.checkpoints.folder import weight_files, write_folder
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.report import left_out
+from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
 from albertkit.config import AlbertConfig
 from albertkit.config_base import CONFIG_FILE
@@ -136,7 +137,7 @@ def convert(
     elif target.exists():
         raise DataError(f"{target} exists: choose another name, or delete it first")
     checkpoint = formats.read(formats.locate(source, also=VOCABULARY_FILES))
-    config = AlbertConfig.from_dict(checkpoint.config)
+    config = checkpoint.to_config()
     architecture = architecture_of(config, checkpoint.tensors)
     fitted, loaded = fit(architecture, config, checkpoint.tensors)
     matched = fitted if dtype is None else cast(fitted, DTYPES[dtype])
@@ -149,9 +150,12 @@ def convert(
         [],
         checkpoint.vocabulary,
         checkpoint.pieces,
+        modules=checkpoint.modules,
     )
     notes = [*checkpoint.notes, *filter(None, [contradictions(source, vars(config))])]
     _take_vocabulary(written, to, config.vocab_size, notes)
+    if to != "hf" and checkpoint.modules is not None:
+        notes.append("the modules of sentence-transformers were left out: only the format 'hf' has them")
     try:
         files = _write(target, written, max_shard_size)
     except OSError as error:
@@ -208,10 +212,18 @@ def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | Non
         if checkpoint.format == "tf1":
             written = google.write(folder, checkpoint)
         else:
-            write_folder(folder, checkpoint.config, checkpoint.tensors, max_shard_size=max_shard_size)
+            beside = files_of(checkpoint.to_config())
+            write_folder(
+                folder,
+                checkpoint.config,
+                checkpoint.tensors,
+                beside=beside,
+                max_shard_size=max_shard_size,
+            )
             written = [folder / CONFIG_FILE, *weight_files(folder)]
-            written += [folder / name for name in write_vocabulary(folder, checkpoint)]
-    return [target / file.name for file in written]
+            written += [folder / name for name in (*write_vocabulary(folder, checkpoint), *beside)]
+        written = [file.relative_to(folder) for file in written]
+    return [target / file for file in written]
 
 
 def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes: list[str]) -> None:

@@ -5,6 +5,7 @@ Every way of failing ends in a ModelNotFoundError that says what was received, w
 
 import difflib
 import importlib.resources
+import json
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatch
@@ -12,10 +13,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
-from albertkit.errors import ConfigError, ModelNotFoundError
+from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
 from albertkit.files import contents, model_folders
 from albertkit.published import REPOSITORIES
 
+MODULES_FILE = "modules.json"
+"""The list of the modules of a folder of sentence-transformers."""
 BUNDLED = "bundled"
 """The name of the model that is installed with albertkit. `./bundled` is a folder of that name."""
 
@@ -83,7 +86,37 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
                 f"{str(name_or_folder)!r} has no folder {subfolder!r}: {folder} {contents(folder)}."
             )
         folder = folder / subfolder
+    else:
+        folder = _transformer_folder(folder)
     _require_one_of(patterns, folder, name_or_folder)
+    return folder
+
+
+def read_modules(folder: Path) -> list[tuple[str, str]]:
+    """Return kind and sub-folder ("" for the folder itself) of each module in a folder's modules.json.
+
+    Raises:
+        CheckpointError: the file is damaged, or a sub-folder leads out of the folder.
+    """
+    file = folder / MODULES_FILE
+    try:
+        listed = [(str(one["type"]), str(one.get("path", ""))) for one in json.loads(file.read_bytes())]
+    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{file} is damaged: expected a list of modules ({error!r})") from error
+    for _, path in listed:
+        if not (folder / path).resolve().is_relative_to(folder.resolve()):
+            raise CheckpointError(f"{file}: the path {path!r} leads out of the folder; expected a sub-folder")
+    # The module of a class moves between versions; a class of another package has its whole name.
+    own = "sentence_transformers."
+    return [(kind.rpartition(".")[2] if kind.startswith(own) else kind, path) for kind, path in listed]
+
+
+def _transformer_folder(folder: Path) -> Path:
+    """Return the folder; of an older one of sentence-transformers the sub-folder of the transformer."""
+    if (folder / MODULES_FILE).is_file() and not (folder / "config.json").is_file():
+        inner = next((folder / path for _, path in read_modules(folder)), folder)
+        if (inner / "config.json").is_file():
+            return inner
     return folder
 
 

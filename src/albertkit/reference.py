@@ -119,7 +119,7 @@ class _Network:
         return normal * self.weight(f"{name}.weight") + self.weight(f"{name}.bias")
 
     def activate(self, values: Array) -> Array:
-        return _ACTIVATIONS[str(self.config.hidden_act)](values)
+        return ACTIVATIONS[str(self.config.hidden_act)](values)
 
     def embed(self, ids: NDArray, segments: NDArray) -> Array:
         """Return the embeddings of ids and segments (B, T), mapped to the hidden size: (B, T, H)."""
@@ -200,16 +200,25 @@ def _gelu_tanh(values: Array) -> Array:
     return values * (1 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values * values * values))) / 2
 
 
-def _silu(values: Array) -> Array:
+def _sigmoid(values: Array) -> Array:
     with np.errstate(over="ignore"):  # divided by infinity, the result is 0, as it should be
+        return 1 / (1 + np.exp(-values))
+
+
+def _silu(values: Array) -> Array:
+    with np.errstate(over="ignore"):
         return values / (1 + np.exp(-values))
 
 
-_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": _gelu,
     "gelu_new": _gelu_tanh,
     "gelu_pytorch_tanh": _gelu_tanh,
     "relu": lambda values: np.maximum(values, 0),
     "silu": _silu,
     "swish": _silu,
+    # Of Dense modules that follow the pooling alone:
+    "identity": lambda values: values,
+    "sigmoid": _sigmoid,
+    "tanh": np.tanh,
 }

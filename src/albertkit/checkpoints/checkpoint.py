@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from albertkit.checkpoints.sentence_modules import SentenceModules, attach
+from albertkit.config import AlbertConfig
+
 Format = Literal["hf", "tf1", "julia"]
 
 VOCABULARY_FILES = (
@@ -36,6 +39,15 @@ class Checkpoint:
     """Lines of a `.vocab` file (piece, tab, score), which is all that Julia's files have of a tokenizer."""
     notes: list[str] = field(default_factory=list)
     """What a reader had to decide, in words."""
+    modules: SentenceModules | None = None
+    """How vectors of texts are made, where a folder of sentence-transformers says it."""
+
+    def to_config(self) -> AlbertConfig:
+        """Return the config of the model; raise ConfigError where it describes no possible one."""
+        config = AlbertConfig.from_dict(self.config)
+        if self.modules is not None:
+            attach(config, self.modules)
+        return config
 
 
 def vocabulary_in(folder: Path) -> dict[str, bytes]:

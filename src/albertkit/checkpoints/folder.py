@@ -21,11 +21,12 @@ from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
+from albertkit.checkpoints.sentence_modules import FILES as SENTENCE_FILES
 from albertkit.config_base import CONFIG_FILE
 from albertkit.errors import CheckpointError, ConfigError, DataError, DiskFullError, MissingExtraError
 from albertkit.extras import optional
 from albertkit.files import atomic_path, contents, json_text, made_folder, model_folders, read_json
-from albertkit.hub import HubOptions, resolve
+from albertkit.hub import MODULES_FILE, HubOptions, resolve
 
 torch: Any = optional("torch", extra="torch")
 
@@ -45,7 +46,7 @@ def locate(name_or_folder: str | Path, *, also: tuple[str, ...] = (), **hub: Unp
     def fetch(*weights: str) -> Path:
         return resolve(name_or_folder, patterns=(CONFIG_FILE, *weights, *also), **hub)
 
-    folder = fetch("model*.safetensors", INDEX_FILE)
+    folder = fetch("model*.safetensors", INDEX_FILE, *SENTENCE_FILES)
     for patterns in (("pytorch_model*.bin", "pytorch_model.bin.index.json"), ("tf_model.h5",), (ONNX_FILE,)):
         if _weights_in(folder) is None:
             folder = fetch(*patterns)
@@ -96,6 +97,7 @@ def write_folder(
     config: Mapping[str, Any],
     tensors: Mapping[str, np.ndarray],
     *,
+    beside: Mapping[str, bytes] | None = None,
     max_shard_size: int | str | None = None,
 ) -> None:
     """Write config.json and model.safetensors into `folder`, which is made where it is missing.
@@ -108,6 +110,7 @@ def write_folder(
         folder: where to write; an older model there is replaced.
         config: the content of config.json.
         tensors: name -> tensor.
+        beside: further files, by their paths in the folder.
         max_shard_size: bytes, or text such as "500MB": larger weights are split into files of at most that
             size, with an index. None for one file.
 
@@ -125,16 +128,22 @@ def write_folder(
             "weight_map": {name: file for file, part in files.items() for name in part},
         }
         texts[INDEX_FILE] = json_text(index, indent=2, sort_keys=True) + "\n"
+    beside = beside or {}
     try:
         with made_folder(folder), ExitStack() as stack:
             # Renamed in the reverse order: the files that name others come last.
             for name, text in texts.items():
                 stack.enter_context(atomic_path(folder / name)).write_text(text, encoding="utf-8")
+            for name, content in beside.items():
+                stack.enter_context(made_folder((folder / name).parent))
+                stack.enter_context(atomic_path(folder / name)).write_bytes(content)
             for name, part in files.items():
                 save_file(part, stack.enter_context(atomic_path(folder / name)), metadata={"format": "pt"})
         for path in folder.iterdir():  # an older model's weights, in one file or in shards
             if path.name not in {*files, *texts} and _WEIGHTS_WRITTEN.fullmatch(path.name):
                 path.unlink()
+        if MODULES_FILE not in beside:  # an older model's, which would change what this one computes
+            (folder / MODULES_FILE).unlink(missing_ok=True)
     except DiskFullError:
         raise
     except (OSError, DataError, SafetensorError) as error:

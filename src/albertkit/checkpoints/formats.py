@@ -9,9 +9,13 @@ import numpy as np
 
 from albertkit.checkpoints import archive, folder, google, julia
 from albertkit.checkpoints.checkpoint import Checkpoint
+from albertkit.checkpoints.sentence_folder import read_sentence_modules
+from albertkit.checkpoints.sentence_modules import FILES as SENTENCE_FILES
+from albertkit.checkpoints.sentence_modules import POOLING_KEY, attach
 from albertkit.config import ARGUMENTS, AlbertConfig
+from albertkit.config_base import CONFIG_FILE, GOOGLE_CONFIG_FILE
 from albertkit.errors import ConfigError
-from albertkit.hub import HubOptions, as_path, split_hub_options
+from albertkit.hub import HubOptions, as_path, resolve, split_hub_options
 from albertkit.published import warn_of_contradictions
 
 
@@ -48,7 +52,11 @@ def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
     path = Path(path)
     if path.suffix in julia.ENDINGS:
         return julia.read(path)
-    return google.read(path) if _is_foreign(path) else folder.read(path, needs_config=needs_config)
+    if _is_foreign(path):
+        return google.read(path)
+    checkpoint = folder.read(path, needs_config=needs_config)
+    checkpoint.modules = read_sentence_modules(path)
+    return checkpoint
 
 
 def load_config(name_or_path: str | Path, **options: Any) -> AlbertConfig:
@@ -66,8 +74,10 @@ def load_config(name_or_path: str | Path, **options: Any) -> AlbertConfig:
     hub, overrides = split_hub_options(options)
     path = foreign_path(name_or_path, **hub)
     if path is None:
-        return AlbertConfig.from_pretrained(name_or_path, **options)
-    config = AlbertConfig.from_dict(read(path).config)
+        config = AlbertConfig.from_pretrained(name_or_path, **options)
+        _add_modules(config, name_or_path, **hub)
+        return config
+    config = read(path).to_config()
     warn_of_contradictions(name_or_path, vars(config), settled=overrides.keys())
     config.name_or_path = str(name_or_path)
     return config.replace(**overrides)
@@ -107,9 +117,12 @@ def load(
         raise ConfigError(f"use_safetensors=True, but {path} has no safetensors; leave it out to read others")
     checkpoint = read(path, needs_config=config is None)
     if config is None:
-        config = AlbertConfig.from_dict(checkpoint.config)
+        config = checkpoint.to_config()
         warn_of_contradictions(name_or_folder, vars(config), settled=overrides.keys(), stacklevel=4)
         config = config.replace(**overrides)
+    elif checkpoint.modules is not None and POOLING_KEY not in config.extra:
+        config = config.replace()
+        attach(config, checkpoint.modules)
     return config, checkpoint.tensors
 
 
@@ -120,6 +133,16 @@ def split_options(model_class: type, options: Mapping[str, Any]) -> tuple[dict[s
         {name: value for name, value in options.items() if name in constructor},
         {name: value for name, value in options.items() if name not in constructor},
     )
+
+
+def _add_modules(config: AlbertConfig, name_or_path: str | Path, **hub: Unpack[HubOptions]) -> None:
+    """Add what the folder of a config says of the vectors of texts; a config file alone says nothing."""
+    path = as_path(name_or_path)
+    if path is None or not path.is_file():
+        files = (CONFIG_FILE, GOOGLE_CONFIG_FILE, *SENTENCE_FILES)
+        modules = read_sentence_modules(resolve(name_or_path, patterns=files, **hub))
+        if modules is not None:
+            attach(config, modules)
 
 
 def _is_foreign(path: Path) -> bool:

@@ -14,6 +14,7 @@ from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import DTYPES, is_floating
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.report import LoadReport
+from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.checkpoints.shapes import fit
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import check_patience
@@ -169,7 +170,7 @@ class LightModel(PushToHub):
             return self.to_module().save_pretrained(save_directory, **options)
         stored = next(iter(self.weights.values())).dtype.name
         config = self.config.replace(architectures=[self.architecture], dtype=stored)
-        return write_folder(save_directory, config.to_dict(), self.weights)
+        return write_folder(save_directory, config.to_dict(), self.weights, beside=files_of(config))
 
     def to_module(self) -> Any:
         """Return the PyTorch model with these weights, the same one each time.

@@ -287,12 +287,16 @@ def training_vectors(
     """Return the vectors (B, H) of rows that fit into one batch."""
     batch = training_batch(task, rows, device)
     hidden_states = model(**batch, return_dict=True).last_hidden_state  # (B, T, H)
-    if task.pooling == "cls":
+    mask = batch["attention_mask"][:, :, None]  # (B, T) -> (B, T, 1)
+    (pooling,) = task.modules.pooling
+    if pooling == "cls":
         vectors = hidden_states[:, 0]
+    elif pooling == "max":
+        vectors = hidden_states.masked_fill(mask == 0, -math.inf).amax(dim=1)
     else:
-        mask = batch["attention_mask"][:, :, None].to(hidden_states.dtype)  # (B, T) -> (B, T, 1)
+        mask = mask.to(hidden_states.dtype)
         vectors = (hidden_states * mask).sum(dim=1) / mask.sum(dim=1)
-    return F.normalize(vectors, dim=-1) if task.normalize else vectors
+    return F.normalize(vectors, dim=-1) if task.modules.normalize else vectors
 
 
 def embedding_loss(vectors: Tensor, texts: Tensor, scores: Tensor, *, temperature: float) -> Tensor:

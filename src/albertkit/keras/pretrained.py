@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, cast
 
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.folder import write_folder
+from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.heads import ENCODER, HEADS, Head
@@ -247,7 +248,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         if saved_model:
             check_backend(self)
         config = self.config.replace(architectures=[self.architecture], dtype=self.variable_dtype)
-        write_folder(save_directory, config.to_dict(), tensors_of(self))
+        write_folder(save_directory, config.to_dict(), tensors_of(self), beside=files_of(config))
         if saved_model:
             write_saved_model(self, Path(save_directory) / "saved_model" / str(version))
 

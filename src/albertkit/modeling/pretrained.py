@@ -16,6 +16,7 @@ from albertkit.checkpoints.arrays import Arrays, to_arrays, to_tensors
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import TIED, shared_names
 from albertkit.checkpoints.report import LoadReport, match
+from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import one_of
 from albertkit.devices import choose_device, choose_dtype
@@ -245,7 +246,13 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
             return
         config = self.config.replace(architectures=[type(self).__name__], dtype=self.dtype)
         tensors = nn.Module.state_dict(self) if state_dict is None else self._without_copies(state_dict)
-        write_folder(save_directory, config.to_dict(), to_arrays(tensors), max_shard_size=max_shard_size)
+        write_folder(
+            save_directory,
+            config.to_dict(),
+            to_arrays(tensors),
+            beside=files_of(config),
+            max_shard_size=max_shard_size,
+        )
 
     def _without_copies(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Leave out the second names of tied tensors, which `state_dict` of a model with a decoder copies."""

@@ -173,7 +173,7 @@ def export_onnx(
     file, beside = _places(target, path)
     checkpoint = formats.read(path)
     add_model_file(checkpoint)
-    config = AlbertConfig.from_dict(checkpoint.config)
+    config = checkpoint.to_config()
     architecture, weights, loaded = choose_architecture(config, checkpoint.tensors, architecture)
     notes = [*checkpoint.notes, *(f"unexpected, left out: {name}" for name in loaded.unexpected)]
     notes += [f"left out: {name} differs from {first}" for name, first in loaded.conflicting.items()]

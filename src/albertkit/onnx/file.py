@@ -11,6 +11,7 @@ import numpy as np
 from albertkit import __version__
 from albertkit.checkpoints.arrays import Arrays
 from albertkit.checkpoints.checkpoint import Checkpoint
+from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.config import AlbertConfig
 from albertkit.config_base import CONFIG_FILE
 from albertkit.errors import AlbertKitError, CheckpointError
@@ -123,5 +124,9 @@ def write_beside(folder: Path, config: AlbertConfig, checkpoint: Checkpoint) -> 
     """Write config.json and the tokenizer's files; return their paths."""
     with complete_files(folder) as files:
         config.save_pretrained(files)
-        names = (CONFIG_FILE, *write_vocabulary(files, checkpoint))
+        modules = files_of(config)
+        for name, content in modules.items():
+            (files / name).parent.mkdir(exist_ok=True)
+            (files / name).write_bytes(content)
+        names = (CONFIG_FILE, *write_vocabulary(files, checkpoint), *modules)
     return [folder / name for name in names]

@@ -10,7 +10,8 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from albertkit.engines.engine import Row, every_token, first_token
+from albertkit.checkpoints.sentence_modules import SentenceModules, check_pooling, sentence_modules
+from albertkit.engines.engine import Row, every_token
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
@@ -18,13 +19,17 @@ from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import merge_arguments, read_limits
 from albertkit.tasks import scores
 from albertkit.tasks.feature_extraction import (
-    Pooling,
-    check_pooling,
-    pool_tokens,
-    saved_pooling,
+    Poolings,
+    chosen_prompt,
+    count_prompt_tokens,
+    text_vector,
+    text_vectors,
+    tokens_read,
+    with_prompt,
 )
 from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.special_tokens import Parsing
 
 torch: Any = optional("torch", extra="torch")
 
@@ -41,8 +46,10 @@ class FeatureExtractionPipeline(Pipeline):
         model: Model,
         tokenizer: TokenizerBase,
         *,
-        pooling: Pooling | Literal["none"] | None = None,
+        pooling: Poolings | Literal["none"] | None = None,
         normalize: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         truncation: bool | str | None = None,
         max_length: int | None = None,
         tokenize_kwargs: Mapping[str, Any] | None = None,
@@ -50,9 +57,13 @@ class FeatureExtractionPipeline(Pipeline):
         **shared: Unpack[Shared],
     ) -> None:
         super().__init__(model, tokenizer, **shared)
-        trained_pooling, self._trained_normalize = saved_pooling(model.config)
-        self.pooling: Pooling | None = trained_pooling if pooling is None else _read_pooling(pooling)
+        self._modules = sentence_modules(model.config)
+        if pooling is None and self._modules is not None:
+            pooling = self._modules.pooling
+        self.pooling: Poolings | None = None if pooling is None else _read_pooling(pooling)
         self.normalize = normalize
+        self.prompt_name, self.prompt = prompt_name, prompt
+        chosen_prompt(self._modules or SentenceModules(), prompt_name, prompt)  # which checks them
         self._limits = merge_arguments(
             "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
         )
@@ -62,8 +73,10 @@ class FeatureExtractionPipeline(Pipeline):
         self,
         inputs: str | Iterable[str] | Path,
         *others: Any,
-        pooling: Pooling | Literal["none"] | None = None,
+        pooling: Poolings | Literal["none"] | None = None,
         normalize: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         truncation: bool | str | None = None,
         max_length: int | None = None,
         tokenize_kwargs: Mapping[str, Any] | None = None,
@@ -77,14 +90,20 @@ class FeatureExtractionPipeline(Pipeline):
         Args:
             inputs: a text, a list of texts, an iterable of texts, or a file of texts.
             others: not accepted: a second positional argument is an error.
-            pooling: "mean" (of all tokens, [CLS] and [SEP] included) or "cls" for one vector per text, "none"
-                for one per token; None for what the model was trained with, which is "none" unless that was
-                sentence embedding.
+            pooling: "mean" (of all tokens, [CLS] and [SEP] included), "cls", "max",
+                "mean_sqrt_len_tokens", "weightedmean" or "lasttoken" for one vector per text, or several of
+                them to concatenate; "none" for one per token; None for what the model was trained with, which
+                is "none" unless that was sentence embedding. The Dense modules of a model of
+                sentence-transformers follow its own pooling, and no other.
             normalize: make the vectors of length 1; None for what the model was trained with, which is of one
                 vector per text, else not.
+            prompt_name: name of a prompt of the model, a text that is put before each text; None for the
+                model's default prompt, if it has one.
+            prompt: a text that is put before each text, in place of the model's prompts; "" for none.
             truncation: cut a text that is longer than the model reads, instead of raising.
             max_length: maximum number of tokens of a text, [CLS] and [SEP] included. Default: with
-                truncation the maximum length of the fine-tuning, else what the model reads.
+                truncation the maximum length of the fine-tuning, else what the model reads; for a model of
+                sentence-transformers always its `max_seq_length`.
             tokenize_kwargs: the same two, and `padding`, which no answer depends on.
             return_tensors: True or "pt" returns tensors on the CPU in place of lists, "np" NumPy arrays.
             parse_special_tokens: False reads `[SEP]` and the like, written in a text, as plain text.
@@ -92,13 +111,14 @@ class FeatureExtractionPipeline(Pipeline):
             batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
 
         Returns:
-            For a text [1, T, H] as nested lists, with pooling [H]; tensors or arrays of these shapes with
-            `return_tensors`. A list or generator of these for several texts.
+            For a text [1, T, H] as nested lists, with pooling [D]; tensors or arrays of these shapes with
+            `return_tensors`. A list or generator of these for several texts. D is H unless several poolings
+            are concatenated or the model has Dense modules.
 
         Raises:
             DataError: a text is longer than the model reads.
-            ConfigError: unknown `pooling` or `return_tensors`, `max_length` over what the model reads,
-                `batch_size` below 1, or an argument for the tokenizer that has no meaning here.
+            ConfigError: unknown `pooling`, `prompt_name` or `return_tensors`, `max_length` over what the
+                model reads, `batch_size` below 1, or an argument for the tokenizer that has no meaning here.
         """
         given = merge_arguments(
             "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
@@ -106,12 +126,19 @@ class FeatureExtractionPipeline(Pipeline):
         strategy, longest = read_limits(
             self._limits, given, most=self.max_length, trained=self.trained_length
         )
+        if self._modules is not None and self._limits["max_length"] is None and given["max_length"] is None:
+            longest = min(longest, self.trained_length)
         chosen = self.pooling if pooling is None else _read_pooling(pooling)
         normalize = self.normalize if normalize is None else normalize
+        modules = text_vectors(self.model.config, pooling=chosen, normalize=normalize)
+        if prompt_name is None and prompt is None:
+            prompt_name, prompt = self.prompt_name, self.prompt
+        before = chosen_prompt(modules, prompt_name, prompt)
         answer = partial(
             self._answer,
-            pooling=chosen,
-            normalize=self._trained_normalize and chosen is not None if normalize is None else normalize,
+            modules=None if chosen is None else modules,
+            normalize=bool(normalize),
+            prompt_tokens=count_prompt_tokens(modules, before, self.tokenizer, max_length=longest),
             kind=_read_kind(self.return_tensors if return_tensors is None else return_tensors),
             on_cut=on_cut,
         )
@@ -119,8 +146,9 @@ class FeatureExtractionPipeline(Pipeline):
             inputs,
             others,
             features=partial(
-                text_rows,
-                self.tokenizer,
+                self._features,
+                modules=modules,
+                prompt=before,
                 max_length=longest,
                 truncation=strategy,
                 parse_special_tokens=parse_special_tokens,
@@ -129,14 +157,33 @@ class FeatureExtractionPipeline(Pipeline):
             **batching,
         )
 
+    def _features(
+        self,
+        texts: list[str],
+        *,
+        modules: SentenceModules,
+        prompt: str,
+        max_length: int,
+        truncation: bool | str,
+        parse_special_tokens: Parsing | None,
+    ) -> list[Row]:
+        return text_rows(
+            self.tokenizer,
+            with_prompt(texts, modules, prompt, self.tokenizer),
+            max_length=max_length,
+            truncation=truncation,
+            parse_special_tokens=parse_special_tokens,
+        )
+
     def _answer(
         self,
         texts: list[str],
         rows: list[Row],
         *,
         batch_size: int | None,
-        pooling: Pooling | None,
+        modules: SentenceModules | None,
         normalize: bool,
+        prompt_tokens: int,
         kind: Literal["pt", "np"] | None,
         on_cut: Callable[[int], object] | None,
     ) -> list[Any]:
@@ -146,14 +193,15 @@ class FeatureExtractionPipeline(Pipeline):
                 on_cut(row.cut)
 
         def shape(states: np.ndarray) -> np.ndarray:
-            """Return (R, H) as (H,), or for all tokens as (1, T, H)."""
-            vectors = states[None] if pooling is None else pool_tokens(states, pooling)
-            return scores.normalize(vectors) if normalize else vectors
+            """Return (R, H) as (D,), or for all tokens as (1, T, H)."""
+            if modules is not None:
+                return text_vector(states, modules, prompt_tokens=prompt_tokens)
+            return scores.normalize(states[None]) if normalize else states[None]
 
         features = self.engine.run(
             rows,
             output="hidden_states",
-            read=first_token if pooling == "cls" else every_token,
+            read=every_token if modules is None else tokens_read(modules),
             then=shape,
             batch_tokens=self.batch_tokens,
             batch_size=batch_size,
@@ -163,12 +211,12 @@ class FeatureExtractionPipeline(Pipeline):
         return [torch.from_numpy(one) if kind == "pt" else one.tolist() for one in features]
 
 
-def _read_pooling(pooling: Pooling | Literal["none"]) -> Pooling | None:
+def _read_pooling(pooling: Poolings | Literal["none"]) -> Poolings | None:
     """Return the pooling; None for one vector per token."""
     if pooling == "none":
         return None
-    check_pooling(pooling)
-    return pooling
+    names = check_pooling(pooling)
+    return names[0] if len(names) == 1 else names
 
 
 def _read_kind(return_tensors: bool | str | None) -> Literal["pt", "np"] | None:

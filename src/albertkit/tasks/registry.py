@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from albertkit.checkpoints.sentence_modules import POOLING_KEY
 from albertkit.config import AlbertConfig
+from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
 from albertkit.errors import ConfigError, did_you_mean
-from albertkit.tasks.feature_extraction import POOLING_KEY
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import QuestionAnswering
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
-from albertkit.tasks.settings import SETTINGS_KEY, TASK_KEY
 from albertkit.tasks.task import Task
 from albertkit.tasks.text_classification import TextClassification
 from albertkit.tasks.token_classification import TokenClassification

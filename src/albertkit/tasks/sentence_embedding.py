@@ -5,7 +5,7 @@ all (contrastive learning with in-batch negatives; Henderson et al. 2017; Gao et
 alone is its own second text, read with another dropout (Gao et al. 2021, section 3). Pairs with scores learn
 their order.
 
-Shapes: B examples, H hidden.
+Shapes: B examples, R tokens read, H hidden, D dimensions of a vector.
 """
 
 import math
@@ -16,22 +16,23 @@ from typing import Any
 
 import numpy as np
 
+from albertkit.checkpoints.sentence_modules import TASK
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import PairExample
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
 from albertkit.datasets.sentence_embedding import GluePairs, PairTable
-from albertkit.engines.engine import Row, by_example, every_token, first_token, runs_of_examples
+from albertkit.engines.engine import Row, by_example, runs_of_examples
 from albertkit.errors import ConfigError, DataError
 from albertkit.metrics.classification import pearson, spearman
 from albertkit.metrics.sentence_embedding import find, retrieval_scores, unit
 from albertkit.tasks.feature_extraction import (
-    NORMALIZE_KEY,
-    POOLING_KEY,
-    Pooling,
-    check_pooling,
-    pool_tokens,
-    saved_pooling,
+    chosen_prompt,
+    count_prompt_tokens,
+    text_vector,
+    text_vectors,
+    tokens_read,
+    with_prompt,
 )
 from albertkit.tasks.measuring import Judged, directions
 from albertkit.tasks.rows import text_rows
@@ -39,6 +40,8 @@ from albertkit.tasks.scores import normalize
 from albertkit.tasks.task import Task
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, at which they are all the same
+TRAINED_POOLINGS = ("mean", "cls", "max")
+"""Poolings that can be fine-tuned."""
 _KINDS = {
     "alone": "texts alone: each is to be near itself, read with another dropout, and far from the others",
     "scored": "pairs with scores: their cosines are to have the order of the scores",
@@ -51,7 +54,7 @@ class Embedded:
     """What is predicted for one example."""
 
     vectors: list[np.ndarray]
-    """(H,) for each of its texts."""
+    """(D,) for each of its texts."""
     similarity: float | None
     """The cosine between the first two; None for one text."""
     rank: int | None = None
@@ -63,7 +66,7 @@ class Embedded:
 class SentenceEmbedding(Task[PairExample, Row, Embedded]):
     """The vector of a text. Examples are pairs that belong together, pairs with scores, or texts alone."""
 
-    name = "sentence-embedding"
+    name = TASK
     architecture = "AlbertModel"
     answer = "similarity"
     metrics = directions("mrr", "accuracy_at_1", "accuracy_at_10", "spearman", "pearson")
@@ -75,10 +78,15 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
     def use_config(self, config: AlbertConfig) -> None:
         """Take the pooling of the settings, or else that of the config."""
         super().use_config(config)
-        check_pooling(self.settings.pooling)
-        pooling, normalized = saved_pooling(config)
-        self.pooling: Pooling = self.settings.pooling or pooling or "mean"
-        self.normalize = normalized if self.settings.normalize is None else self.settings.normalize
+        settings = self.settings
+        self.modules = text_vectors(config, pooling=settings.pooling, normalize=settings.normalize)
+        longest = self.modules.max_length
+        if settings.max_length is None and longest is not None:
+            self.max_length = min(self.max_length, longest)
+        self._prompt = chosen_prompt(self.modules)
+        self._prompt_tokens = count_prompt_tokens(
+            self.modules, self._prompt, self.tokenizer, max_length=self.max_length
+        )
 
     def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[PairExample]:
         """Return the reader of a split of GLUE or of a table."""
@@ -89,7 +97,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
 
     def saved(self, examples: Sequence[PairExample]) -> dict[str, Any]:
         """Return also how vectors are made."""
-        return super().saved(examples) | {POOLING_KEY: self.pooling, NORMALIZE_KEY: self.normalize}
+        return super().saved(examples) | replace(self.modules, max_length=self.max_length).entries()
 
     def check(
         self, training: Sequence[PairExample], validation: Sequence[PairExample], batch_size: int
@@ -101,6 +109,15 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             DataError: scores that are all the same.
         """
         kind, config = _kind(training), self.config
+        trained = (*self.modules.pooling, *map(type, self.modules.steps))
+        excludes = self._prompt_tokens > 0 and not self.modules.include_prompt
+        if trained[1:] or trained[0] not in TRAINED_POOLINGS or excludes:
+            raise ConfigError(
+                f"the model pools by {' and '.join(self.modules.pooling)}, followed by "
+                f"{len(self.modules.steps)} modules; to fine-tune it, expected one of "
+                f"{', '.join(TRAINED_POOLINGS)} of all tokens, without modules after it. Choose another pooling "
+                "than the model's, which leaves its modules out, or train it with sentence-transformers"
+            )
         if batch_size < 2:
             raise ConfigError(
                 "batch_size is 1, and a text is told from the others of its batch; expected more"
@@ -128,7 +145,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         ]
         rows = text_rows(
             self.tokenizer,
-            [text for _, text in texts],
+            with_prompt([text for _, text in texts], self.modules, self._prompt, self.tokenizer),
             max_length=self.max_length,
             truncation="longest_first" if self.settings.truncation else False,
         )
@@ -147,12 +164,11 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
 
     def read(self, row: Row) -> Sequence[int]:
         """Return the tokens that are pooled."""
-        return first_token(row) if self.pooling == "cls" else every_token(row)
+        return tokens_read(self.modules)(row)
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return the vector (H,) of a row, of its hidden states (R, H)."""
-        vector = pool_tokens(scores, self.pooling)
-        return normalize(vector) if self.normalize else vector
+        """Return the vector (D,) of a row, of its hidden states (R, H)."""
+        return text_vector(scores, self.modules, prompt_tokens=self._prompt_tokens)
 
     def predictions(
         self, examples: Sequence[PairExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]

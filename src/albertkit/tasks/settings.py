@@ -4,12 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from albertkit.config import AlbertConfig
+from albertkit.config_fields import SETTINGS_KEY
 from albertkit.errors import ConfigError
-
-SETTINGS_KEY = "task_settings"
-"""Where the config of a fine-tuned model keeps the lengths that its rows were made with."""
-TASK_KEY = "finetuning_task"
-"""Where the config of a fine-tuned model keeps the name of its task."""
 
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 """The name of a kind of labels in a model's config."""
@@ -34,9 +30,9 @@ class TaskSettings:
     labelled_pieces: Literal["first", "all"] = "first"
     """Which pieces of a word learn its label: the first, or all. Later pieces learn the label of the inside
     of an entity (I-) where the word begins one (B-, S-, U-) and there is such a label."""
-    pooling: Literal["mean", "cls"] | None = None
-    """The vector of a text, for sentence embedding: the mean over its tokens, or that of [CLS] (default: as
-    the model was trained, else mean)."""
+    pooling: Literal["mean", "cls", "max"] | None = None
+    """The vector of a text, for sentence embedding: the mean over its tokens, that of [CLS], or the largest
+    number of all tokens in each dimension (default: as the model was trained, else mean)."""
     normalize: bool | None = None
     """Vectors of length 1, for sentence embedding (default: as the model was trained, else of any length)."""
 

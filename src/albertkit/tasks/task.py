@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from albertkit.config import AlbertConfig
+from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import FORMATS, MappingTable, Reader
 from albertkit.engines.engine import Engine, Row, first_token
@@ -31,7 +32,7 @@ from albertkit.heads import HEADS, Output, scores_of
 from albertkit.tasks.label_kinds import entropy
 from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.measuring import Direction, Judged, Metric, OwnMetrics, is_constant, own_metrics
-from albertkit.tasks.settings import SETTINGS_KEY, TASK_KEY, ProblemType, TaskSettings
+from albertkit.tasks.settings import ProblemType, TaskSettings
 from albertkit.tokenization.base import TokenizerBase
 
 ExampleT = TypeVar("ExampleT")
