@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from albertkit import config as config_module
+from albertkit.checkpoints.sentence_modules import NORMALIZE_KEY, POOLING_KEY
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import SETTINGS_KEY
 from albertkit.early_exit import KEY as EARLY_EXIT_KEY
 from albertkit.errors import ConfigError, ModelNotFoundError
-from albertkit.tasks.feature_extraction import NORMALIZE_KEY, POOLING_KEY
 from albertkit.tasks.question_answering import THRESHOLD_KEY
 from albertkit.tasks.text_classification import PAIRS_KEY
 

@@ -11,7 +11,7 @@ The transformer's own files are in the folder itself or, in older folders, in a 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from safetensors.numpy import save
@@ -124,7 +124,7 @@ def check_pooling(pooling: Any) -> tuple[Pooling, ...]:
     names = (pooling,) if isinstance(pooling, str) else pooling
     if not isinstance(names, list | tuple) or not names or any(name not in POOLINGS for name in names):
         raise ConfigError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}")
-    return tuple(names)
+    return cast(tuple[Pooling, ...], tuple(names))
 
 
 def sentence_modules(config: AlbertConfig) -> SentenceModules | None:

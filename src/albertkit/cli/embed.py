@@ -21,15 +21,22 @@ def embed(
     texts: Texts = None,
     model: Model = BUNDLED,
     pooling: Annotated[
-        Literal["mean", "cls"] | None,
+        Literal["mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"] | None,
         typer.Option(
-            help="One vector from those of all tokens, or that of [CLS].",
+            help="How the vectors of the tokens become one: their mean, that of [CLS] ...",
             show_default="as the model was trained, else mean",
         ),
     ] = None,
     normalize: Annotated[
         bool | None,
         typer.Option(help="Vectors of length 1.", show_default="as the model was trained, else not"),
+    ] = None,
+    prompt_name: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of a prompt of the model, which is put before every text.",
+            show_default="the model's default",
+        ),
     ] = None,
     truncate: Truncate = False,
     output: Annotated[
@@ -51,7 +58,12 @@ def embed(
     import numpy as np
 
     encode = options.pipeline(
-        "feature-extraction", model, pooling=pooling, normalize=normalize, truncation=truncate
+        "feature-extraction",
+        model,
+        pooling=pooling,
+        normalize=normalize,
+        prompt_name=prompt_name,
+        truncation=truncate,
     )
     encode.pooling = encode.pooling or "mean"
     kept: list[str] = []

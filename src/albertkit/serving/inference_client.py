@@ -235,12 +235,13 @@ class FeatureExtractionCall(Call):
     truncation_direction: Literal["right", "Right"] | None = Field(None, description="Texts lose their end.")
     dimensions: int | None = Field(None, description="Must be the model's own, where given.")
     encoding_format: Literal["float"] | None = Field(None, description="The client reads no other.")
-    prompt_name: None = Field(None, description="No model here has prompts.")
+    prompt_name: str | None = Field(None, description="Name of a prompt of the model.")
 
     def options(self) -> dict[str, Any]:
         """Return the options that have an effect."""
         given = self._renamed_options(self)
-        return {name: given[name] for name in ("normalize", "truncate", "dimensions") if name in given}
+        names = ("normalize", "truncate", "dimensions", "prompt_name")
+        return {name: given[name] for name in names if name in given}
 
     def shape(self, results: list[Any]) -> Any:
         """Return the vectors."""

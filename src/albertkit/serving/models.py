@@ -21,6 +21,7 @@ from albertkit.serving.api_errors import ApiError
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.serving.work import Ticket
+from albertkit.tasks.feature_extraction import text_vectors
 
 _PROBE = "She opened the door and went into the room."
 _TOLERANCE = 1e-3  # of the largest score
@@ -74,7 +75,7 @@ class ServedModel:
             "owned_by": "albertkit",
             "tasks": list(self.pipelines),
             "max_tokens": config.max_position_embeddings,
-            "embedding_size": config.hidden_size,
+            "embedding_size": text_vectors(config).size(config.hidden_size),
         }
 
 

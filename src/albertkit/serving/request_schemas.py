@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 
+from albertkit.checkpoints.sentence_modules import Pooling
 from albertkit.errors import DataError
 from albertkit.inspection.attention import InsideEngine, compute_attention
 from albertkit.inspection.page import page_figures
@@ -22,6 +23,7 @@ from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
 from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.tasks.entities import Aggregation
+from albertkit.tasks.feature_extraction import text_vectors
 from albertkit.tasks.label_kinds import Function
 from albertkit.tasks.multiple_choice import GAP
 from albertkit.tokenization.special_tokens import Parsing
@@ -296,15 +298,20 @@ class EmbeddingsRequest(TaskRequest):
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, description="Must be the model's own, where given.")
     user: Name | None = Field(None, description="Not read.")
-    pooling: Literal["mean", "cls"] | None = Field(
+    pooling: Pooling | None = Field(
         None, description="null: as the model was trained, else mean."
     )
     normalize: bool = Field(True, description="Vectors of length 1.")
+    prompt_name: Name | None = Field(
+        None, description="Name of a prompt of the model, put before each text; null: the model's default."
+    )
     truncate: bool = Field(False, description="Cut what is longer than the model reads.")
 
     def results(self, pipeline: Any) -> list[Any]:
         """Return for each text its vector."""
-        size = pipeline.model.config.hidden_size
+        pooling = self.pooling or pipeline.pooling or "mean"
+        config = pipeline.model.config
+        size = text_vectors(config, pooling=pooling).size(config.hidden_size)
         if self.dimensions not in (None, size):
             raise ApiError(
                 422,
@@ -314,8 +321,9 @@ class EmbeddingsRequest(TaskRequest):
             )
         vectors: Sequence[np.ndarray] = pipeline(
             self.items(),
-            pooling=self.pooling or pipeline.pooling or "mean",
+            pooling=pooling,
             normalize=self.normalize,
+            prompt_name=self.prompt_name,
             truncation=self.truncate,
             return_tensors="np",
         )

@@ -115,8 +115,9 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             raise ConfigError(
                 f"the model pools by {' and '.join(self.modules.pooling)}, followed by "
                 f"{len(self.modules.steps)} modules; to fine-tune it, expected one of "
-                f"{', '.join(TRAINED_POOLINGS)} of all tokens, without modules after it. Choose another pooling "
-                "than the model's, which leaves its modules out, or train it with sentence-transformers"
+                f"{', '.join(TRAINED_POOLINGS)} of all tokens, without modules after it. Choose another "
+                "pooling than the model's, which leaves its modules out, or train it with "
+                "sentence-transformers"
             )
         if batch_size < 2:
             raise ConfigError(
