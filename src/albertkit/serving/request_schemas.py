@@ -298,9 +298,7 @@ class EmbeddingsRequest(TaskRequest):
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, description="Must be the model's own, where given.")
     user: Name | None = Field(None, description="Not read.")
-    pooling: Pooling | None = Field(
-        None, description="null: as the model was trained, else mean."
-    )
+    pooling: Pooling | None = Field(None, description="null: as the model was trained, else mean.")
     normalize: bool = Field(True, description="Vectors of length 1.")
     prompt_name: Name | None = Field(
         None, description="Name of a prompt of the model, put before each text; null: the model's default."
