@@ -19,8 +19,10 @@ from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError
+from albertkit.onnx.export import export_onnx
 from albertkit.reference import forward
 from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.web.export import export_web
 
 pytestmark = pytest.mark.light
 
@@ -399,6 +401,22 @@ def test_another_model_over_it_has_no_modules(write: Write, encoder: Encoder) ->
     write_folder(folder, CONFIG.to_dict(), encoder.weights)
     assert not (folder / "modules.json").exists()
     same(pipeline("feature-extraction", folder)(TEXTS[0]), encoder.states(TEXTS[0])[None])
+
+
+def test_exports_keep_the_modules(write: Write, tmp_path: Path) -> None:
+    folder = write("Pooling", "Dense", pooling=pooling_of("max_tokens"))
+    add_dense(folder / "2_Dense")
+    export_onnx(folder, tmp_path / "exported")
+    same(vectors(tmp_path / "exported"), vectors(folder))
+
+
+def test_the_page_refuses_vectors_that_it_does_not_make(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("albertkit.web.export.check_npm", lambda: None)
+    folder = write("Pooling", "Normalize", pooling=pooling_of("max_tokens"))
+    with pytest.raises(ConfigError, match=r"pools by max, .*expected mean or cls alone"):
+        export_web(folder, tmp_path / "web", page=True)
 
 
 def test_formats_without_modules_say_so(write: Write, tmp_path: Path) -> None:

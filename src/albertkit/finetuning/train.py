@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.datasets.options import DataOptions
 from albertkit.files import finite, full_disk_named, write_json
 from albertkit.finetuning.prepared import Prepared, prepare
@@ -159,6 +160,9 @@ def run_seeds(
     for file in (output / f"seed-{best}").iterdir():
         if file.is_file() and file.suffix in _COPIED:
             shutil.copy2(file, output)
+    for name in files_of(prepared.config):  # of sentence embedding, some in folders
+        (output / name).parent.mkdir(exist_ok=True)
+        shutil.copy2(output / f"seed-{best}" / name, output / name)
     write_json(output / "report.json", finite(report))
     for name, one in summary.items():
         logger.info(f"{name}: {one['mean']:.4f} +- {one['deviation']:.4f} over {seeds} seeds")

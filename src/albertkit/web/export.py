@@ -15,6 +15,7 @@ from typing import Any
 
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
+from albertkit.checkpoints.sentence_modules import SentenceModules, sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.conversion import file_sha256
 from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError
@@ -152,7 +153,7 @@ def export_web(
             f"{source} has no vocabulary, and transformers.js needs {TOKENIZER_FILE}. Put the tokenizer's "
             "files beside the weights"
         )
-    config = AlbertConfig.from_dict(checkpoint.config)
+    config = checkpoint.to_config()
     chosen, _, _ = choose_architecture(config, checkpoint.tensors, architecture)
     if architecture is None:
         chosen = _JS_CLASSES.get(chosen) or chosen
@@ -162,6 +163,9 @@ def export_web(
             f"the page has no panel for {task}; expected a model for {', '.join(TASKS)}. Leave out page "
             "(--page)"
         )
+    modules = sentence_modules(config)
+    if page and task == "feature-extraction" and modules is not None:
+        _check_vectors(modules)
     libraries = fetch_libraries() if page else {}
     shared = {"architecture": chosen, "dtype": dtype, "all_inputs": True, "texts": texts}
     with complete_files(target) as files:
@@ -216,6 +220,17 @@ def _write_int8(
     else:
         notes += [f"{INT8_FILE}: {note}" for note in report.notes if note not in notes]
     return loss
+
+
+def _check_vectors(modules: SentenceModules) -> None:
+    """Raise ConfigError for vectors of texts that the page does not make."""
+    plain = modules.pooling in (("mean",), ("cls",)) and not modules.steps
+    if not plain or modules.lower_case or modules.default_prompt_name is not None:
+        raise ConfigError(
+            f"the model pools by {' and '.join(modules.pooling)}, has {len(modules.steps)} modules after it, "
+            f"lower_case={modules.lower_case} and the default prompt {modules.default_prompt_name!r}; "
+            "expected mean or cls alone, which the page computes. Leave out page (--page)"
+        )
 
 
 def _write_config(folder: Path, config: AlbertConfig, exact: OnnxReport, *, has_int8: bool) -> None:
