@@ -147,7 +147,10 @@ SMALLER: dict[str, dict[str, str]] = {
     "how-to/onnx.md": {"--calibrate dev.tsv": "--calibrate dev.tsv --max-drop 100"},
     "how-to/train-on-gpus.md": {"finetune text-classification": f"finetune text-classification {STEPS}"},
     "how-to/multiple-choice.md": {"--steps 40": f"--steps 40 {IN_FP32}"},
-    "tutorials/csv-to-server.md": {"--epochs 12": f"--epochs 12 {IN_FP32}", "localhost:8080": "localhost:$PORT"},
+    "tutorials/csv-to-server.md": {
+        "--epochs 12": f"--epochs 12 {IN_FP32}",
+        "localhost:8080": "localhost:$PORT",
+    },
     "how-to/tag.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
     "how-to/zero-shot.md": {
         "--steps 60": STEPS,  # the model that answers is made by documented_files.py, in all steps
