@@ -36,9 +36,9 @@ def place_of(page: str) -> Path:
 GIVEN: dict[str, dict[str, str]] = {
     "dev/bundled-model.md": {"books.parquet": "corpus"},
     "how-to/embed.md": {"pairs.csv": "pairs", "dev-pairs.csv": "pairs", "texts.csv": "texts"},
-    "how-to/onnx.md": {"my-model": "classifier", "dev.tsv": "labelled tsv"},
+    "how-to/onnx.md": {"my-model": "classifier", "dev.tsv": "labeled tsv"},
     "how-to/share.md": {"my-model": "classifier"},
-    "how-to/train-on-gpus.md": {"train.csv": "labelled texts", "dev.csv": "labelled texts"},
+    "how-to/train-on-gpus.md": {"train.csv": "labeled texts", "dev.csv": "labeled texts"},
     "how-to/convert.md": {"albert_base_v2.tar.gz": "google's release", "my-model": "classifier"},
     "reference/cli.md": {
         "my-model": "classifier",
