@@ -1,0 +1,159 @@
+"""transformers.js in Node opens what `export web` writes: ids and scores of Python on 200 texts a head."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser_texts import texts
+from modeling_twins import HEADS
+from node_packages import npm_install
+from serving_server import save_random_models
+
+import albertkit
+from albertkit import reference
+from albertkit.checkpoints import formats
+from albertkit.config import AlbertConfig
+from albertkit.hub import resolve
+from albertkit.onnx.check import open_session
+from albertkit.web.export import INT8_FILE, export_web
+
+PACKAGE = "@huggingface/transformers@4.3.1"
+COUNT = 200
+SCRIPT = Path(__file__).with_name("transformers_js.mjs")
+TOLERANCE = 1e-4
+"""Largest difference of any output; the weights are random and large, so outputs are up to 10."""
+FEW = 20
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the library."""
+    return npm_install(tmp_path_factory.mktemp("node"), PACKAGE)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A random model for each head with the bundled vocabulary; the name of the export ends in -web."""
+    root = tmp_path_factory.mktemp("models")
+    vocabulary = resolve("bundled", patterns=("*.model",)) / "spiece.model"
+    made = save_random_models(HEADS, vocabulary, root, seed=3)
+    for name, folder in made.items():
+        export_web(folder, root / f"{name}-web", max_drop=100)
+    return {name: Path(folder) for name, folder in made.items()}
+
+
+def run_node(node: Path, cases: list[dict[str, Any]], tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """Yield what the script writes."""
+    (node / "cases.json").write_text(json.dumps(cases))
+    (node / SCRIPT.name).write_text(SCRIPT.read_text())
+    command = ["node", SCRIPT.name, "cases.json"]
+    result = subprocess.run(command, cwd=node, capture_output=True, text=True, timeout=600, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return map(json.loads, result.stdout.splitlines())
+
+
+def web(folder: Path) -> str:
+    return f"{folder}-web"
+
+
+def array(value: dict[str, Any]) -> np.ndarray:
+    assert value["every"] == 1
+    return np.array(value["values"]).reshape(value["dims"])
+
+
+def compare(found: dict[str, Any], expected: np.ndarray, text: str, *, tolerance: float) -> None:
+    assert tuple(found["dims"]) == expected.shape
+    some = expected.ravel()[:: found["every"]]
+    np.testing.assert_allclose(found["values"], some, atol=tolerance, err_msg=text)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_ids_and_scores_are_those_of_python(
+    head: str, node: Path, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder, choices, given = folders[head], head == "AlbertForMultipleChoice", texts(COUNT)
+    tokenizer = albertkit.AutoTokenizer.from_pretrained(folder)
+    checkpoint = formats.read(folder)
+    config = AlbertConfig.from_dict(checkpoint.config)
+    written = json.loads((Path(web(folder)) / "config.json").read_text())["architectures"][0]
+    case = {
+        "folder": web(folder),
+        "architecture": written,
+        "dtype": "fp32",
+        "texts": given,
+        "choices": choices,
+    }
+    found = list(run_node(node, [case], tmp_path))
+    assert len(found) == COUNT
+    largest = 0.0
+    for text, one in zip(given, found, strict=True):
+        first = [text, text.upper()] if choices else [text]
+        second = ["Yes.", "No, thanks."] if choices else None
+        batch = tokenizer(first, second, padding=True, truncation=True, max_length=64, return_tensors="np")
+        np.testing.assert_array_equal(array(one["ids"]), batch["input_ids"], err_msg=text)
+        inputs = {name: np.asarray(values, np.int64) for name, values in batch.items()}
+        if choices:
+            inputs = {name: values[None] for name, values in inputs.items()}
+        expected = reference.forward(head, config, checkpoint.tensors, **inputs)
+        if head == "AlbertForPreTraining":
+            expected = {"logits": expected["prediction_logits"]}
+        assert one["outputs"]
+        for name, values in one["outputs"].items():
+            compare(values, expected[name], text, tolerance=TOLERANCE)
+            largest = max(largest, float(np.abs(expected[name]).max()))
+    assert largest > 0.5  # not all near 0
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_int8_is_what_onnx_runtime_computes_in_python(
+    head: str, node: Path, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """Without a dtype in Node the exact file is opened; browsers open this one."""
+    folder = folders[head]
+    if head == "AlbertForMultipleChoice":
+        pytest.skip("its rows are pairs; the file is computed by the same operators")
+    given = texts(FEW)
+    written = json.loads((Path(web(folder)) / "config.json").read_text())["architectures"][0]
+    case = {"folder": web(folder), "architecture": written, "dtype": "q8", "texts": given}
+    session = open_session(Path(web(folder)) / INT8_FILE)
+    tokenizer = albertkit.AutoTokenizer.from_pretrained(folder)
+    for text, one in zip(given, run_node(node, [case], tmp_path), strict=True):
+        batch = tokenizer([text], truncation=True, max_length=64, return_tensors="np")
+        inputs = {name: np.asarray(batch[name], np.int64) for name in batch}
+        names = [output.name for output in session.get_outputs()]
+        expected = dict(zip(names, session.run(names, inputs), strict=True))
+        for name, values in one["outputs"].items():
+            compare(values, expected[name], text, tolerance=1e-3)
+
+
+def test_its_pipelines_answer_as_ours(node: Path, folders: dict[str, Path], tmp_path: Path) -> None:
+    given = texts(FEW)
+    masked = [f"{' '.join(text.split()[:8])} [MASK] and nothing." for text in given]
+    tasks = {
+        "AlbertForSequenceClassification": ("text-classification", given, {"top_k": 3}),
+        "AlbertForMaskedLM": ("fill-mask", masked, {"top_k": 5}),
+        "AlbertModel": ("feature-extraction", given, {"pooling": "mean"}),
+    }
+    for head, (name, asked, options) in tasks.items():
+        task = {"name": name, "texts": asked, "options": options}
+        case = {
+            "folder": web(folders[head]), "architecture": head, "dtype": "fp32", "texts": [], "task": task
+        }  # fmt: skip
+        ours = albertkit.pipeline(name, str(folders[head]))
+        found = list(run_node(node, [case], tmp_path))
+        for text, one in zip(asked, found, strict=True):
+            answer = one["answer"]
+            if name == "feature-extraction":
+                expected = ours(text, pooling="mean")
+                np.testing.assert_allclose(array(answer).ravel(), np.ravel(expected), atol=TOLERANCE)
+                continue
+            answer = answer[0] if isinstance(answer[0], list) else answer
+            expected = ours(text, top_k=options["top_k"])
+            key = "label" if name == "text-classification" else "token"
+            assert [one[key] for one in answer] == [one[key] for one in expected]
+            scores = [[one["score"] for one in side] for side in (answer, expected)]
+            np.testing.assert_allclose(scores[0], scores[1], atol=1e-5)

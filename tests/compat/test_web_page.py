@@ -1,0 +1,288 @@
+"""The page of `export web --page` in Chromium: answers of Python on 200 texts a head; offline use; axe."""
+
+import functools
+import http.server
+import json
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser_texts import texts
+from chromium import Watch, until
+from modeling_twins import HEADS
+from node_packages import npm_install
+from serving_server import save_random_models
+
+import albertkit
+from albertkit.hub import resolve
+from albertkit.web import export
+from albertkit.web.libraries import fetch_libraries
+
+COUNT = 200
+ANSWERED = ("AlbertForMaskedLM", "AlbertForSequenceClassification", "AlbertForTokenClassification")
+ANSWERED += ("AlbertForQuestionAnswering", "AlbertModel")
+TOLERANCE = 1e-4
+ASK = """async (asked) => {
+    const { ask } = await import(new URL('page/server.js', location.href));
+    return Promise.all(asked.map(([path, body]) => ask(path, body)));
+}"""
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Write nothing."""
+
+
+class Site:
+    """A server of static files that can be stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        handler = functools.partial(_Quiet, directory=str(folder))
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.address = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        """Answer nothing any more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model for each head, its page in NAME-web, and `small`, the page of the bundled model."""
+    npm_install(tmp_path_factory.mktemp("npm"), "@huggingface/tokenizers@0.2.0")  # or the tests are skipped
+    root = tmp_path_factory.mktemp("pages")
+    vocabulary = resolve("bundled", patterns=("*.model",)) / "spiece.model"
+    save_random_models({name: HEADS[name] for name in ANSWERED}, vocabulary, root, seed=3)
+    libraries = fetch_libraries()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "fetch_libraries", lambda: libraries)
+        for name in ANSWERED:
+            albertkit.export_web(root / name, root / f"{name}-web", page=True, int8=False)
+        albertkit.export_web("bundled", root / "small", page=True, max_drop=1)
+    return root
+
+
+@pytest.fixture(scope="module")
+def site(root: Path) -> Iterator[Site]:
+    site = Site(root)
+    yield site
+    site.stop()
+
+
+@pytest.fixture(scope="module")
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def opened(browser, site: Site, watch: Watch):
+    """Return a function that opens a page and waits for its model; complaints and foreign requests fail."""
+    contexts = []
+
+    def open_page(name: str, hash_: str = "", *, server: Site = site):
+        contexts.append(browser.new_context(viewport={"width": 1100, "height": 800}))
+        page = watch.over(contexts[-1].new_page())
+        page.goto(f"{server.address}{name}{'/' if name else ''}{hash_}")
+        ready(page)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert watch.complaints == []
+    assert [one for one in watch.requests if not one.startswith("http://127.0.0.1:")] == []
+    assert watch.requests
+    watch.requests.clear()
+
+
+def ready(page) -> None:
+    until(page, "document.getElementById('download').hidden", seconds=120)
+    assert page.locator("#about.error").count() == 0, page.locator("#about").inner_text()
+
+
+def settle(page) -> None:
+    page.wait_for_timeout(400)  # the pause after the last key
+    until(page, "!document.querySelector('[aria-busy]')")
+
+
+def ask_all(page, path: str, bodies: list[dict[str, Any]]) -> list[Any]:
+    return page.evaluate(ASK, [[path, body] for body in bodies])
+
+
+class TestAnswers:
+    """The page computes the exact graph here, so that its answers are those of Python."""
+
+    def test_tokens(self, opened, root: Path) -> None:
+        page, given = opened("AlbertModel-web"), texts(COUNT)
+        tokenizer = albertkit.AutoTokenizer.from_pretrained(root / "AlbertModel")
+        for text, one in zip(
+            given, ask_all(page, "v1/tokenize", [{"input": one} for one in given]), strict=True
+        ):
+            (found,) = one["results"]
+            expected = tokenizer(text, return_offsets_mapping=True)
+            assert found["input_ids"] == expected["input_ids"], text
+            covered = [text[start:end] for start, end in found["offsets"]]
+            assert covered == [text[start:end] for start, end in expected["offset_mapping"]], text
+
+    def test_masked_words(self, opened, root: Path) -> None:
+        page = opened("AlbertForMaskedLM-web")
+        given = [f"{text} [MASK] and [MASK]." for text in texts(COUNT)]
+        ours = albertkit.pipeline("fill-mask", str(root / "AlbertForMaskedLM"), parse_special_tokens="mask")
+        found = ask_all(page, "v1/fill-mask", [{"input": one, "top_k": 5} for one in given])
+        for text, one in zip(given, found, strict=True):
+            for mask, expected in zip(one["results"][0], ours(text, top_k=5), strict=True):
+                assert [word["token"] for word in mask] == [word["token"] for word in expected], text
+                scores = [[word["score"] for word in side] for side in (mask, expected)]
+                np.testing.assert_allclose(scores[0], scores[1], atol=TOLERANCE)
+
+    def test_labels(self, opened, root: Path) -> None:
+        page, given = opened("AlbertForSequenceClassification-web"), texts(COUNT)
+        ours = albertkit.pipeline("text-classification", str(root / "AlbertForSequenceClassification"))
+        pairs = [{"text": text, "text_pair": given[-1 - place]} for place, text in enumerate(given[:20])]
+        asked = [{"input": one, "top_k": 3} for one in (*given, *pairs)]
+        labels = set()
+        for one, found in zip(asked, ask_all(page, "v1/classify", asked), strict=True):
+            expected = ours(one["input"], top_k=3, truncation=True)
+            (answer,) = found["results"]
+            assert [label["label"] for label in answer] == [label["label"] for label in expected]
+            scores = [[label["score"] for label in side] for side in (answer, expected)]
+            np.testing.assert_allclose(scores[0], scores[1], atol=TOLERANCE)
+            labels.add(answer[0]["label"])
+        assert len(labels) > 1
+
+    def test_tags(self, opened, root: Path) -> None:
+        page, given = opened("AlbertForTokenClassification-web"), texts(COUNT)
+        ours = albertkit.pipeline("token-classification", str(root / "AlbertForTokenClassification"))
+        for text, one in zip(given, ask_all(page, "v1/tag", [{"input": one} for one in given]), strict=True):
+            assert one["results"][0]["cut"] == 0
+            first_pieces: dict[int, dict[str, Any]] = {}
+            for piece in ours(text, ignore_labels=()):
+                first_pieces.setdefault(piece["start"], piece)
+            words = one["results"][0]["words"]
+            assert words or not first_pieces
+            for word in words:
+                expected = first_pieces[word["start"]]
+                assert word["label"] == expected["entity"], (text, word)
+                assert abs(word["score"] - expected["score"]) < TOLERANCE
+
+    def test_answers(self, opened, root: Path) -> None:
+        page, given = opened("AlbertForQuestionAnswering-web"), texts(COUNT)
+        given = [text for text in given if re.search(r"\w", text)]
+        ours = albertkit.pipeline("question-answering", str(root / "AlbertForQuestionAnswering"))
+        asked = [{"question": "Who carried the key?", "context": text[:100]} for text in given]
+        found = ask_all(page, "v1/answer", [{"input": one, "top_k": 3} for one in asked])
+        for one, answers in zip(asked, found, strict=True):
+            expected = ours(one, top_k=3)
+            for answer, other in zip(answers["results"][0], expected, strict=True):
+                assert {name: answer[name] for name in ("start", "end", "answer")} == {
+                    name: other[name] for name in ("start", "end", "answer")
+                }, one
+                assert abs(answer["score"] - other["score"]) < TOLERANCE
+
+    def test_vectors(self, opened, root: Path) -> None:
+        page, given = opened("AlbertModel-web"), texts(COUNT)
+        ours = albertkit.pipeline("feature-extraction", str(root / "AlbertModel"))
+        (found,) = ask_all(page, "v1/embeddings", [{"input": given}])
+        for text, one in zip(given, found["data"], strict=True):
+            np.testing.assert_allclose(one["embedding"], ours(text, pooling="mean"), atol=TOLERANCE)
+
+    def test_an_error_is_said_and_passes(self, opened) -> None:
+        page = opened("AlbertForMaskedLM-web", f"#text={'word+' * 80}[MASK]")
+        settle(page)
+        said = page.locator("#fill .error").inner_text()
+        assert said == "The model reads 64 tokens, and no mask is among them."
+        page.get_by_label("A sentence; [MASK] stands for a word to guess").fill("A [MASK].")
+        settle(page)
+        assert page.locator("#fill .error").count() == 0
+        assert page.locator("#candidates li").count() == 6
+
+
+class TestPage:
+    """The bundled model in int8, as a visitor uses it."""
+
+    def test_used_with_keys_alone(self, opened) -> None:
+        page = opened("small")
+        settle(page)
+        assert page.locator("#candidates li").first.inner_text().split()[0] == "head"
+        first = page.locator("#candidates button").first
+        first.focus()
+        page.keyboard.press("Enter")
+        settle(page)
+        field = page.get_by_label("A sentence; [MASK] stands for a word to guess")
+        assert field.input_value() == "The old man shook his head and said nothing."
+        field.focus()
+        page.keyboard.press("Control+A")
+        page.keyboard.type("The captain of the [MASK] looked at the sea.")
+        settle(page)
+        assert page.locator("#candidates li").first.inner_text().split()[0] == "ship"
+        assert "%5BMASK%5D+looked" in page.url
+        assert page.locator("#fill [role=status]").inner_text().startswith("Best for mask 1: ship")
+
+    def test_the_download_shows_its_progress(self, browser, root: Path) -> None:
+        site = Site(root / "small")
+        page = browser.new_context().new_page()
+        held: list[Any] = []
+        page.context.route("**/model.onnx.gz", held.append)
+        page.goto(site.address)
+        until(page, "document.getElementById('progress').value > 0.5", seconds=60)
+        assert 0.5 < page.evaluate("document.getElementById('progress').value") < 1
+        assert re.match(r"\d\.\d of 5\.\d MB\.", page.locator("#loaded").inner_text())
+        held[0].continue_()
+        ready(page)
+        page.context.close()
+        site.stop()
+
+    def test_the_next_visit_needs_no_network(self, browser, root: Path) -> None:
+        site, watch = Site(root / "small"), Watch()
+        page = watch.over(browser.new_context().new_page())
+        page.goto(site.address)
+        ready(page)
+        until(page, "navigator.serviceWorker.controller")
+        site.stop()
+        page.reload()
+        ready(page)
+        settle(page)
+        assert page.locator("#candidates li").first.inner_text().split()[0] == "head"
+        assert watch.complaints == []
+        page.context.close()
+
+    def test_a_file_that_is_missing_is_said(self, browser, root: Path, tmp_path: Path) -> None:
+        site = Site(root / "small")
+        page = browser.new_context().new_page()
+        page.context.route("**/model.onnx.gz", lambda route: route.fulfill(status=404))
+        page.goto(site.address)
+        until(page, "document.querySelector('#about.error')")
+        expected = "model/model.onnx.gz could not be downloaded: the server answers 404."
+        assert page.locator("#about").inner_text() == expected
+        page.context.close()
+        site.stop()
+
+    @pytest.mark.parametrize("name", [*(f"{name}-web" for name in ANSWERED), "small"])
+    @pytest.mark.parametrize("kind", ["light", "dark", "narrow"])
+    def test_accessible_to_all(self, opened, name: str, kind: str) -> None:
+        axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+        width = 360 if kind == "narrow" else 1200
+        page = opened(name)
+        page.emulate_media(color_scheme="dark" if kind == "dark" else "light", reduced_motion="reduce")
+        page.set_viewport_size({"width": width, "height": 800})
+        settle(page)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 300) == (kind == "dark")
+        found = axe.Axe().run(page).response
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+        assert len(found["passes"]) > 15
+
+    def test_the_bundled_model_takes_at_most_6_megabytes(self, root: Path) -> None:
+        page = root / "small"
+        files = [one for one in (page / "page").rglob("*") if one.is_file()]
+        total = sum(one.stat().st_size for one in (*files, page / "index.html", page / "service-worker.js"))
+        assert 1_000_000 < total <= 6_000_000
+        about = json.loads((page / "page" / "files.json").read_text())
+        assert sum(one["bytes"] for one in about["downloads"]) < total
