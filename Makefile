@@ -76,12 +76,14 @@ bench: .venv/installed-test ## Measure against transformers, side by side (about
 # Each tool is installed into an environment of its own below .compat: 4 GB, and half an hour the first time.
 compat: .venv/installed-test ## Check the other tools that open our files or write files for us; write docs/reference/compatibility.md.
 	OMP_NUM_THREADS=1 $(BIN)/python tests/compat/matrix.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/compat
 
 # MINUTES and TEXTS can be given: make gpu MINUTES=25 TEXTS=books.parquet
 gpu: .venv/installed-test ## On a machine with a GPU: its tests, benchmarks and a training run (25 minutes).
 	$(BIN)/python scripts/gpu.py --minutes $(or $(MINUTES),25) $(if $(TEXTS),--texts $(TEXTS)) --page dev/gpu-report.md
 
 docs: .venv/installed-docs ## Build the documentation into site/; a warning is an error.
+	$(BIN)/python scripts/browser_page.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean: ## Remove the environments and what tools left behind.

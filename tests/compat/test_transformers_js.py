@@ -1,6 +1,8 @@
 """transformers.js in Node opens what `export web` writes: ids and scores of Python on 200 texts a head."""
 
 import json
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from browser_texts import texts
 from modeling_twins import HEADS
 from node_packages import npm_install
+from places import ROOT
 from serving_server import save_random_models
 
 import albertkit
@@ -106,6 +109,23 @@ def test_ids_and_scores_are_those_of_python(
             compare(values, expected[name], text, tolerance=TOLERANCE)
             largest = max(largest, float(np.abs(expected[name]).max()))
     assert largest > 0.5  # not all near 0
+
+
+def test_the_blocks_of_the_documentation_run(node: Path, folders: dict[str, Path]) -> None:
+    export_web("bundled", node / "models" / "bundled-web", max_drop=1)
+    shutil.copytree(web(folders["AlbertForTokenClassification"]), node / "models" / "tagger-web")
+    page = (ROOT / "docs" / "how-to" / "browser.md").read_text()
+    blocks = re.findall(r"^```javascript\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    printed = []
+    for number, block in enumerate(blocks):
+        (node / f"{number}.mjs").write_text(block)
+        result = subprocess.run(
+            ["node", f"{number}.mjs"], cwd=node, capture_output=True, text=True, timeout=100, check=True
+        )
+        printed.append(result.stdout)
+    assert len(blocks) == 2
+    assert "token_str: 'head'" in printed[0]
+    assert re.fullmatch(r"\[ 1, \d+, 3 \]\n", printed[1])
 
 
 @pytest.mark.parametrize("head", HEADS)

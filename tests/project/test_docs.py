@@ -27,6 +27,8 @@ CLI = "reference/cli.md"
 """Generated; tests/cli/test_cli_reference.py compares it. Its `text` blocks are the usage of commands."""
 SHOWN = ("text", "toml", "csv", "json", "jsonl")
 """Languages of blocks that are output or files."""
+ELSEWHERE = ("javascript",)
+"""Languages of blocks that tests/compat/test_transformers_js.py runs."""
 
 
 def place_of(page: str) -> Path:
@@ -178,6 +180,10 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "albertkit evaluate": "how-to/fine-tune.md does",
         "albertkit predict": "how-to/fine-tune.md does",
         "albertkit bench": "how-to/speed.md does",
+    },
+    "how-to/browser.md": {
+        "albertkit export web bundled site --page": "needs npm; tests/compat/test_web_page.py opens the page",
+        "python -m http.server": "the same",
     },
     "reference/compatibility.md": {
         "make compat": "installs environments; tests/project/test_compatibility.py reads its results",
@@ -352,7 +358,7 @@ def test_output_follows_the_block_that_prints_it(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_say_their_language(page: str) -> None:
     for block in blocks_of(page):
-        assert block.language in (*RUN, *SHOWN), f"{page}, line {block.line}: {block.language!r}"
+        assert block.language in (*RUN, *SHOWN, *ELSEWHERE), f"{page}, line {block.line}: {block.language!r}"
 
 
 def test_exceptions_are_of_pages_that_are_there() -> None:

@@ -6,6 +6,7 @@ const PUNCTUATION = /[\p{P}\p{S}]/u;
 const CHARACTER_WORD =
   /[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u{20000}-\u{3ffff}]/u;
 const SPACE = /\s/u;
+const INVISIBLE_SPACE = /[\u200b-\u200f\ufeff]/u; // a space after the normalization
 const ALPHANUMERIC = /[\p{L}\p{N}]/u;
 
 /** The words of a text as taggers are trained on them: [start, end] in characters. */
@@ -55,7 +56,9 @@ export class Reader {
     this.longest = Math.min(settings.model_max_length, config.max_position_embeddings);
     const id = (role) => tokenizer.token_to_id(settings[role]?.content ?? settings[role]);
     [this.first, this.last, this.mask] = ["cls_token", "sep_token", "mask_token"].map(id);
-    this.special = new Set([...tokenizer.get_added_tokens_decoder().keys()]);
+    this.unknown = id("unk_token");
+    this.special = new Set(tokenizer.get_added_tokens_decoder().keys());
+    this.special.delete(this.unknown); // it stands for other text
   }
 
   /** The tokens of a text, without [CLS] and [SEP]. */
@@ -124,9 +127,9 @@ export class Reader {
     return found;
   }
 
-  /** What a token spells; null for the unknown one. */
+  /** What a token spells; null for an unknown one whose text is not told. */
   #spelling(id, token) {
-    if (token === this.tokenizer.model?.unk_token || token === "<unk>") return null;
+    if (id === this.unknown && token === this.tokenizer.id_to_token(id)) return null;
     if (this.special.has(id)) return token;
     if (token.startsWith("##")) return token.slice(2);
     return token.startsWith(MARK) ? token.slice(MARK.length) : token;
@@ -140,7 +143,7 @@ export class Reader {
       const pair = points[place] + (points[place + 1] ?? "");
       const size = pair === "``" || pair === "''" ? 2 : 1;
       const raw = points.slice(place, place + size).join("");
-      const isSpace = SPACE.test(raw);
+      const isSpace = SPACE.test(raw) || INVISIBLE_SPACE.test(raw);
       units.push({ raw, isSpace, text: isSpace ? "" : normal(raw).trim(), start: place, end: place + size });
       place += size;
     }

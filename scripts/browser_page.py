@@ -1,0 +1,48 @@
+"""Build the page "Try it here" of the site: the bundled model in the visitor's browser.
+
+    python scripts/browser_page.py          # into build/browser-page, which `mkdocs build` adds to the site
+
+Where npm or a network is missing, it prints a warning, and the site is built without the page.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from albertkit.errors import AlbertKitError
+from albertkit.web.export import export_web
+from albertkit.web.page import FOLDER, INDEX, SERVICE_WORKER
+
+BUILT = Path(__file__).parents[1] / "build" / "browser-page"
+MAX_DROP = 1.0
+"""Points of agreement that int8 may lose: it loses 0.94 of the bundled model's."""
+LARGEST = 6_000_000
+"""Bytes that the page may take in all."""
+
+
+def main() -> None:
+    """Build the page, or warn."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--output", type=Path, default=BUILT, help="the folder of the page")
+    output = parser.parse_args().output
+    shutil.rmtree(output, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            report = export_web("bundled", Path(folder, "web"), page=True, max_drop=MAX_DROP)
+        except AlbertKitError as error:
+            print(f"warning: the site is built without its page in the browser: {error}", file=sys.stderr)
+            return
+        if report.page_bytes > LARGEST:
+            raise SystemExit(f"the page takes {report.page_bytes:,} bytes; expected at most {LARGEST:,}")
+        output.mkdir(parents=True)
+        for name in (INDEX, SERVICE_WORKER, FOLDER):
+            shutil.move(Path(folder, "web", name), output / name)
+    print(f"{output}: {report.page_bytes:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
