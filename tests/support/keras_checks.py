@@ -377,6 +377,7 @@ def test_a_step_of_training_equals_that_of_torch(
 def test_dropout_acts_with_training_only(tmp_path: Path) -> None:
     values = {"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.5, "classifier_dropout_prob": 0.5}
     _, model = pair("AlbertForSequenceClassification", tmp_path, **SHALLOW, **values)
+    assert [layer.name for layer in model.layers] == ["albert", "dropout", "classifier"]
     ids = batch()["input_ids"].numpy()
 
     def logits(**options: Any) -> np.ndarray:

@@ -155,7 +155,8 @@ class _ClassifyingModel(TFAlbertPreTrainedModel):
     def make_parts(self) -> None:
         """Make the dropout, which `call` applies before `answer`, and the linear map H -> K."""
         config = self.config
-        self.dropout = keras.layers.Dropout(config.classifier_dropout_prob, dtype=self.dtype_policy)
+        rate = config.classifier_dropout_prob
+        self.dropout = keras.layers.Dropout(rate, name="dropout", dtype=self.dtype_policy)
         labels = self.head.size("K", config)
         self.classifier = make_dense(
             config, "classifier", config.hidden_size, labels, dtype=self.dtype_policy

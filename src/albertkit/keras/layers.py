@@ -59,7 +59,7 @@ class Brick(keras.layers.Layer):
 
     def dropout(self, rate: float) -> keras.layers.Dropout:
         """Return a dropout layer, which acts with `training=True` only."""
-        return keras.layers.Dropout(rate, dtype=self.dtype_policy)
+        return keras.layers.Dropout(rate, name="dropout", dtype=self.dtype_policy)
 
 
 _draws = ContextVar("draws", default=True)
