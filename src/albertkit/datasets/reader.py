@@ -278,6 +278,7 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
             f"{name} is {data!r:.60} ({type(data).__name__}); expected a path, a table or an "
             "iterable of examples"
         )
+    features = getattr(data, "features", None)  # of an IterableDataset, whose rows are read once
     if isinstance(data, Iterator) or not hasattr(data, "__len__"):
         data = list(data)
     if isinstance(data, Mapping) or hasattr(data, "column_names"):
@@ -290,7 +291,7 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
             f"{name} is an iterable of texts, such as {first!r:.60}; expected dicts, such as "
             '{"text": ...}, or examples. To read a file, give its path alone'
         )
-    return ObjectTable(data, name=name) if isinstance(first, Mapping) else list(data)
+    return ObjectTable(data, name=name, features=features) if isinstance(first, Mapping) else list(data)
 
 
 def open_table(source: Any, *, header: bool = True, delimiter: str | None = None) -> Table:

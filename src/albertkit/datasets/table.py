@@ -223,16 +223,28 @@ class JsonLinesTable(Table):
 class ObjectTable(Table):
     """Mappings in memory, or a `datasets.Dataset` (which is one split, not a dictionary of splits).
 
+    Args:
+        rows: the mappings.
+        name: what error messages call them.
+        features: column -> its type in `datasets`; None for those of `rows`, if it has any.
+
     Raises:
         DataError: the object cannot be read more than once, or does not hold mappings.
     """
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]], *, name: str = "the examples given") -> None:
+    def __init__(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        name: str = "the examples given",
+        features: Mapping[str, Any] | None = None,
+    ) -> None:
         if isinstance(rows, Mapping):
             raise DataError(f"{name} are several splits: {', '.join(map(str, rows))}; give one of them")
         if isinstance(rows, Iterator):
             raise DataError(f"{name} can be read once only; give a list, or a file")
         self._rows = rows
+        self._features = features or getattr(rows, "features", None) or {}
         self.name = name
 
     def columns(self) -> list[str]:
@@ -252,7 +264,7 @@ class ObjectTable(Table):
 
     def class_names(self, column: str) -> tuple[str, ...] | None:
         """Return the names of a `ClassLabel`, or of a list of them."""
-        feature = (getattr(self._rows, "features", None) or {}).get(column)
+        feature = self._features.get(column)
         names = getattr(getattr(feature, "feature", feature), "names", None)
         return tuple(names) if names else None
 

@@ -13,14 +13,15 @@ often a failed download than meant.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.reader import as_source
-from albertkit.datasets.table import Table
+from albertkit.datasets.table import ObjectTable, Table
 from albertkit.errors import DataError
 from albertkit.extras import optional
 from albertkit.text_files import COMPRESSIONS, Lines, decompressed, file_format, lone_surrogate, read_lines
@@ -52,6 +53,8 @@ class Corpus:
     files: tuple[Path, ...] = ()
     table: Table | None = None
     """Rows in place of files."""
+    streamed: bool = False
+    """Whether the rows are read from elsewhere as they are needed, so nobody knows how many there are."""
     text_column: str = "text"
     sentence_per_line: bool = False
 
@@ -68,6 +71,10 @@ class Corpus:
         Raises:
             DataError: an input leads to no readable file.
         """
+        if _is_stream(inputs):
+            table = ObjectTable(inputs, name="the rows given")  # type: ignore[arg-type]
+            table.check_columns({"text_column": text_column})
+            return cls(table=table, text_column=text_column, streamed=True)
         if isinstance(inputs, Iterator):  # such as Path("books").glob("*.txt")
             inputs = list(inputs)
         paths = inputs if isinstance(inputs, (list, tuple)) else [inputs]
@@ -105,7 +112,7 @@ class Corpus:
             before += size
 
     def _read_rows(self, table: Table) -> Iterator[SourceDocument]:
-        total = sum(1 for _ in table.rows())
+        total = math.inf if self.streamed else sum(1 for _ in table.rows())
         for number, row in enumerate(table.rows(), start=1):
             text = row.values.get(self.text_column)
             if not isinstance(text, str):
@@ -213,6 +220,12 @@ def _cut(document: SourceDocument) -> Iterator[SourceDocument]:
         yield replace(document, text=text[start:end], continues=document.continues or start > 0)
         start = end
     yield replace(document, text=text[start:], continues=document.continues or start > 0)
+
+
+def _is_stream(inputs: object) -> bool:
+    """Tell whether rows can be iterated again and again but not counted, as an `IterableDataset`."""
+    is_other = isinstance(inputs, (str, Path, Iterator)) or hasattr(inputs, "__len__")
+    return isinstance(inputs, Iterable) and not is_other
 
 
 def _check_characters(text: str, origin: str) -> None:

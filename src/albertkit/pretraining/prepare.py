@@ -88,7 +88,8 @@ def prepare(
 
     Args:
         inputs: files, folders or glob patterns (`.txt`, `.jsonl`, `.parquet`, also compressed); or rows with
-            a column of texts: a list of dicts, a `datasets.Dataset`, a pandas or Arrow table.
+            a column of texts: a list of dicts, a `datasets.Dataset`, a pandas or Arrow table. A
+            `datasets.IterableDataset` is streamed: one unit of its texts is in memory at a time.
         tokenizer: a tokenizer's folder, or its `spiece.model`; the normalization is read from the
             `tokenizer_config.json` beside it.
         output: folder to write; must not hold finished shards.

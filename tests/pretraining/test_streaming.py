@@ -1,0 +1,89 @@
+"""`datasets.IterableDataset` into `prepare`, which streams it, and into `finetune`."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import datasets
+import pytest
+
+import albertkit
+from albertkit.errors import DataError
+from albertkit.pretraining.corpus import Corpus
+
+SENTENCES = "The captain {0} opened the door. He looked at the sea. It was number {0}. Nobody answered him."
+
+
+class Text(str):
+    """A text that counts how many are held at once."""
+
+    held = most = 0
+
+    def __new__(cls, text: str) -> "Text":
+        cls.held += 1
+        cls.most = max(cls.most, cls.held)
+        return super().__new__(cls, text)
+
+    def __del__(self) -> None:
+        type(self).held -= 1
+
+
+class Stream:
+    """Rows that can be iterated again and again, with how often a row was asked for."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.asked = count, 0
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        for number in range(self.count):
+            self.asked += 1
+            yield {"text": Text(SENTENCES.format(number))}
+
+
+def test_prepare_holds_the_texts_of_one_unit(tmp_path: Path) -> None:
+    stream = Stream(1500)
+    streamed = albertkit.prepare(
+        stream, tokenizer="bundled", output=tmp_path / "streamed", workers=1, unit_characters=4_000
+    )  # type: ignore[arg-type]
+    gc.collect()
+    assert Text.most < 150  # a unit has about 45, and the next one is read meanwhile
+    assert stream.asked <= 1500 + 1000  # once, and the first thousand to see the columns
+    rows = [{"text": SENTENCES.format(number)} for number in range(1500)]
+    whole = albertkit.prepare(
+        rows, tokenizer="bundled", output=tmp_path / "whole", workers=1, unit_characters=4_000
+    )
+    assert [shard.sha256 for shard in streamed.train.shards] == [shard.sha256 for shard in whole.train.shards]
+    assert len(streamed.train.shards) > 10
+
+
+def test_an_iterable_dataset_is_prepared_as_its_rows_are(tmp_path: Path) -> None:
+    rows = [{"body": SENTENCES.format(number)} for number in range(50)]
+    dataset = datasets.Dataset.from_list(rows)
+    found = [
+        albertkit.prepare(
+            data, tokenizer="bundled", output=tmp_path / name, workers=1, text_column="body", holdout_every=10
+        )
+        for name, data in {"streamed": dataset.to_iterable_dataset(), "whole": dataset}.items()
+    ]
+    hashes = [[shard.sha256 for shard in one.train.shards] for one in found]
+    assert hashes[0] == hashes[1]
+    assert found[0].summary()["source_documents"] == 50
+    with pytest.raises(DataError, match="the rows given: no column 'text'; it has body"):
+        Corpus.find(dataset.to_iterable_dataset())  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("blank_pictures")
+def test_an_iterable_dataset_is_learned_with_the_names_of_its_labels(tmp_path: Path) -> None:
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["fine", "rain"])}
+    )
+    rows = [{"text": f"Rain {n}." if n % 2 else f"Fine {n}.", "label": n % 2} for n in range(16)]
+    stream = datasets.Dataset.from_list(rows, features=features).to_iterable_dataset()
+    run = albertkit.finetune(
+        "text-classification", train=stream.shuffle(seed=1), validation=stream.take(8), output=tmp_path,
+        steps=1, batch_size=4, max_length=8, precision="fp32", device="cpu",
+    )  # fmt: skip
+    assert run.report
+    assert run.report["data"]["training"]["examples"] == 16
+    assert run.report["data"]["validation"]["examples"] == 8
+    assert {one["label"] for one in run.pipeline()(["Rain 3.", "Fine 2."])} <= {"fine", "rain"}
