@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[1] / "docs" / "reference"
 RESULTS = DOCS / "compatibility.json"
 PAGE = DOCS / "compatibility.md"
 BEGIN, END = "<!-- table: scripts/compatibility_page.py -->", "<!-- end of table -->"
-COLUMNS = ("tool", "version", "checked", "direction", "models", "largest difference", "result")
+COLUMNS = ("tool", "version", "with", "checked", "direction", "models", "largest difference", "result")
 DIRECTIONS = {"opens": "opens albertkit's files", "writes": "writes files that albertkit opens"}
 
 
@@ -24,6 +24,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
     return [
         row["tool"],
         row["version"] or "",
+        ", ".join(f"{package} {number}" for package, number in row.get("beside", {}).items()),
         row["date"],
         DIRECTIONS.get(row.get("direction", ""), ""),
         str(len(row.get("heads", ()))),
@@ -33,10 +34,10 @@ def cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """Return the table, and below it what each row was checked with."""
+    """Return the table, and below it what it leaves out."""
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     lines += [f"| {' | '.join(cells(row))} |" for row in results["rows"]]
-    details = [detail for row in results["rows"] if (detail := _detail(row))]
+    details = [detail for row in results["rows"] for detail in _details(row)]
     return "\n".join([*lines, "", *details])
 
 
@@ -53,18 +54,13 @@ def page_with(new: str, page: str) -> str:
     return f"{before}{BEGIN}\n{new}\n{END}{rest.partition(END)[2]}"
 
 
-def _detail(row: Mapping[str, Any]) -> str:
-    direction = DIRECTIONS.get(row.get("direction", ""), "")
-    name = " ".join(filter(None, (row["tool"], direction)))
-    heads = f": {', '.join(row['heads'])}." if row.get("heads") else "."
-    beside = ", ".join(f"{package} {number}" for package, number in row.get("beside", {}).items())
-    return "".join(
-        [
-            f"* {name}{heads}",
-            f" Checked with {beside}." if beside else "",
-            *(f" {note.replace('|', '/')}." for note in [*row["notes"], *row.get("limits", ())]),
-        ]
-    )
+def _details(row: Mapping[str, Any]) -> list[str]:
+    """Return what went wrong, and which models the tool has no code for, by reason."""
+    models: dict[str, list[str]] = {}
+    for limit in row.get("limits", ()):
+        models.setdefault(limit["reason"], []).append(limit["name"])
+    limits = [f"* {row['tool']} {reason}: {', '.join(names)}." for reason, names in models.items()]
+    return [*(f"* {row['tool']}: {note.replace('|', '/')}." for note in row["notes"]), *limits]
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -29,10 +30,26 @@ def command_of(environment: str, script: Path) -> list[str]:
     Raises:
         NotInstalledError: pip or npm failed, or Node is not there.
     """
+    if script.suffix != ".mjs":
+        return [str(python_of(environment)), str(script)]
+    folder = _folder_of(environment, _install_node)
+    shutil.copyfile(script, folder / script.name)  # Node looks for packages beside the script
+    return ["node", str(folder / script.name)]
+
+
+def python_of(environment: str) -> Path:
+    """Return the interpreter of an environment, which is made if it is missing.
+
+    Raises:
+        NotInstalledError: pip failed.
+    """
     if environment == TEST_ENVIRONMENT:
-        return [sys.executable, str(script)]
+        return Path(sys.executable)
+    return _folder_of(environment, _install_python) / "bin" / "python"
+
+
+def _folder_of(environment: str, install: Callable[[Path, Path], None]) -> Path:
     requirements = HERE / f"requirements-{environment}.txt"
-    install = _install_node if script.suffix == ".mjs" else _install_python
     wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
     folder = ENVIRONMENTS / environment
     installed = folder / "installed"
@@ -40,10 +57,7 @@ def command_of(environment: str, script: Path) -> list[str]:
         print(f"Installing {requirements.name} into {folder.relative_to(ROOT)}.", flush=True)
         install(folder, requirements)
         installed.write_text(wanted)
-    if script.suffix == ".mjs":  # Node looks for packages beside the script
-        shutil.copyfile(script, folder / script.name)
-        return ["node", str(folder / script.name)]
-    return [str(folder / "bin" / "python"), str(script)]
+    return folder
 
 
 def environment_variables() -> dict[str, str]:

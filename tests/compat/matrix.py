@@ -1,6 +1,6 @@
 """Check which tools open albertkit's files, and which files of theirs albertkit opens: `make compat`.
 
-    python tests/compat/matrix.py                         # every tool
+    python tests/compat/matrix.py                         # every tool, then the test files of this folder
     python tests/compat/matrix.py --tool onnxruntime      # one; the rows of the others stay
 
 Each tool runs its own script in an environment of its own, on the models of `models.py`. The results go to
@@ -23,9 +23,17 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import numpy as np
 from comparing import largest_difference
-from environments import HERE, ROOT, NotInstalledError, command_of, environment_variables
+from environments import (
+    HERE,
+    ROOT,
+    TEST_ENVIRONMENT,
+    NotInstalledError,
+    command_of,
+    environment_variables,
+    python_of,
+)
 from models import compute, write_cases
-from tools import TOOLS, Tool
+from tools import LIBRARIES, LIBRARY_TESTS, TOOLS, Tool
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import compatibility_page
@@ -56,7 +64,7 @@ def check_tool(tool: Tool, work: Path) -> list[Line]:
     for direction in ("opens", "writes"):
         results = [line for line in lines if line.get("direction") == direction and "limit" not in line]
         if results:
-            limits = [f"{line['name']}: {line['limit']}" for line in lines if "limit" in line]
+            limits = [{"name": line["name"], "reason": line["limit"]} for line in lines if "limit" in line]
             limits = limits if direction == "opens" else []
             rows.append({**common, "direction": direction, **summarize(results), "limits": limits})
     if failure or not rows:
@@ -122,6 +130,25 @@ def open_theirs(result: Line) -> Line:
         return {"name": result["name"], "error": f"{type(error).__name__}: {error}"[:600]}
 
 
+def run_test_files() -> bool:
+    """Run the test files of this folder, each in its environment; return whether all of them passed."""
+    passed = True
+    files = sorted(HERE.glob("test_*.py"))
+    for environment in (TEST_ENVIRONMENT, LIBRARIES):
+        chosen = [str(file) for file in files if (file.name in LIBRARY_TESTS) == (environment == LIBRARIES)]
+        if not chosen:
+            continue
+        try:
+            python = python_of(environment)
+        except NotInstalledError as error:
+            print(f"{environment} | not installed, so {', '.join(chosen)} did not run: {error}", flush=True)
+            continue
+        command = [str(python), "-m", "pytest", "-rs", *chosen]
+        done = subprocess.run(command, cwd=ROOT, env=environment_variables(), check=False)
+        passed &= done.returncode == 0
+    return passed
+
+
 def write_results(rows: Sequence[Line], checked: Sequence[Tool]) -> None:
     """Replace the rows of the tools that were checked, and write the page."""
     file = compatibility_page.RESULTS
@@ -149,7 +176,8 @@ def main() -> None:
                 rows.append(row)
                 print(" | ".join(compatibility_page.cells(row)), *row["notes"], sep="\n    ", flush=True)
     write_results(rows, tools)
-    if any(row["result"] in ("different", "failed") for row in rows):
+    passed = bool(chosen) or run_test_files()
+    if any(row["result"] in ("different", "failed") for row in rows) or not passed:
         raise SystemExit("Some tools do not agree with albertkit: see the lines above.")
 
 

@@ -31,7 +31,9 @@ def logged_run(script: str, output: Path) -> list[dict[str, float]]:
 
 
 def test_mlflow(tmp_path: Path) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="needs MLflow: pip install mlflow-skinny sqlalchemy")
+    mlflow = pytest.importorskip(
+        "mlflow", reason="needs MLflow: pip install mlflow-skinny sqlalchemy alembic"
+    )
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
     lines = logged_run("mlflow", tmp_path / "run")
     (kept,) = mlflow.search_runs(output_format="list")

@@ -8,6 +8,10 @@ LIBRARIES = "libraries"
 """The environment with albertkit and the libraries that test files use in one process with it."""
 
 
+LIBRARY_TESTS = ("test_sentence_transformers.py", "test_trackers.py")
+"""Test files that run there; the others run in the test environment."""
+
+
 @dataclass(frozen=True)
 class Tool:
     """A tool, the environment that it runs in, and the script that checks it."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from places import ROOT
 
@@ -51,14 +52,49 @@ def test_every_tool_has_a_row_and_its_files(results, monkeypatch):
         assert tool.environment == "test" or (COMPAT / f"requirements-{tool.environment}.txt").is_file()
 
 
+def test_differences_are_found_and_padding_is_not_compared(monkeypatch):
+    monkeypatch.syspath_prepend(str(COMPAT))
+    from comparing import largest_difference
+
+    mask = np.array([[1, 1], [1, 0]])
+    ours = {"logits": np.zeros((2, 2, 3), np.float32), "pooler_output": np.zeros((2, 3), np.float32)}
+    theirs = {name: values.copy() for name, values in ours.items()}
+    theirs["logits"][1, 1] = 5  # padding
+    assert largest_difference(theirs, ours, mask) == 0
+    theirs["logits"][1, 0, 2] = -0.25
+    assert largest_difference(theirs, ours, mask) == 0.25
+    theirs["pooler_output"][1, 1] = 0.5
+    assert largest_difference(theirs, ours, mask) == 0.5
+    for wrong in (
+        {},
+        {"other": mask},
+        {"logits": np.zeros((2, 2, 2))},
+        {"logits": theirs["logits"] + np.nan},
+    ):
+        with pytest.raises(AssertionError):
+            largest_difference(wrong, ours, mask)
+
+
 def test_a_table_has_a_row_for_each_direction_and_the_reasons(page):
     row = {"tool": "a tool", "version": "1.2", "date": "2026-01-02", "notes": [], "result": "equal"}
+    limits = [{"name": name, "reason": "has no such head"} for name in ("AlbertForX", "AlbertForY")]
     rows = [
-        row | {"direction": "opens", "heads": ["AlbertModel", "bundled"], "largest_difference": 1.24e-6},
+        row
+        | {
+            "beside": {"torch": "2.0"},
+            "limits": limits,
+            "direction": "opens",
+            "heads": ["AlbertModel", "bundled"],
+            "largest_difference": 1.24e-6,
+        },
         row | {"version": None, "result": "not installed", "notes": ["no wheel for a | b"]},
     ]
     lines = page.table({"rows": rows}).splitlines()
-    assert lines[2] == "| a tool | 1.2 | 2026-01-02 | opens albertkit's files | 2 | 1e-06 | equal |"
-    assert lines[3] == "| a tool |  | 2026-01-02 |  | 0 |  | not installed |"
-    assert lines[5] == "* a tool opens albertkit's files: AlbertModel, bundled."
-    assert lines[6] == "* a tool. no wheel for a / b."
+    assert (
+        lines[2] == "| a tool | 1.2 | torch 2.0 | 2026-01-02 | opens albertkit's files | 2 | 1e-06 | equal |"
+    )
+    assert lines[3] == "| a tool |  |  | 2026-01-02 |  | 0 |  | not installed |"
+    assert lines[5:] == [
+        "* a tool has no such head: AlbertForX, AlbertForY.",
+        "* a tool: no wheel for a / b.",
+    ]
