@@ -49,26 +49,24 @@ LAYERS = "project/test_layers.py"
 """Of the structure of the code: quick, and wanted after every change."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the files above `integration`."""
-    tests = Path(__file__).parent
-    for item in items:
-        file = item.path.relative_to(tests).as_posix()
-        if file != LAYERS and any(fnmatch(file, pattern) for pattern in INTEGRATION):
-            item.add_marker("integration")
-
-
-COMPAT = Path(__file__).parent / "compat"
-"""Tests that need Node or the environments of other tools; `make compat` runs them."""
+def is_integration(path: Path) -> bool:
+    """Tell whether a file is one of the above."""
+    file = path.relative_to(Path(__file__).parent).as_posix()
+    return file != LAYERS and any(fnmatch(file, pattern) for pattern in INTEGRATION)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave `tests/compat` out unless the command names it or a file of it."""
-    named = [(config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args]
-    if collection_path == COMPAT and not any(path.is_relative_to(COMPAT) for path in named):
-        return True
-    return None
+    """Leave out files that `make test-fast` does not run: importing them takes long."""
+    unwanted = "not integration" in config.option.markexpr
+    return True if unwanted and collection_path.suffix == ".py" and is_integration(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the files above `integration`."""
+    for item in items:
+        if is_integration(item.path):
+            item.add_marker("integration")
 
 
 @pytest.fixture(scope="session")
