@@ -37,6 +37,7 @@ def place_of(page: str) -> Path:
 
 GIVEN: dict[str, dict[str, str]] = {
     "dev/bundled-model.md": {"books.parquet": "corpus"},
+    "tutorials/pretrain-your-books.md": {"books": "books"},
     "how-to/embed.md": {"pairs.csv": "pairs", "dev-pairs.csv": "pairs", "texts.csv": "texts"},
     "how-to/onnx.md": {"my-model": "classifier", "dev.tsv": "labeled tsv"},
     "how-to/share.md": {"my-model": "classifier"},
@@ -90,6 +91,11 @@ IN_FP32 = "--precision fp32"  # a CPU without bf16 takes a multiple of the time 
 STEPS = f"--steps 1 --warmup-steps 0 {IN_FP32}"
 ONE_STEP = f"{STEPS} --evaluation-sequences 16 --batch-tokens 512"
 SMALLER: dict[str, dict[str, str]] = {
+    "tutorials/pretrain-your-books.md": {
+        "--vocab-size 4000": "--vocab-size 500",
+        "--holdout-every 8": "--holdout-every 8 --workers 1",
+        "--recipe books.toml": f"--recipe books.toml {ONE_STEP} --decay-steps 0",
+    },
     "how-to/answer.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
     "dev/bundled-model.md": TINY_CORPUS
     | {
@@ -169,6 +175,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "how-to/train-on-gpus.md": {"torchrun": "dev/bundled-model.md and tests/training/test_distributed.py do"},
     "tutorials/csv-to-server.md": {"pip install": PIP},
     "tutorials/first-steps.md": {"pip install": PIP},
+    "tutorials/pretrain-your-books.md": {"pip install": PIP},
     "dev/gpu.md": {"python scripts/carry.py": "tests/project/test_carry.py does, with a small model"},
     "reference/cli.md": {
         "albertkit serve": "how-to/serve.md does",
@@ -218,6 +225,7 @@ PRINTED: dict[str, dict[str, float]] = {
 NUMBERS_VARY = {
     "how-to/multiple-choice.md": "",
     "tutorials/csv-to-server.md": "",
+    "tutorials/pretrain-your-books.md": "the corpus is smaller, and the model is trained in one step",
     "how-to/answer.md": "the model is trained in fewer steps",
     "how-to/own-task.md": "the model is trained in one step",
     "how-to/tag.md": "the model is trained in fewer steps",
