@@ -190,7 +190,6 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "how-to/browser.md": {
         "albertkit export web bundled site --page": "needs npm; tests/compat/test_web_page.py opens the page",
-        "python -m http.server": "the same",
     },
     "reference/compatibility.md": {
         "make compat": "installs environments; tests/project/test_compatibility.py reads its results",
