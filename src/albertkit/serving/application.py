@@ -12,7 +12,7 @@ from albertkit.serving.libraries import HTTPError, Route, fastapi, pydantic
 from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.models import find_model
 from albertkit.serving.pages import add_pages
-from albertkit.serving.reading import check_body, read_object
+from albertkit.serving.reading import parse_request, read_object
 from albertkit.serving.service import Service
 from albertkit.serving.work import DEADLINE_HEADER
 
@@ -60,17 +60,17 @@ def make_application(
     keyed = [] if key is None else [fastapi.Security(scheme)]
     with_playground = service.settings.playground
     routes = (*_ROUTES, _PLAYGROUND) if with_playground else _ROUTES
-    for path, body, answer in routes:
+    for path, request_schema, response_schema in routes:
         application.post(
             path,
-            response_model=answer,
+            response_model=response_schema,
             responses=_ERRORS,
             dependencies=keyed,
             summary=path.rpartition("/")[2].replace("-", " ").capitalize(),
-            description=body.__doc__,
+            description=request_schema.__doc__,
             operation_id=path.rpartition("/")[2],
-            openapi_extra=_described(body),
-        )(_endpoint(service, body))
+            openapi_extra=_request_body(request_schema),
+        )(_endpoint(service, request_schema))
 
     _add_inference_client(application, service, keyed)
 
@@ -82,7 +82,7 @@ def make_application(
     )
     async def models() -> dict[str, Any]:
         """List the models, and what can be asked of each."""
-        return {"object": "list", "data": [one.describe() for one in service.models.values()]}
+        return {"object": "list", "data": [model.describe() for model in service.models.values()]}
 
     @application.get(
         "/v1/models/{model:path}",
@@ -104,10 +104,10 @@ def make_application(
     )
     async def readyz(response: fastapi.Response) -> dict[str, Any]:
         """Tell whether every model has just answered a probe rightly."""
-        found = await service.ready()
-        ready = all(found.values())
+        states = await service.ready()
+        ready = all(states.values())
         response.status_code = 200 if ready else 503
-        return {"status": "ready" if ready else "not ready", "models": found}
+        return {"status": "ready" if ready else "not ready", "models": states}
 
     @application.get(
         "/metrics",
@@ -120,13 +120,13 @@ def make_application(
         return fastapi.Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     pages = add_pages(application) if with_playground else ()
-    _describe_bodies(application, [*(body for _, body, _ in routes), *inference_client.CALLS.values()])
+    _describe_requests(application, [*(schema for _, schema, _ in routes), *inference_client.CALLS.values()])
     _describe_errors(application, service)
     return Guard(
         application,
         metrics=service.metrics,
         key=key,
-        routes=[one for one in application.routes if isinstance(one, Route)],
+        routes=[route for route in application.routes if isinstance(route, Route)],
         pages=pages,
         max_body_bytes=service.settings.max_body_bytes,
         client_seconds=service.settings.client_seconds,
@@ -135,17 +135,17 @@ def make_application(
     )
 
 
-def _endpoint(service: Service, kind: type[request_schemas.TaskRequest]) -> Callable[..., Any]:
+def _endpoint(service: Service, schema: type[request_schemas.TaskRequest]) -> Callable[..., Any]:
     async def endpoint(request: fastapi.Request, seconds: float | None = _DEADLINE) -> fastapi.Response:
-        body = check_body(kind, await _read(service, request))
-        return await service.answer(body, request, seconds=seconds)
+        task_request = parse_request(schema, await _read(service, request))
+        return await service.answer(task_request, request, seconds=seconds)
 
     return endpoint
 
 
 def _add_inference_client(application: fastapi.FastAPI, service: Service, keyed: list[Any]) -> None:
     """Add the paths of `huggingface_hub.InferenceClient`."""
-    schemas = [{"$ref": _REFERENCE.format(model=one.__name__)} for one in inference_client.CALLS.values()]
+    schemas = [{"$ref": _REFERENCE.format(model=call.__name__)} for call in inference_client.CALLS.values()]
     body = {"required": True, "content": {"application/json": {"schema": {"anyOf": schemas}}}}
     for number, path in enumerate(inference_paths.PATHS):
         names = re.findall(r"{(\w+)", path)
@@ -160,8 +160,8 @@ def _add_inference_client(application: fastapi.FastAPI, service: Service, keyed:
             openapi_extra={
                 "requestBody": body,
                 "parameters": [
-                    {"name": one, "in": "path", "required": True, "schema": {"type": "string"}}
-                    for one in names
+                    {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                    for name in names
                 ],
             },
         )(_inference_endpoint(service))
@@ -189,50 +189,50 @@ async def _read(service: Service, request: fastapi.Request) -> dict[str, Any]:
     )
 
 
-def _described(body: type[request_schemas.TaskRequest]) -> dict[str, Any]:
-    """Return the description of a body, which `read_body` reads and not the framework."""
-    schema = {"$ref": _REFERENCE.format(model=body.__name__)}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+def _request_body(schema: type[request_schemas.TaskRequest]) -> dict[str, Any]:
+    """Return the description of a body, which `reading` parses and not the framework."""
+    reference = {"$ref": _REFERENCE.format(model=schema.__name__)}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}}
 
 
-def _describe_bodies(application: fastapi.FastAPI, kinds: list[type[request_schemas.Strict]]) -> None:
-    """Add the bodies to the description that FastAPI makes of all else."""
+def _describe_requests(application: fastapi.FastAPI, schemas: list[type[request_schemas.Strict]]) -> None:
+    """Add the schemas of requests to the description that FastAPI makes of all else."""
     describe = application.openapi
-    wanted: Any = [(kind, "validation") for kind in kinds]
+    wanted: Any = [(schema, "validation") for schema in schemas]
 
     def description() -> dict[str, Any]:
-        found = describe()
+        described = describe()
         definitions = pydantic.json_schema.models_json_schema(wanted, ref_template=_REFERENCE)[1]["$defs"]
-        found["components"]["schemas"] |= definitions
-        return found
+        described["components"]["schemas"] |= definitions
+        return described
 
     application.openapi = description  # the hook that FastAPI documents
 
 
 def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
-    """Have every error answered in one shape, and counted."""
+    """Give every API error one shape, and count it."""
 
-    def answered(request: fastapi.Request, error: ApiError) -> fastapi.Response:
+    def respond(request: fastapi.Request, error: ApiError) -> fastapi.Response:
         service.metrics.error(error.kind)
         return error.response(request.url.path)
 
     @application.exception_handler(ApiError)
-    async def refused(request: fastapi.Request, error: ApiError) -> fastapi.Response:
-        return answered(request, error)
+    async def api_error(request: fastapi.Request, error: ApiError) -> fastapi.Response:
+        return respond(request, error)
 
     @application.exception_handler(fastapi.exceptions.RequestValidationError)
-    async def invalid(
+    async def invalid_header(
         request: fastapi.Request, error: fastapi.exceptions.RequestValidationError
     ) -> fastapi.Response:
         found = error.errors()[0]  # of the header with the deadline: the framework checks nothing else
         name = found["loc"][-1]
         message = f"the header {name} is {found['input']!r:.80}; expected a number of seconds over 0"
-        return answered(request, ApiError(422, "invalid", message, param=str(name)))
+        return respond(request, ApiError(422, "invalid", message, param=str(name)))
 
     @application.exception_handler(HTTPError)
-    async def plain(request: fastapi.Request, error: HTTPError) -> fastapi.Response:
+    async def http_error(request: fastapi.Request, error: HTTPError) -> fastapi.Response:
         kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}
-        response = answered(
+        response = respond(
             request,
             ApiError(
                 error.status_code,
@@ -244,8 +244,8 @@ def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
         return response
 
     @application.exception_handler(Exception)
-    async def failed(request: fastapi.Request, error: Exception) -> fastapi.Response:
+    async def internal_error(request: fastapi.Request, error: Exception) -> fastapi.Response:
         del error  # the framework logs it
-        return answered(
+        return respond(
             request, ApiError(500, "internal", "the server failed at this request, and has noted why")
         )

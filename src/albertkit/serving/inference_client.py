@@ -38,7 +38,7 @@ from albertkit.tasks.label_kinds import Function
 
 
 class Call(Strict):
-    """A body of the client; null is the same as leaving an option out."""
+    """A request of the client; null is the same as leaving an option out."""
 
     task: ClassVar[str]
     own: ClassVar[type[TaskRequest]]
@@ -82,7 +82,7 @@ class Call(Strict):
         return result
 
     def renamed(self, error: ApiError) -> ApiError:
-        """Return an error of the request with the names of this body."""
+        """Return an error of the request with the names of this call."""
         theirs = {ours: name for name, ours in self.renames.items()}
         message = str(error)
         if error.param == "input":

@@ -10,7 +10,7 @@ from typing import Any
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.inference_client import CALLS, Call, FeatureExtractionCall
 from albertkit.serving.models import ServedModel, find_model
-from albertkit.serving.reading import check_body
+from albertkit.serving.reading import parse_request
 
 PATHS = ("/", "/models/{model:path}/pipeline/{task}", "/models/{model:path}", "/pipeline/{task}")
 """Their order matters: the first that matches is taken."""
@@ -44,7 +44,7 @@ def read_call(
         served = find_model(models, name, CALLS[task].task)
     kind = CALLS[task]
     _check_options(kind, value, f"{task}, the task of this request to the model {served.name!r:.80}")
-    return check_body(kind, value).to(served.name, is_guess=is_guess)
+    return parse_request(kind, value).to(served.name, is_guess=is_guess)
 
 
 def _task_of_form(value: dict[str, Any]) -> str | None:

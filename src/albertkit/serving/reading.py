@@ -1,4 +1,4 @@
-"""From the bytes of a request to its body, or to an error that names the client's fields.
+"""From the bytes of a body to a request of a schema, or to an API error that names the client's fields.
 
 Work and memory are bounded before anything is parsed: `json.loads` makes objects of up to a hundred times the
 bytes that they are read from, and holds Python's lock as long as it takes.
@@ -15,10 +15,10 @@ from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
 from albertkit.serving.request_schemas import Strict
 
-B = TypeVar("B", bound=Strict)
+S = TypeVar("S", bound=Strict)
 _VALUES = 10_000  # of a body beside those of its inputs
 _VALUES_PER_INPUT = 64
-_COMPLAINTS = 4  # most that are named in one error
+_MAX_ERRORS = 4  # that are named in one response
 _FORMS = {"string_type": "a text", "model_type": "an object", "list_type": "a list"}  # errors of another form
 
 
@@ -43,16 +43,16 @@ def read_object(
     return value
 
 
-def check_body(kind: type[B], value: dict[str, Any]) -> B:
-    """Return a body of its class.
+def parse_request(schema: type[S], value: dict[str, Any]) -> S:
+    """Return a request of a schema.
 
     Raises:
-        ApiError: it is not what the class describes.
+        ApiError: the object does not match the schema.
     """
     try:
-        return kind.model_validate(value)
+        return schema.model_validate(value)
     except pydantic.ValidationError as error:
-        raise _complaint(kind, error) from None
+        raise _schema_error(schema, error) from None
 
 
 def _check_headers(content_type: str | None, content_encoding: str | None) -> None:
@@ -125,8 +125,8 @@ def _holds_at_most(most: int, content: bytes) -> bool:
     return sum(map(outside.count, (b",", b"[", b"{", b":"))) < most
 
 
-def _complaint(kind: type[Strict], error: pydantic.ValidationError) -> ApiError:
-    """Return the error for a body that does not match its schema."""
+def _schema_error(schema: type[Strict], error: pydantic.ValidationError) -> ApiError:
+    """Return the API error for an object that does not match its schema."""
     # Where several forms are possible each says why it does not fit. Those of the innermost place are about
     # the form that was meant.
     found: dict[str, dict[str, list[Any]]] = {}
@@ -138,10 +138,10 @@ def _complaint(kind: type[Strict], error: pydantic.ValidationError) -> ApiError:
             found[field], depths[field] = {}, len(place)
         if len(place) == depths[field]:
             found[field].setdefault(_written(place), []).append(one)
-    said = [_sentence(kind, place, each) for one in found.values() for place, each in one.items()]
+    said = [_sentence(schema, place, each) for one in found.values() for place, each in one.items()]
     first = next(iter(next(iter(found.values()))))  # the place, as it is written
     param = re.match(r"(parameters\.)?[^.[]*", first)
-    return _wrong(f"{'; '.join(said[:_COMPLAINTS]):.1000}. See /openapi.json", param and param[0])
+    return _wrong(f"{'; '.join(said[:_MAX_ERRORS]):.1000}. See /openapi.json", param and param[0])
 
 
 def _place(error: Any) -> tuple[str | int, ...]:
@@ -159,13 +159,13 @@ def _written(place: tuple[str | int, ...]) -> str:
     return "".join(f"[{one}]" if isinstance(one, int) else f".{one:.80}" for one in place)[1:]
 
 
-def _sentence(kind: type[Strict], place: str, errors: list[Any]) -> str:
+def _sentence(schema: type[Strict], place: str, errors: list[Any]) -> str:
     """Return what is wrong at a place."""
     error = next((one for one in errors if one["type"] not in _FORMS), errors[0])
     if error["type"] == "missing":
         return f"{place} is missing"
     if error["type"] == "extra_forbidden":
-        own = f"; the fields are {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
+        own = f"; the fields are {', '.join(schema.model_fields)}" if len(error["loc"]) == 1 else ""
         return f"{place} is not a field of this request{own}"
     expected = re.sub(r"^\w+ should (be|have) | after validation.*", "", error["msg"])
     expected = re.sub(r"^(greater|less) than", r"a number \g<0>", expected)
@@ -190,7 +190,7 @@ def _name(value: Any) -> str:
 
 @cache
 def _schemas() -> dict[str, type[Strict]]:
-    """Return all classes of bodies and their parts, by name."""
+    """Return all schemas of requests and their parts, by name."""
     found, waiting = dict[str, type[Strict]](), [Strict]
     while waiting:
         derived = waiting.pop().__subclasses__()

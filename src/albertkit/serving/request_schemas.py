@@ -1,6 +1,6 @@
-"""What requests and answers look like: one definition for checking, for OpenAPI and for people.
+"""The schemas of requests: one definition for checking, for OpenAPI and for people.
 
-A body knows its task, how much it asks for, and how to ask the pipeline. Nothing is converted: a number in
+A request knows its task, how much it asks for, and how to ask the pipeline. Nothing is converted: a number in
 quotes is no number.
 """
 
@@ -49,7 +49,7 @@ Overlap = Annotated[int, Field(ge=0, le=512)]
 
 
 class Strict(pydantic.BaseModel):
-    """A body or a part of one: nothing is converted, and unknown fields are refused."""
+    """A request or a part of one: nothing is converted, and unknown fields are errors."""
 
     model_config = pydantic.ConfigDict(strict=True, extra="forbid")
 
@@ -110,7 +110,7 @@ class TaskRequest(Strict):
         return name if name in type(self).model_fields else "input"
 
     def message_for_client(self, message: str) -> str:
-        """Return the message of an error of the pipeline with the names of the fields of a body."""
+        """Return the message of an error of the pipeline with the names of the fields of a request."""
         advice = r'\1("truncate": true)' if "truncate" in type(self).model_fields else ""
         place = r"input[\1]:" if isinstance(self.input, list) else "input:"
         return _PLACE.sub(place, _TRUNCATION.sub(advice, message))
@@ -291,7 +291,7 @@ class OrderRequest(TaskRequest):
 
 
 class EmbeddingsRequest(TaskRequest):
-    """Texts; the body of OpenAI's embeddings, and more."""
+    """Texts; the request of OpenAI's embeddings, and more."""
 
     task = "feature-extraction"
     input: str | Texts

@@ -1,4 +1,4 @@
-"""What answers look like, for OpenAPI; the pipelines make them."""
+"""The schemas of responses, for OpenAPI; the pipelines make them."""
 
 from typing import Any, Literal
 

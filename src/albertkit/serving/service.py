@@ -1,4 +1,4 @@
-"""From the body of a request to its answer: limits, a place, a deadline, a pipeline."""
+"""From a request of a schema to its response: limits, a place, a deadline, a pipeline."""
 
 import asyncio
 import json
@@ -69,34 +69,36 @@ class Service:
 
     async def answer(
         self,
-        body: TaskRequest,
+        task_request: TaskRequest,
         request: fastapi.Request,
         *,
         seconds: float | None = None,
         shape: Callable[[list[Any]], Any] | None = None,
     ) -> fastapi.Response:
-        """Return the answer to a body.
+        """Return the response to a request.
 
         Args:
-            body: checked by its class.
-            request: whose client may go away.
+            task_request: the content of the request, checked by its schema.
+            request: the request of HTTP, whose client may go away.
             seconds: within which the answer is wanted; never more than the server's maximum.
-            shape: makes the content of the answer from the results; None for the shape of our own routes.
+            shape: makes the content of the response from the results; None for the shape of our own routes.
 
         Raises:
             ApiError: there is none.
         """
-        served = find_model(self.models, body.model, body.task)
-        self._check_limits(body)
+        served = find_model(self.models, task_request.model, task_request.task)
+        self._check_limits(task_request)
         most = self.settings
         param = None if seconds is None else DEADLINE_HEADER
         seconds = most.max_seconds if seconds is None else min(seconds, most.max_seconds)
         ticket = Ticket(
-            characters=body.characters(), seconds=seconds, max_tokens=most.max_tokens, param=param
+            characters=task_request.characters(), seconds=seconds, max_tokens=most.max_tokens, param=param
         )
         self.gate.enter(ticket)
         self.queue.expect(ticket)
-        job = asyncio.get_running_loop().run_in_executor(self._pool, self._work, served, body, ticket, shape)
+        job = asyncio.get_running_loop().run_in_executor(
+            self._pool, self._work, served, task_request, ticket, shape
+        )
         job.add_done_callback(lambda _: self.gate.leave(ticket))
         gone = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
@@ -169,37 +171,42 @@ class Service:
             batch_tokens=self.settings.batch_tokens,
         )
 
-    def _check_limits(self, body: TaskRequest) -> None:
+    def _check_limits(self, task_request: TaskRequest) -> None:
         most = self.settings
-        if (items := len(body.items())) > most.max_items:
+        if (items := len(task_request.items())) > most.max_items:
             raise too_much("too_many_items", "inputs", items, most.max_items, "Send them in several requests")
-        if (characters := body.characters()) > most.max_characters:
+        if (characters := task_request.characters()) > most.max_characters:
             todo = "Send less text in one request"
             raise too_much("too_many_characters", "characters", characters, most.max_characters, todo)
 
     def _work(
         self,
         served: ServedModel,
-        body: TaskRequest,
+        task_request: TaskRequest,
         ticket: Ticket,
         shape: Callable[[list[Any]], Any] | None,
     ) -> bytes | ApiError:
-        """Return the content of the answer, in a thread of the request."""
+        """Return the content of the response, in a thread of the request."""
         begin = time.monotonic()
-        pipeline = copy(served.pipelines[body.task] if body.task else served.any_pipeline)
+        pipeline = copy(served.pipelines[task_request.task] if task_request.task else served.any_pipeline)
         pipeline.engine = QueuedEngine(served.engine, self.queue, ticket, budget=served.budget)
         try:
             if ticket.error is not None:
                 raise ticket.error
-            results = body.results(pipeline)
-            answer = shape(results) if shape else _answer(served.name, body, results, ticket)
-            content = json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")
+            results = task_request.results(pipeline)
+            response = shape(results) if shape else _response(served.name, task_request, results, ticket)
+            content = json.dumps(response, ensure_ascii=False, allow_nan=False).encode("utf-8")
         except ApiError as error:
             return error
         except (ConfigError, DataError, TokenizerError) as error:
-            return ApiError(422, "invalid", body.message_for_client(str(error)), param=body.field_of(error))
+            return ApiError(
+                422,
+                "invalid",
+                task_request.message_for_client(str(error)),
+                param=task_request.field_of(error),
+            )
         except Exception:
-            logger.exception("a request for %s failed", body.task)
+            logger.exception("a request for %s failed", task_request.task)
             return ApiError(500, "internal", "the server failed at this request, and has noted why")
         finally:
             self.queue.forget(ticket)
@@ -218,14 +225,14 @@ class Service:
         )
 
 
-def _answer(name: str, body: TaskRequest, results: list[Any], ticket: Ticket) -> dict[str, Any]:
+def _response(name: str, task_request: TaskRequest, results: list[Any], ticket: Ticket) -> dict[str, Any]:
     usage = {"prompt_tokens": ticket.tokens, "total_tokens": ticket.tokens}
-    answer: dict[str, Any] = {"model": name, "usage": usage}
-    if isinstance(body, EmbeddingsRequest):
-        answer |= {"object": "list", "data": results}
+    response: dict[str, Any] = {"model": name, "usage": usage}
+    if isinstance(task_request, EmbeddingsRequest):
+        response |= {"object": "list", "data": results}
     else:
-        answer["results"] = results
-    return answer
+        response["results"] = results
+    return response
 
 
 async def _wait_for_disconnect(request: fastapi.Request) -> None:
