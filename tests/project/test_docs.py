@@ -70,6 +70,7 @@ GIVEN: dict[str, dict[str, str]] = {
     "how-to/new-language.md": {"xquad.de.json": "xquad"},
     "how-to/own-task.md": {"train.txt": "records"},
     "how-to/pandas-and-pytorch.md": {"letters.csv": "letters"},
+    "how-to/training-callbacks.md": {"letters.csv": "letters"},
     "how-to/pretrain.md": {"books.parquet": "corpus"},
     "how-to/serve.md": {"runs/reviews": "classifier"},
     "how-to/speed.md": {
@@ -135,6 +136,7 @@ SMALLER: dict[str, dict[str, str]] = {
         'output="letters"': 'output="letters", steps=1, precision="fp32"',
         "epochs=6, batch_size=16": 'steps=1, precision="fp32"',
     },
+    "how-to/training-callbacks.md": {"epochs=6, batch_size=16": 'epochs=1, batch_size=16, precision="fp32"'},
     "how-to/pandas-and-pytorch.md": {
         "epochs=6, batch_size=16": 'epochs=4, batch_size=16, precision="fp32"',
         "epochs=2": 'epochs=1, precision="fp32"',
@@ -170,6 +172,10 @@ SMALLER: dict[str, dict[str, str]] = {
 
 PIP = "installs packages"
 NOT_RUN: dict[str, dict[str, str]] = {
+    "how-to/training-callbacks.md": {
+        "import wandb": "tests/project/test_examples.py does, with a stand-in; tests/compat/test_trackers.py",
+        "import optuna": "tests/compat/test_optuna.py does",
+    },
     "how-to/install.md": {"pip install": PIP},
     "how-to/share.md": {"hf auth login": "uploads"},
     "how-to/train-on-gpus.md": {"torchrun": "dev/bundled-model.md and tests/training/test_distributed.py do"},
