@@ -283,6 +283,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
 EFFECTS = {
     "add_tokens",
     "add_special_tokens",
+    "push_to_hub",
     "save_pretrained",
     "save_vocabulary",
     "train_new_from_iterator",

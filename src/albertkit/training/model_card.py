@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from albertkit.errors import ConfigError, suggestion
-from albertkit.files import read_json
+from albertkit.files import json_text, read_json
 from albertkit.hub_upload import CARD, UploadOptions, upload
 from albertkit.metrics.comparing import is_better
 from albertkit.published import REPOSITORIES
@@ -209,7 +209,7 @@ def _training(settings: dict[str, Any], took: str) -> str:
 
 
 def _toml(values: dict[str, Any]) -> list[str]:
-    return [f"{name} = {json.dumps(value)}" for name, value in values.items() if _is_shown(value)]
+    return [f"{name} = {json_text(value)}" for name, value in values.items() if _is_shown(value)]
 
 
 def _is_shown(value: Any) -> bool:
