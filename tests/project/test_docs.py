@@ -202,7 +202,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         ".venv/bin/python tests/compat": "the same, for one tool",
     },
     "how-to/clients.md": {"from openai": "tests/compat does, in an environment of its own"},
-    "index.md": {"make demo": "installs an environment; tests/project/test_readme.py reads it"},
+    "index.md": {"pip install": PIP},
     "how-to/keras.md": {
         "from albertkit": "tests/keras/test_keras.py does, on each backend",
         "import keras": "tests/keras/test_keras.py does, on each backend",
