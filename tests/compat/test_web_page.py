@@ -222,7 +222,7 @@ class TestPage:
         settle(page)
         assert page.locator("#candidates li").first.inner_text().split()[0] == "king"
         assert "%5BMASK%5D+looked" in page.url
-        assert page.locator("#fill [role=status]").inner_text().startswith("Best for mask 1: king")
+        assert page.locator("#fill p.status").inner_text().startswith("Best for mask 1: king")
 
     def test_the_download_shows_its_progress(self, browser, root: Path) -> None:
         site = Site(root / "small")

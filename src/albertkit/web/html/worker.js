@@ -37,15 +37,20 @@ async function start() {
   const cache = await self.caches?.open(name).catch(() => null) ?? null; // only where the page is secure
   const total = about.downloads.reduce((sum, { bytes }) => sum + bytes, 0);
   let loaded = 0, reported = 0;
-  const progress = (bytes) => {
-    loaded += bytes;
-    if (Date.now() - reported < PAUSE) return;
+  const report = () => {
     reported = Date.now();
     postMessage({ loaded: Math.min(loaded, total), total });
   };
-  const files = Object.fromEntries(await Promise.all(about.downloads.map(
-    async ({ name, path }) => [name, await bytesOf(cache, path, progress)])));
-  postMessage({ loaded: total, total });
+  const progress = (bytes) => {
+    loaded += bytes;
+    if (Date.now() - reported >= PAUSE) report();
+  };
+  const download = async ({ name, path }) => {
+    const bytes = await bytesOf(cache, path, progress);
+    report();
+    return [name, bytes];
+  };
+  const files = Object.fromEntries(await Promise.all(about.downloads.map(download)));
   const json = (name) => JSON.parse(new TextDecoder().decode(files[name]));
   const [config, settings] = [json("config.json"), json("tokenizer_config.json")];
   ort.env.wasm.wasmBinary = files["ort-wasm-simd-threaded.wasm"];
