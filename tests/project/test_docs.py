@@ -235,6 +235,7 @@ NUMBERS_VARY = {
     "how-to/own-task.md": "the model is trained in one step",
     "how-to/tag.md": "the model is trained in fewer steps",
     "how-to/classify.md": "",
+    "how-to/serve.md": "",
 }
 """Pages whose models are trained: the numbers in their output differ between processors -> and why else."""
 
