@@ -3,7 +3,7 @@
     python benchmarks/examples.py [--shards FOLDER --tokenizer FOLDER] [--length 128] [--runs 5] [--json]
 
 Without --shards the text is the prose of Python's own language reference, which every Python carries.
-Counted are the processor seconds of one process, planning included.
+Counted are the processor seconds of one process, planning included. The defaults took 18 s on an EPYC.
 """
 
 import argparse

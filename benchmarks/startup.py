@@ -3,7 +3,8 @@
     python benchmarks/startup.py [--runs 5] [--json]
 
 The models are the bundled one, and random weights of the shapes base and xxlarge; both sides run the same
-lines of Python. Commands are compared with the shortest process that Python has.
+lines of Python. Commands are compared with the shortest process that Python has. With --runs 3
+all of it took 83 s of processor time on an EPYC.
 
 Memory is what Linux says in /proc. Resident: all of it, also code of libraries and mapped weights, which the
 system can take back. Private: without what other processes share. Anonymous: without what stands in a file.
