@@ -201,6 +201,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "make compat": "installs environments; tests/project/test_compatibility.py reads its results",
         ".venv/bin/python tests/compat": "the same, for one tool",
     },
+    "how-to/embed.md": {"from sentence_transformers": "tests/compat does, in an environment of its own"},
     "how-to/clients.md": {"from openai": "tests/compat does, in an environment of its own"},
     "index.md": {"pip install": PIP},
     "how-to/keras.md": {
