@@ -26,7 +26,7 @@ FENCE = re.compile(r"^\s*(```|~~~)")
 CODE = re.compile(r"``[^`]*``|`[^`\n]*`")
 LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 MARKUP = re.compile(r"<[^>]+>|[*_]{1,2}(?=\w)|(?<=\w)[*_]{1,2}|^#+ ")
-NEW_ITEM = re.compile(r"^\s*([-*+]|\d+\.) |^\s*\|")  # list items and rows of tables
+NEW_ITEM = re.compile(r"^\s*([-*+]|\d+\.) |^\s*\||^.*\S {2,}\S|^.*[├└]")  # list items and rows of tables
 FIELD = re.compile(
     r"^\s*(Args|Returns|Raises|Yields|Attributes|Example|Examples|Note|\*{0,2}[\w., *]+):(\s|$)"
 )
@@ -113,16 +113,16 @@ def python(text: str) -> Iterator[Paragraph]:
                 kept = [(start + i, line) for i, line in enumerate(docstring.splitlines())]
                 yield from paragraphs([(n, "" if ">>>" in line else line) for n, line in kept])
     comments = [
-        (token.start[0], token.string.lstrip("#").strip())
+        (token.start[0], token.string.lstrip("#").strip(), token.line.lstrip().startswith("#"))
         for token in tokenize.generate_tokens(io.StringIO(text).readline)
         if token.type == tokenize.COMMENT
     ]
     previous, lines = 0, []
-    for number, comment in comments:
-        if number != previous + 1:
+    for number, comment, is_alone in comments:
+        if number != previous + 1 or not is_alone:  # a comment after code is a paragraph of its own
             lines.append((0, ""))
         lines.append((number, comment))
-        previous = number
+        previous = number if is_alone else 0
     yield from paragraphs(lines)
 
 

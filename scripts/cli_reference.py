@@ -43,7 +43,7 @@ FILES = {
     "`MODEL/config.json`, `model.safetensors`, `spiece.model` ...": "A model folder, as the Hugging Face hub "
     "has them. Others that are read: [checkpoints](../how-to/convert.md).",
     "`RUN/checkpoints/`, `metrics.jsonl`, `curves.png`, `tensorboard/`": "Of `pretrain` and `finetune`, "
-    "beside the model: where a run goes on, and how it went ([pretraining](../how-to/pretrain.md)).",
+    "beside the model: the state and the metrics of a run ([pretraining](../how-to/pretrain.md)).",
     "`RUN/report.json`, `report.md`, `predictions.jsonl`, pictures": "Of `finetune` and `evaluate --output` "
     "([fine-tuning](../how-to/fine-tune.md)).",
     "`SHARDS/manifest.json`, `train/`, `validation/`": "Of `prepare`; the manifest is written last "

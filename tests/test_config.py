@@ -108,12 +108,12 @@ def test_preset_overrides_and_unknown_presets():
         ({"problem_type": "ranking"}, "one of regression, .*'ranking'"),
         ({"num_labels": 3, "id2label": {0: "no", 1: "yes"}}, "num_labels is 3.*2 labels"),
         ({"num_labels": 0}, "num_labels.*at least 1, got 0"),
-        ({"id2label": {1: "no", 2: "yes"}}, r"ids \[1, 2\], expected 0, 1"),
-        ({"label2id": {"no": 0, "yes": 5}}, r"ids \[0, 5\], expected 0, 1"),
+        ({"id2label": {1: "no", 2: "yes"}}, r"ids \[1, 2\]. Expected 0, 1"),
+        ({"label2id": {"no": 0, "yes": 5}}, r"ids \[0, 5\]. Expected 0, 1"),
         ({"pad_token_id": "0"}, "pad_token_id .'0'. must be an id"),
         ({"dtype": "float32", "torch_dtype": "float16"}, "dtype and torch_dtype"),
         ({"num_hiden_layers": 6}, "'num_hiden_layers'.*'num_hidden_layers'"),
-        ({"my_attr": 3}, r"'my_attr'\. A key of your own is set as an attribute"),
+        ({"my_attr": 3}, r"'my_attr'\. To add a key of your own, set it as an attribute"),
     ],
 )
 def test_impossible_values_are_named(values, message):
@@ -242,7 +242,7 @@ def test_foreign_models_are_refused(tmp_path: Path):
     with pytest.raises(ConfigError, match="list"):
         AlbertConfig.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text('{"hidden')
-    with pytest.raises(ConfigError, match="expected a JSON object"):
+    with pytest.raises(ConfigError, match=r"[Ee]xpected a JSON object"):
         AlbertConfig.from_pretrained(tmp_path)
     with pytest.raises(ModelNotFoundError, match="nothing"):
         AlbertConfig.from_json_file(tmp_path / "nothing.json")
@@ -317,7 +317,7 @@ def test_attributes_that_are_none_of_ours_are_told(recwarn: pytest.WarningsRecor
         setattr(config, key, None)  # what tasks here read
     config._of_another_library = 1
     assert not recwarn.list
-    with pytest.warns(UserWarning, match="no argument 'dropout_rate'.*changes nothing"):
+    with pytest.warns(UserWarning, match="no argument 'dropout_rate'.*does not change"):
         config.dropout_rate = 0.1
     config.dropout_rate = 0.2  # known by now
     assert len(recwarn.list) == 0
@@ -361,7 +361,7 @@ def test_files_and_dictionaries_of_a_config(tmp_path: Path):
     assert loaded == config
     assert "name_or_path" not in loaded.to_dict()
     assert loaded.get_text_config(decoder=True) is loaded
-    with pytest.raises(ConfigError, match=r"push_to_hub=True is not supported: .*hf upload"):
+    with pytest.raises(ConfigError, match=r"push_to_hub=True is not supported.*hf upload"):
         config.save_pretrained(tmp_path, push_to_hub=True)
 
 
@@ -369,9 +369,9 @@ def test_an_encoder_alone():
     config = AlbertConfig(is_encoder_decoder=False)
     assert config.is_encoder_decoder is False
     config.is_encoder_decoder = False
-    with pytest.raises(ConfigError, match="encoder alone"):
+    with pytest.raises(ConfigError, match="only an encoder"):
         config.is_encoder_decoder = True
-    with pytest.raises(ConfigError, match="encoder alone"):
+    with pytest.raises(ConfigError, match="only an encoder"):
         AlbertConfig.from_dict({"is_encoder_decoder": True})
 
 

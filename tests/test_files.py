@@ -128,7 +128,7 @@ def test_a_new_file_follows_the_umask(tmp_path: Path, mask: int) -> None:
 
 
 def test_a_folder_and_a_device_are_not_replaced(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is a folder; expected the name of a file"), atomic_path(tmp_path):
+    with pytest.raises(DataError, match=r"is a folder. Expected the name of a file"), atomic_path(tmp_path):
         raise AssertionError
     with pytest.raises(DataError, match="is a device"), atomic_path(os.devnull):
         raise AssertionError
@@ -139,7 +139,7 @@ def test_a_new_file_needs_a_free_name_in_a_folder(tmp_path: Path) -> None:
     check_new_file(tmp_path / "new")
     (tmp_path / "file").write_text("mine")
     for target, message in {
-        "file": "exists: choose another name",
+        "file": "exists. Choose another name",
         "": "exists",
         "file/inner": "there is no folder",
         "none/inner": "there is no folder",
@@ -154,18 +154,18 @@ def test_a_new_folder_is_missing_or_empty(tmp_path: Path) -> None:
     (tmp_path / ".file.12ab34cd.tmp").touch()
     check_new_folder(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match=r"holds .*file: choose another folder"):
+    with pytest.raises(DataError, match=r"holds .*file. Choose another folder"):
         check_new_folder(tmp_path)
-    with pytest.raises(DataError, match="is a file; expected a folder"):
+    with pytest.raises(DataError, match=r"is a file. Expected a folder"):
         check_new_folder(tmp_path / "file")
 
 
 def test_a_file_is_no_folder_to_write_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for folder in (tmp_path / "file", tmp_path / "file" / "inner"):
-        with pytest.raises(DataError, match=r"/file is a file; expected a folder"), made_folder(folder):
+        with pytest.raises(DataError, match=r"/file is a file. Expected a folder"), made_folder(folder):
             raise AssertionError
-    with pytest.raises(DataError, match="is a file; expected a folder"):
+    with pytest.raises(DataError, match=r"is a file. Expected a folder"):
         AlbertConfig().save_pretrained(tmp_path / "file")
 
 

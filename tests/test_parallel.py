@@ -175,10 +175,10 @@ def test_errors_in_a_worker_are_those_of_this_process(predictor: Predictor, two_
 def test_what_there_is_not(predictor: Predictor, source: Path, tmp_path: Path, two_cpu_ray: None) -> None:
     for changes, message in (
         ({"runner": "rya"}, "no runner 'rya'; did you mean 'ray'"),
-        ({"workers": 2}, "workers is 2, but the runner is local"),
-        ({"runner": "ray", "workers": 3}, "2 CPUs and 0 GPUs, too little for 3 workers on cpu"),
-        ({"runner": "ray", "device": "cuda"}, "too little for a worker on cuda"),
-        ({"runner": "ray", "device": "cuda:1"}, "say auto, cpu or cuda"),
+        ({"workers": 2}, "workers is 2, but the local runner"),
+        ({"runner": "ray", "workers": 3}, "2 CPUs and 0 GPUs, too few for 3 workers on cpu"),
+        ({"runner": "ray", "device": "cuda"}, "too few for a worker on cuda"),
+        ({"runner": "ray", "device": "cuda:1"}, "Use auto, cpu or cuda"),
     ):
         with pytest.raises(ConfigError, match=message):
             predict(predictor, source, tmp_path / "out.jsonl", changes)

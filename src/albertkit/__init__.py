@@ -1,7 +1,7 @@
 """albertkit: the complete, modern home of ALBERT (A Lite BERT).
 
-Names are imported when first used: `import albertkit` is quick and does not load torch. You can import a
-class whose extra is not installed and name it in annotations; to use it raises MissingExtraError.
+Names are imported when first used, so `import albertkit` is quick and does not load torch. You can import a
+class whose extra is not installed and use it in annotations. Using the class raises MissingExtraError.
 """
 
 import importlib
@@ -12,9 +12,9 @@ __version__ = "0.1.0"
 with open(f"{__file__}i", encoding="utf-8") as _stub:  # noqa: PTH123 - `pathlib` takes time to import
     _LINES = [line.split() for line in _stub if line.startswith("from ")]
 _MODULES = {name: module for _, module, _, name, *_ in _LINES}
-"""Public name -> its module. The file `__init__.pyi` lists them, for type checkers too."""
+"""Public name -> its module. The file `__init__.pyi` lists the same names for type checkers."""
 
-# Not the classes of Keras: `import *` would import it.
+# The Keras classes are left out: `import *` would import Keras.
 __all__ = [name for name in _MODULES if "keras" not in _MODULES[name]]  # pyright: ignore[reportUnsupportedDunderAll]
 __all__ += ["__version__"]
 
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Any:
     try:
         try:
             value = getattr(importlib.import_module(_MODULES[name]), name)
-        except ModuleNotFoundError:  # modules that train import torch as every program does
+        except ModuleNotFoundError:  # training modules import torch at their top
             require("torch", extra="train")
             raise
     except MissingExtraError as error:

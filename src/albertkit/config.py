@@ -1,7 +1,7 @@
 """AlbertConfig: every number that shapes an ALBERT model, checked, and its JSON form.
 
-The names, defaults and file are those of the documented `AlbertConfig`; the published shapes
-(`AlbertConfig.preset`) are those of `published.py`. Nothing here needs torch.
+The names, the defaults and the file are those of the documented `AlbertConfig`. The published shapes
+(`AlbertConfig.preset`) come from `published.py`. This module does not need torch.
 """
 # ruff: noqa: RUF009 - the functions called in the body of the dataclass declare its fields
 
@@ -28,24 +28,24 @@ from albertkit.errors import ConfigError
 from albertkit.published import CHECKPOINTS, REPOSITORIES, SIZES, VERSIONS
 
 IGNORED_LABEL = -100
-"""The label of a token that no loss counts, as in torch's cross-entropy."""
+"""The label of tokens that the loss ignores, as in torch's cross-entropy."""
 
 
 @takes_other_names
 @dataclass(kw_only=True, eq=False, repr=False)
 class AlbertConfig(ConfigBase):
-    """The shape of an ALBERT model, and what its forward pass returns by default.
+    """The shape of an ALBERT model, and the default outputs of its forward pass.
 
-    The defaults are the documented ones: the xxlarge shape. Prefer `AlbertConfig.preset("base")`, or
-    `from_pretrained`. Every field is a keyword argument; `torch_dtype` and `use_return_dict` are older
+    The defaults are the documented ones, the xxlarge shape. Prefer `AlbertConfig.preset("base")` or
+    `from_pretrained`. Every field is a keyword argument. `torch_dtype` and `use_return_dict` are older
     names of `dtype` and `return_dict`.
 
-    `AlbertConfig(**config.to_dict())` is the same config: with `model_type="albert"` the arguments are
-    the content of a `config.json`, whose other keys are kept unless one is a misspelled field.
+    `AlbertConfig(**config.to_dict())` returns an equal config. With `model_type="albert"`, the arguments are
+    read as the content of a `config.json`: unknown keys are kept unless one is a misspelled field.
 
     Raises:
-        ConfigError: sizes that do not fit each other, values out of range, another `model_type`, or an
-            unknown keyword (the message names the nearest known one).
+        ConfigError: sizes do not fit each other, a value is out of range, `model_type` is not "albert", or a
+            keyword is unknown (the message names the nearest known one).
     """
 
     model_type: ClassVar[str] = "albert"
@@ -54,31 +54,31 @@ class AlbertConfig(ConfigBase):
     """Published checkpoint -> its name on the Hugging Face hub."""
 
     vocab_size: int = size(30000)
-    """Number of pieces in the vocabulary, V."""
+    """Vocabulary size, V."""
     embedding_size: int = size(128)
-    """Width of the vocabulary embeddings, E."""
+    """Embedding size, E."""
     hidden_size: int = size(4096)
-    """Width of the encoder, H; a multiple of `num_attention_heads`."""
+    """Hidden size of the encoder, H; a multiple of `num_attention_heads`."""
     num_hidden_layers: int = size(12)
     """How many times a layer group is applied; a multiple of `num_hidden_groups`."""
     num_hidden_groups: int = size(1)
     """Number of groups of layers that share their parameters. Layer i uses group
     `i // (num_hidden_layers / num_hidden_groups)`."""
     inner_group_num: int = size(1)
-    """Number of different layers inside a group, applied one after the other. So
-    `num_hidden_layers * inner_group_num` layers are executed (`depth`), of which
+    """Number of different layers inside a group, applied one after the other. The model executes
+    `num_hidden_layers * inner_group_num` layers (`depth`), of which
     `num_hidden_groups * inner_group_num` have parameters of their own."""
     num_attention_heads: int = size(64)
-    """Number of heads of each layer, N."""
+    """Number of attention heads of each layer, N."""
     intermediate_size: int = size(16384)
-    """Width of the feed-forward layer."""
+    """Size of the feed-forward layer."""
     max_position_embeddings: int = size(512)
     """Maximum sequence length, in tokens."""
     type_vocab_size: int = size(2)
-    """Number of kinds of segments."""
+    """Number of segment types."""
     hidden_act: str | Callable[[Any], Any] = setting("gelu_new", ACTIVATION, written="always")
     """"gelu" (erf), "gelu_new" or "gelu_pytorch_tanh" (the tanh approximation, which the published models
-    use), "relu", "silu" or "swish"; or a function from tensor to tensor, which cannot be written to JSON."""
+    use), "relu", "silu" or "swish"; or a function from tensor to tensor, which JSON cannot hold."""
     hidden_dropout_prob: float = rate(0)
     """Dropout of embeddings, attention output and feed-forward output, in [0, 1)."""
     attention_probs_dropout_prob: float = rate(0)
@@ -88,7 +88,7 @@ class AlbertConfig(ConfigBase):
     initializer_range: float = setting(0.02, POSITIVE, written="always")
     """Standard deviation of the truncated normal distribution that initializes every matrix."""
     layer_norm_eps: float = setting(1e-12, POSITIVE, written="always")
-    """Number added to the variance in each LayerNorm."""
+    """Number added to the variance in each LayerNorm, for numerical stability."""
     pad_token_id: int = setting(0, written="always")
     """Id of `<pad>`."""
     bos_token_id: int = setting(2, written="always")
@@ -96,32 +96,32 @@ class AlbertConfig(ConfigBase):
     eos_token_id: int = setting(3, written="always")
     """Id of `[SEP]`."""
     tie_word_embeddings: bool = setting(True)
-    """Whether the masked-word head uses the word embeddings as its output matrix."""
+    """Whether the masked language modeling head uses the word embeddings as its output matrix."""
     output_attentions: bool = setting(False)
-    """Whether the forward pass returns attention probabilities, unless a call says otherwise."""
+    """Whether the forward pass returns attention probabilities, unless a call overrides it."""
     output_hidden_states: bool = setting(False)
-    """Whether the forward pass returns the hidden states of all layers, unless a call says otherwise."""
+    """Whether the forward pass returns the hidden states of all layers, unless a call overrides it."""
     return_dict: bool = setting(True, convert=lambda value: value is not False)
-    """Whether the forward pass returns names with its outputs, unless a call says otherwise."""
+    """Whether the forward pass returns an output with named entries, unless a call overrides it."""
     problem_type: str | None = setting(
         None, any_of(None, "regression", "single_label_classification", "multi_label_classification")
     )
     """"regression", "single_label_classification" or "multi_label_classification"."""
     dtype: Any = setting(None, convert=read_dtype)
-    """Type in which the weights were saved, such as "float32"."""
+    """Data type in which the weights were saved, such as "float32"."""
     architectures: list[str] | None = setting(None, CLASS_NAMES)
     """Names of the classes that the checkpoint was saved from."""
     pruned_heads: dict[int, list[int]] = setting(None, convert=read_pruned_heads)
-    """{distinct layer: [heads removed]}, filled in by `prune_heads`."""
+    """{layer with its own weights: [removed heads]}; `prune_heads` fills it in."""
     id2label: dict[int, str] = setting(None, convert=read_labels, written="never")
     """Names of the classes by id; ids are int here and str in JSON. Default: LABEL_0 and LABEL_1."""
     label2id: dict[str, int] = setting(None, written="never")
     """Ids of the classes by name."""
     attn_implementation: Literal["sdpa", "eager"] = setting("sdpa", any_of("sdpa", "eager"), written="never")
-    """"sdpa" (fused) or "eager" (readable; chosen for a call that asks for attentions or gives a head mask).
-    How to compute, not what: never written to JSON."""
+    """"sdpa" (fused) or "eager" (readable; used for calls that ask for attentions or pass a head mask).
+    Both compute the same values, so it is never written to JSON."""
     name_or_path: str = setting("", written="never")
-    """What `from_pretrained` was given; not written to JSON."""
+    """The argument that `from_pretrained` received; not written to JSON."""
     if TYPE_CHECKING:  # arguments that set other fields
         num_labels: int = 2
         torch_dtype: Any = None
@@ -130,7 +130,7 @@ class AlbertConfig(ConfigBase):
 
         @property
         def num_labels(self) -> int:
-            """Number of classes; setting another number renames them LABEL_0, LABEL_1, ..."""
+            """Number of classes; setting another number renames the classes LABEL_0, LABEL_1, ..."""
             return len(self.id2label)
 
         @num_labels.setter
@@ -144,7 +144,7 @@ class AlbertConfig(ConfigBase):
 
     @property
     def depth(self) -> int:
-        """Layers executed in one forward pass: `num_hidden_layers * inner_group_num`."""
+        """Number of layers executed in one forward pass: `num_hidden_layers * inner_group_num`."""
         return self.num_hidden_layers * self.inner_group_num
 
     @classmethod
@@ -155,15 +155,15 @@ class AlbertConfig(ConfigBase):
         version: Literal["v1", "v2"] = "v2",
         **overrides: Any,
     ) -> Self:
-        """Return one of the four published shapes, with the dropout rates of that version.
+        """Return one of the four published shapes, with the dropout probabilities of that version.
 
         Raises:
-            ConfigError: an unknown size or version.
+            ConfigError: the size or the version is unknown.
         """
         if size not in SIZES:
-            raise ConfigError(f"no preset {size!r}; choose one of {', '.join(SIZES)}")
+            raise ConfigError(f"no preset {size!r}. Choose one of {', '.join(SIZES)}.")
         if version not in VERSIONS:
-            raise ConfigError(f"no preset version {version!r}; choose one of {', '.join(VERSIONS)}")
+            raise ConfigError(f"no preset version {version!r}. Choose one of {', '.join(VERSIONS)}.")
         return cls(**{**CHECKPOINTS[f"albert-{size}-{version}"].config, **overrides})
 
     def validate(self) -> None:
@@ -187,8 +187,8 @@ class AlbertConfig(ConfigBase):
             )
         if sorted(self.id2label) != list(range(len(self.id2label))) or not self.id2label:
             raise ConfigError(
-                f"id2label has the ids {sorted(self.id2label)}, expected 0, 1, 2, ...: "
-                "label k names the k-th score of a head"
+                f"id2label has the ids {sorted(self.id2label)}. Expected 0, 1, 2, ...: "
+                "label k names score k of a head."
             )
 
 
@@ -197,14 +197,14 @@ ARGUMENTS = AlbertConfig._arguments
 
 
 class AutoConfig:
-    """Stands for `AlbertConfig`, in code that names no architecture."""
+    """The configuration class for code that names no architecture; it always loads an `AlbertConfig`."""
 
     def __init__(self) -> NoReturn:
-        raise TypeError("AutoConfig is not instantiated; use AutoConfig.from_pretrained")
+        raise TypeError("AutoConfig cannot be instantiated. Use AutoConfig.from_pretrained.")
 
     @staticmethod
     def from_pretrained(pretrained_model_name_or_path: str | Path, **options: Any) -> AlbertConfig:
-        """Return what `AlbertConfig.from_pretrained` returns.
+        """Return the config that `AlbertConfig.from_pretrained` returns.
 
         Raises:
             ConfigError: the checkpoint's model_type is not "albert".

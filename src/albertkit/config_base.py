@@ -1,4 +1,4 @@
-"""What a config has besides its fields: attributes of other libraries, copies, dictionaries, files."""
+"""The parts of a config besides its fields: attributes of other libraries, copies, dictionaries, files."""
 
 import copy
 import functools
@@ -26,10 +26,10 @@ from albertkit.published import warn_of_contradictions
 CONFIG_FILE = "config.json"
 GOOGLE_CONFIG_FILE = "albert_config.json"
 
-# Keys that `to_dict`, here or in `transformers`, writes and that are no setting.
+# Keys that `to_dict` writes, here or in `transformers`, and that are not settings.
 _OF_EVERY_FILE = {"model_type", "transformers_version", "is_encoder_decoder"}
-# Other keys that are set as attributes without a warning: tasks of albertkit read the first ones, and code
-# for `transformers` sets the others on any config.
+# Other keys that can be set as attributes without a warning. Tasks of albertkit read the first ones, and code
+# written for `transformers` sets the others on any config.
 _KEPT_KEYS = {
     *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize", "early_exit"),
     "task_settings",
@@ -41,7 +41,7 @@ _Config = TypeVar("_Config", bound="ConfigBase")
 
 
 def takes_other_names(config_class: type[_Config]) -> type[_Config]:
-    """Let the constructor take `num_labels`, older names of fields, and keys of files that are no fields."""
+    """Let the constructor accept `num_labels`, older names of fields, and other keys of files."""
     construct = config_class.__init__
     config_class._settings = {declared.name: declared for declared in fields(config_class)}  # type: ignore[arg-type]
     config_class._arguments = (*config_class._settings, "num_labels", "torch_dtype", "use_return_dict")
@@ -75,7 +75,7 @@ class ConfigBase:
     """How a model for sentence embedding makes vectors, where its folder says more than the entries of
     `extra`: see `checkpoints/sentence_modules.py`. Not written to JSON."""
     extra: dict[str, Any]
-    """Keys that mean nothing here, of a file or set as attributes; written to JSON."""
+    """Keys without a meaning in albertkit, from a file or set as attributes; written to JSON."""
 
     # --- attributes -------------------------------------------------------------------------------
 
@@ -101,24 +101,24 @@ class ConfigBase:
             self._set_other_key(name, value)
 
     def _set_other_key(self, name: str, value: Any) -> None:
-        """Keep a key that is no field: code for `transformers` sets such keys, and a file keeps them."""
+        """Keep a key that is not a field: code for `transformers` sets such keys, and files contain them."""
         check_other_keys({name: value})
         if name not in self.extra and name not in _KEPT_KEYS and not name.startswith("_"):
             if is_misspelled(name, self._arguments):
                 raise unknown_arguments([name], self._arguments)
             warnings.warn(
-                f"AlbertConfig has no argument {name!r}: it is kept and written to {CONFIG_FILE}, and "
-                "changes nothing in the model",
+                f"AlbertConfig has no argument {name!r}. It is kept and written to {CONFIG_FILE}, but does "
+                "not change the model.",
                 UserWarning,
                 stacklevel=3,
             )
         self.extra[name] = value
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with other values; another `num_labels` names the labels anew.
+        """Return a copy with other values. Changing `num_labels` renames the labels.
 
         Raises:
-            ConfigError: an unknown name, or values that describe no possible model.
+            ConfigError: a name is unknown, or no model can have these values.
         """
         if unknown := {name for name in changes if name not in self._arguments}:
             raise unknown_arguments(unknown, self._arguments)
@@ -134,10 +134,10 @@ class ConfigBase:
         return config
 
     def update(self, config_dict: Mapping[str, Any]) -> None:
-        """Change values in place; other keys than arguments are kept as attributes are.
+        """Change values in place. Keys that are not arguments are kept, as with attributes.
 
         Raises:
-            ConfigError: values that describe no possible ALBERT model; then nothing has changed.
+            ConfigError: no ALBERT model can have these values. The config is then unchanged.
         """
         check_other_keys(config_dict)
         given = {name: value for name, value in config_dict.items() if name in self._arguments}
@@ -170,17 +170,17 @@ class ConfigBase:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
-        """Return a config from the content of a `config.json`; unknown keys are kept and written back.
+        """Return a config from the content of a `config.json`. Unknown keys are kept and written back.
 
         Raises:
-            ConfigError: the file is of another model type, or describes no possible model; an
-                unknown name among the overrides.
+            ConfigError: the file is of another model type or describes no possible model, or the overrides
+                contain an unknown name.
         """
         check_other_keys(values)
         given = {name: value for name, value in values.items() if name in cls._arguments}
         known = {name: value for name, value in given.items() if value is not None and name != "name_or_path"}
         if "id2label" in known:
-            known.pop("num_labels", None)  # older files carry both, and the names are what counts
+            known.pop("num_labels", None)  # older files have both; the label names take precedence
         config = cls(**known)
         other = {name: value for name, value in values.items() if name not in given and name != "model_type"}
         config.extra = copy.deepcopy(other)
@@ -188,7 +188,7 @@ class ConfigBase:
 
     @classmethod
     def from_google_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
-        """Return a config from the content of an `albert_config.json`, where "gelu" is the tanh form."""
+        """Return a config from the content of an `albert_config.json`, where "gelu" means the tanh form."""
         if values.get("hidden_act", "gelu") == "gelu":
             values = {**values, "hidden_act": "gelu_new"}
         return cls.from_dict(values, **overrides)
@@ -198,7 +198,7 @@ class ConfigBase:
         """Return a config from a JSON file; a file named `albert_config.json` is read as Google's.
 
         Raises:
-            ModelNotFoundError: no such file.
+            ModelNotFoundError: the file does not exist.
             ConfigError: the file is not a JSON object, or describes no possible model.
         """
         path = Path(path)
@@ -211,7 +211,7 @@ class ConfigBase:
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
         """Return the config of a local folder, a config file, or a model on the hub.
 
-        If the config of a published model contradicts what is known of that model, a warning names each
+        If the config of a published model contradicts the published values, a warning lists each
         contradiction.
 
         Args:
@@ -220,9 +220,9 @@ class ConfigBase:
                 and loading options of `transformers` (`hub.take_loading_options`).
 
         Raises:
-            ModelNotFoundError: no such folder, file or hub model, or no config in it.
-            ConfigError: the config is of another model type or describes no possible model; a loading
-                option that is not supported.
+            ModelNotFoundError: there is no such folder, file or hub model, or it has no config.
+            ConfigError: the config is of another model type or describes no possible model, or a loading
+                option is not supported.
         """
         hub, overrides = split_hub_options(take_loading_options(options))
         path = as_path(pretrained_model_name_or_path)
@@ -240,7 +240,7 @@ class ConfigBase:
     def get_config_dict(
         cls, pretrained_model_name_or_path: str | Path, **options: Any
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return a model's config as a dictionary, and the options that are none of the hub's.
+        """Return a model's config as a dictionary, and the keyword arguments that are not hub options.
 
         Raises:
             ModelNotFoundError, ConfigError: as for `from_pretrained`.
@@ -249,7 +249,7 @@ class ConfigBase:
         return cls.from_pretrained(pretrained_model_name_or_path, **hub).to_dict(), unused
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content of `config.json`: all sizes, and other values where they are not the default.
+        """Return the content of `config.json`: all sizes, and the other values that differ from the default.
 
         Raises:
             ConfigError: `hidden_act` is a function, which JSON cannot hold.
@@ -257,8 +257,8 @@ class ConfigBase:
         if callable(self.hidden_act):
             name = getattr(self.hidden_act, "__name__", repr(self.hidden_act))
             raise ConfigError(
-                f"hidden_act is the function {name}, which cannot be written to JSON; "
-                f"use one of the names {', '.join(ACTIVATION_NAMES)}"
+                f"hidden_act is the function {name}, which JSON cannot hold. "
+                f"Use one of the names {', '.join(ACTIVATION_NAMES)}."
             )
         values: dict[str, Any] = {**self.extra, "model_type": self.model_type}
         for name, declared in self._settings.items():
@@ -270,7 +270,7 @@ class ConfigBase:
         return copy.deepcopy(values)
 
     def to_diff_dict(self) -> dict[str, Any]:
-        """Return what of `to_dict` differs from the default config, and the `model_type`."""
+        """Return the entries of `to_dict` that differ from the default config, and the `model_type`."""
         default = self._default.to_dict()
         return {
             name: value
@@ -279,7 +279,7 @@ class ConfigBase:
         }
 
     def to_json_string(self, use_diff: bool = False) -> str:
-        """Return `to_dict` (or `to_diff_dict`) as indented JSON, keys sorted, with a final newline."""
+        """Return `to_dict` (or `to_diff_dict`) as indented JSON with sorted keys and a final newline."""
         values = self.to_diff_dict() if use_diff else self.to_dict()
         return json_text(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -290,7 +290,7 @@ class ConfigBase:
             temporary.write_text(text, encoding="utf-8")
 
     def save_pretrained(self, save_directory: str | Path, push_to_hub: bool = False) -> None:
-        """Write `config.json` into the folder, which is created if it is missing.
+        """Write `config.json` into the folder. A missing folder is created.
 
         Raises:
             ConfigError: `push_to_hub` is True.
@@ -301,7 +301,7 @@ class ConfigBase:
 
 
 def _is_json(path: Path) -> bool:
-    """Tell whether a path leads to a JSON file, by its name or its first byte, and not to weights."""
+    """Return whether a path leads to a JSON file, judged by its name or first byte, and not to weights."""
     if not path.is_file() or path.suffix == ".json":
         return path.is_file()
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""How AlbertConfig declares its fields: checks and conversions of values, names of arguments, labels."""
+"""Helpers that declare the fields of AlbertConfig: checks, conversions, names of arguments, labels."""
 
 import difflib
 import math
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from albertkit.errors import ConfigError, did_you_mean
 
-# The names of `hidden_act`; modeling/layers.py has the functions.
+# The names of `hidden_act`; modeling/layers.py defines the functions.
 ACTIVATION_NAMES = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
 _MOST_LABELS = 1_000_000
 TASK_KEY = "finetuning_task"
@@ -16,14 +16,14 @@ TASK_KEY = "finetuning_task"
 SETTINGS_KEY = "task_settings"
 """Where the config of a fine-tuned model keeps the lengths that its rows were made with."""
 _Check = tuple[Callable[[Any], bool], str]
-"""A condition that a value must fulfill, and the condition in words."""
+"""A condition on a value, and the condition in words."""
 
 
 # --- what a field is checked against and converted with -------------------------------------------
 
 
 def any_of(*choices: str | None) -> _Check:
-    """Return the check that a value is one of these."""
+    """Return the check that a value is one of the choices."""
     names = ", ".join(choice for choice in choices if choice is not None)
     return (lambda value: value in choices, f"one of {names}")
 
@@ -48,7 +48,7 @@ CLASS_NAMES: _Check = (
 
 
 def _numbered(name: str, values: Any, read: Callable[[Any], Any]) -> dict[int, Any]:
-    """Return a mapping whose keys are whole numbers, which JSON makes texts."""
+    """Return a mapping with whole numbers as keys; in JSON, keys are strings."""
     try:
         return {int(number): read(value) for number, value in values.items()}
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
@@ -56,12 +56,12 @@ def _numbered(name: str, values: Any, read: Callable[[Any], Any]) -> dict[int, A
 
 
 def read_labels(values: Any) -> dict[int, str]:
-    """Return labels by their ids as numbers."""
+    """Return labels by integer id."""
     return _numbered("id2label", values, read=lambda label: label)
 
 
 def read_pruned_heads(values: Any) -> dict[int, list[int]]:
-    """Return the sorted heads by the number of their layer; None means none."""
+    """Return the sorted heads by layer number; `None` gives an empty mapping."""
     return _numbered("pruned_heads", values or {}, read=lambda heads: sorted(map(int, heads)))
 
 
@@ -80,10 +80,10 @@ def setting(
     """Declare a field of the config.
 
     Args:
-        default: the value where none is given.
+        default: the default value.
         check: the condition for a value.
-        convert: brings a value into its form, in the constructor and when the attribute is set.
-        written: whether `config.json` has the field.
+        convert: converts a value, in the constructor and when the attribute is set.
+        written: whether and when `config.json` contains the field.
     """
     return field(default=default, metadata={"check": check, "convert": convert, "written": written})
 
@@ -109,19 +109,19 @@ OTHER_NAMES = {
 
 
 def one_of(**alternatives: Any) -> Any:
-    """Return the value of the only alternative that was given; None if none was.
+    """Return the value of the only alternative that was given, or None if none was given.
 
     Raises:
-        ConfigError: several were given, and they differ.
+        ConfigError: several were given, with different values.
     """
     given = {name: value for name, value in alternatives.items() if value is not None}
     if len({str(value) for value in given.values()}) > 1:
-        raise ConfigError(f"{' and '.join(alternatives)} are one setting but differ: {given}")
+        raise ConfigError(f"{' and '.join(alternatives)} are one setting but have different values: {given}")
     return next(iter(given.values()), None)
 
 
 def under_one_name(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments under today's names of fields."""
+    """Return the arguments under the current names of the fields."""
     arguments = dict(arguments)
     for older, name in OTHER_NAMES.items():
         if older in arguments:
@@ -130,31 +130,31 @@ def under_one_name(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_other_keys(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a file's other keys say that its model is not an ALBERT model of this library."""
+    """Raise ConfigError if another key of a file shows that its model is not a supported ALBERT model."""
     if values.get("model_type", "albert") != "albert":
         raise ConfigError(
-            f"this config has model_type {values['model_type']!r}; albertkit runs ALBERT only "
-            "(model_type 'albert')"
+            f"this config has model_type {values['model_type']!r}. albertkit supports ALBERT only "
+            "(model_type 'albert')."
         )
     if values.get("is_encoder_decoder"):
-        raise ConfigError("is_encoder_decoder is True; ALBERT is an encoder alone")
+        raise ConfigError("is_encoder_decoder is True. ALBERT has only an encoder.")
     if values.get("position_embedding_type", "absolute") != "absolute":
         raise ConfigError(
-            f"position_embedding_type {values['position_embedding_type']!r} is not supported; "
-            "ALBERT's positions are 'absolute'"
+            f"position_embedding_type {values['position_embedding_type']!r} is not supported. "
+            "ALBERT's positions are 'absolute'."
         )
 
 
 def is_misspelled(name: str, arguments: Iterable[str]) -> bool:
-    """Tell whether a name that is no argument is nearly one; private names never are."""
+    """Return whether an unknown name is close to an argument's name; private names never are."""
     return not name.startswith("_") and bool(difflib.get_close_matches(name, arguments, n=1, cutoff=0.9))
 
 
 def unknown_arguments(names: Iterable[str], arguments: Iterable[str]) -> ConfigError:
-    """Return the error for names that are no arguments, with the nearest argument of each."""
+    """Return the error for names that are not arguments, with the nearest argument of each."""
     parts = [f"{name!r}{did_you_mean(name, arguments)}" for name in sorted(names)]
     return ConfigError(
-        f"AlbertConfig has no argument {', '.join(parts)}. A key of your own is set as an attribute"
+        f"AlbertConfig has no argument {', '.join(parts)}. To add a key of your own, set it as an attribute."
     )
 
 
@@ -172,17 +172,17 @@ def settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
         id2label = {index: label for label, index in label2id.items()}
     if id2label is None:
         number = 2 if count is None else count
-        # Every label gets a name, so a number out of a damaged file must not fill the memory.
+        # Each label gets a name, so a number from a damaged file must not exhaust the memory.
         if not isinstance(number, int) or not 1 <= number <= _MOST_LABELS:
             raise ConfigError(
-                f"num_labels must be a whole number of at least 1, got {number!r} (most: {_MOST_LABELS:,})"
+                f"num_labels must be a whole number of at least 1, got {number!r} (maximum: {_MOST_LABELS:,})"
             )
         id2label = {index: f"LABEL_{index}" for index in range(number)}
     id2label = read_labels(id2label)
     if count is not None and count != len(id2label):
         raise ConfigError(
-            f"num_labels is {count} but id2label names {len(id2label)} labels; "
-            "give one of the two, or make them agree"
+            f"num_labels is {count}, but id2label names {len(id2label)} labels. "
+            "Pass one of the two, or make them agree."
         )
     label2id = {label: index for index, label in id2label.items()} if label2id is None else dict(label2id)
     rest = {name: value for name, value in arguments.items() if name != "num_labels"}

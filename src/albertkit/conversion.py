@@ -1,10 +1,11 @@
-"""From one checkpoint format to another, with an account of every tensor.
+"""Convert a checkpoint from one format to another, with a report of every tensor.
 
     report = convert("albert_base/model.ckpt-best", "albert-base", to="hf", verify=True)
     print(report)
 
-The source is read, fitted to the model that its heads belong to, and written under the target's names. What
-the model does not have is left out and reported; a tensor of the encoder that is missing is an error.
+`convert` reads the source, matches its tensors with the model class of its heads, and writes them under the
+target's names. Tensors that the model does not have are left out and reported. A missing tensor of the
+encoder is an error.
 """
 
 import hashlib
@@ -36,14 +37,14 @@ from albertkit.tokenization.wordpiece import parse_word_list
 from albertkit.vocabularies import add_model_file, write_vocabulary
 
 TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
-"""Largest difference of outputs that `verify` accepts, by the less precise of the two types."""
+"""Largest difference of outputs that `verify` accepts, by the less precise of the two data types."""
 
 _VERIFIED_BATCH = (2, 24)
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One tensor on its way."""
+    """A tensor with its names in the source and in the target."""
 
     source: str
     target: str
@@ -53,27 +54,27 @@ class Move:
 
 @dataclass(slots=True)
 class ConversionReport:
-    """What became of every tensor, and what the files are."""
+    """The report of every tensor and every file of a conversion."""
 
     source: str
     source_format: Format
     target: str
     target_format: Format
     architecture: str
-    """The class of the model that the tensors make."""
+    """The model class that the tensors belong to."""
     tensors: list[Move] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    """Tensors of the model that the source lacks; the target lacks them too."""
+    """Tensors of the model that the source and therefore the target lack."""
     unexpected: list[str] = field(default_factory=list)
-    """Tensors of the source that ALBERT has no known use for; not in the target."""
+    """Tensors of the source that ALBERT has no known use for; they are not in the target."""
     unused: dict[str, str] = field(default_factory=dict)
-    """Tensors of the source that are rightly left out, each with the reason."""
+    """Tensors of the source that are left out on purpose, each with the reason."""
     notes: list[str] = field(default_factory=list)
-    """What else was decided on the way."""
+    """Other decisions, one sentence each."""
     checksums: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of the files the weights were read from, and of every file written."""
+    """SHA-256 of each file that the weights were read from, and of each file written."""
     largest_difference: float | None = None
-    """Between the outputs of source and target on random text, where that was asked for."""
+    """Largest difference between the outputs of source and target on random text; None without `verify`."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values for `json.dumps`."""
@@ -111,31 +112,31 @@ def convert(
     """Read a checkpoint of any format and write it in another.
 
     Args:
-        source: what `from_pretrained` takes: a folder, a TensorFlow checkpoint, a Julia file, a name.
+        source: a folder, a TensorFlow checkpoint, a Julia file, or a name, as for `from_pretrained`.
         target: a folder for "hf" and "tf1", a file named `.tfbson` or `.bson` for "julia".
-        to: the format to write; None for "julia" where the target is named so, else "hf".
-        dtype: one of `DTYPES`, to which floating tensors are cast; None to leave them as they are.
-        max_shard_size: for "hf" alone, as `write_folder` says: larger weights are split into several files.
-        verify: load both and compare what they compute on random text.
+        to: the format to write. None means "julia" for a target with a Julia ending, else "hf".
+        dtype: one of `DTYPES`, to which floating-point tensors are cast; None keeps their types.
+        max_shard_size: for "hf" only: larger weights are split into several files, as in `write_folder`.
+        verify: whether to load both checkpoints and compare their outputs on random text.
 
     Raises:
-        ModelNotFoundError: there is no such source.
+        ModelNotFoundError: the source does not exist.
         CheckpointError: the source is damaged or lacks tensors of the encoder; the target cannot be
             written or has no place for a tensor; or the outputs of the two differ.
-        ConfigError: an unknown format or type, or a config that the target format cannot express.
-        DataError: the target exists; a folder may be empty.
+        ConfigError: the format or the data type is unknown, or the target format cannot express the config.
+        DataError: the target exists. It may be an empty folder.
     """
     target = Path(target).expanduser()
     to = _target_format(target, to)
     if dtype is not None and dtype not in DTYPES:
-        raise ConfigError(f"dtype is {dtype!r}; expected one of {', '.join(DTYPES)}")
+        raise ConfigError(f"dtype is {dtype!r}. Expected one of {', '.join(DTYPES)}.")
     if max_shard_size is not None and to != "hf":
-        raise ConfigError(f"max_shard_size is for the format 'hf'; a checkpoint of {to!r} is one file")
-    # Never replace a checkpoint: it may hold what a conversion leaves out.
+        raise ConfigError(f"max_shard_size is for the format 'hf' only. A checkpoint of {to!r} is one file.")
+    # Never replace a checkpoint: it may contain what a conversion leaves out.
     if to != "julia":
         check_new_folder(target)
     elif target.exists():
-        raise DataError(f"{target} exists: choose another name, or delete it first")
+        raise DataError(f"{target} exists. Choose another name, or delete it first.")
     checkpoint = formats.read(formats.locate(source, also=VOCABULARY_FILES))
     config = checkpoint.to_config()
     architecture = architecture_of(config, checkpoint.tensors)
@@ -192,11 +193,11 @@ def _target_format(target: Path, to: Format | None) -> Format:
     if to is None:
         return "julia" if is_julia else "hf"
     if to not in get_args(Format):
-        raise ConfigError(f"the format {to!r} is unknown; expected one of {', '.join(get_args(Format))}")
+        raise ConfigError(f"the format {to!r} is unknown. Expected one of {', '.join(get_args(Format))}.")
     if (to == "julia") != is_julia:
         raise ConfigError(
-            f"the target {str(target)!r} does not go with the format {to!r}: a Julia file is named "
-            f"{' or '.join(julia.ENDINGS)}, the others are folders"
+            f"the target {str(target)!r} does not match the format {to!r}: the name of a Julia file ends in "
+            f"{' or '.join(julia.ENDINGS)}; other targets are folders"
         )
     return to
 
@@ -227,10 +228,10 @@ def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | Non
 
 
 def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes: list[str]) -> None:
-    """Give a checkpoint the vocabulary in the form that its new format has.
+    """Convert a checkpoint's vocabulary to the form of its new format.
 
     Raises:
-        CheckpointError: it has more pieces than the model has embeddings, or is damaged.
+        CheckpointError: the vocabulary is damaged, or has more pieces than the model has embeddings.
         TokenizerError: a word list is damaged.
     """
     files = checkpoint.vocabulary
@@ -242,8 +243,8 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
     count = len(checkpoint.pieces or words)
     if count > vocab_size:
         raise CheckpointError(
-            f"The vocabulary has {count:,} pieces and the model {vocab_size:,} embeddings: they do not "
-            "belong together. Put the model's own vocabulary beside it."
+            f"The vocabulary has {count:,} pieces, but the model has {vocab_size:,} embeddings: they do not "
+            "belong together. Put the model's own vocabulary into the folder of the checkpoint."
         )
     if not count:
         if to != "hf" or TOKENIZER_FILE not in files:
@@ -267,10 +268,10 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
 
 
 def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.ndarray]:
-    """Return the tensors in another type; two names of one tensor stay that.
+    """Return the tensors in another data type. Names that share a tensor still share it.
 
     Raises:
-        CheckpointError: a value is too large for the type.
+        CheckpointError: a value is too large for the data type.
     """
     cast: dict[int, np.ndarray] = {}
     for name, tensor in tensors.items():
@@ -286,12 +287,12 @@ def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.nda
 
 
 def _dtype(tensors: Mapping[str, np.ndarray]) -> str:
-    """Return the name of the type of the weights."""
+    """Return the name of the data type of the weights."""
     return next(iter(tensors.values())).dtype.name
 
 
 def file_sha256(path: Path) -> str:
-    """Return the checksum of a file, in hexadecimal."""
+    """Return the SHA-256 checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -313,7 +314,7 @@ def _compare(
         tensors: the tensors of the source by their name in the model.
 
     Raises:
-        CheckpointError: the difference is larger than rounding explains.
+        CheckpointError: the difference is too large to be rounding.
     """
     generator = np.random.RandomState(0)  # draws the same in every version of NumPy
     batch, length = _VERIFIED_BATCH[0], min(_VERIFIED_BATCH[1], config.max_position_embeddings)
@@ -324,7 +325,7 @@ def _compare(
     )
     mask = np.ones(shape, np.int64)
     mask[-1, ..., length // 2 :] = 0
-    # A tensor that the source lacks, and so the target, is the same random one in both.
+    # A tensor that is missing in both gets the same random values in both.
     absent = {
         name: generator.normal(scale=config.initializer_range, size=sizes)
         for name, sizes in expected_shapes(architecture, config).items()
@@ -342,9 +343,9 @@ def _compare(
     )
     types = {_dtype(tensors), _dtype(written_tensors)}
     tolerance = max(TOLERANCES.get(name, TOLERANCES["float32"]) for name in types)
-    if not largest <= tolerance:  # written so that "not a number" fails
+    if not largest <= tolerance:  # this form also fails for NaN
         raise CheckpointError(
-            f"{target} was written, but computes other outputs than {source}: they differ by up to "
-            f"{largest:.1e}, and at most {tolerance:.0e} was expected. Do not use it, and report this."
+            f"{target} was written, but its outputs differ from those of {source} by up to "
+            f"{largest:.1e}. Expected at most {tolerance:.0e}. Do not use it, and report this error."
         )
     return largest

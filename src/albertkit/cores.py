@@ -1,4 +1,4 @@
-"""How many cores this process may use, by machine, affinity and container; and what they are called."""
+"""The number of cores that this process may use, by machine, affinity and container; the processor's name."""
 
 import os
 import platform
@@ -12,33 +12,33 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def usable_cores() -> int:
-    """Return what the variable ALBERTKIT_THREADS says, else the cores left by affinity and container.
+    """Return ALBERTKIT_THREADS if it is set, else the number of cores that affinity and container allow.
 
     Raises:
-        ConfigError: the variable holds no whole number of at least 1.
+        ConfigError: the variable is not a whole number of at least 1.
     """
     if wanted := os.environ.get(VARIABLE):
         if not wanted.isdecimal() or int(wanted) < 1:
-            raise ConfigError(f"{VARIABLE} is {wanted!r}; expected a number of threads, at least 1")
+            raise ConfigError(f"{VARIABLE} is {wanted!r}. Expected a number of threads, at least 1.")
         return int(wanted)
-    # `taskset` may leave this process fewer than the machine has.
+    # `taskset` may restrict this process to fewer cores than the machine has.
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _quota(_CGROUPS)
     return there if quota is None else max(1, min(there, int(quota)))
 
 
 def compute_threads() -> int:
-    """Return how many threads compute: ALBERTKIT_THREADS, else OMP_NUM_THREADS, else the usable cores.
+    """Return the number of compute threads: ALBERTKIT_THREADS, else OMP_NUM_THREADS, else the usable cores.
 
     Raises:
-        ConfigError: the variable ALBERTKIT_THREADS holds no whole number of at least 1.
+        ConfigError: the variable ALBERTKIT_THREADS is not a whole number of at least 1.
     """
     told = os.environ.get("OMP_NUM_THREADS", "")
     return int(told) if told.isdecimal() and int(told) and not os.environ.get(VARIABLE) else usable_cores()
 
 
 def _quota(cgroups: Path) -> float | None:
-    """Return the cores' worth of time that a container may use, None where it is not limited."""
+    """Return the CPU quota of a container, in cores; None without a limit."""
     try:
         if (cgroups / "cpu.max").is_file():  # version 2
             time, period = (cgroups / "cpu.max").read_text().split()
@@ -53,7 +53,7 @@ def _quota(cgroups: Path) -> float | None:
 
 @cache
 def processor() -> str:
-    """Return what the processor is called."""
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The device that computes a model and the type of its weights, as callers of `transformers` name them."""
+"""The device that computes a model and the data type of its weights, named as in `transformers`."""
 
 import ctypes
 import platform
@@ -21,21 +21,21 @@ Device = Any
 
 CPU = "cpu"
 _TYPES = ("cpu", "cuda", "hpu", "meta", "mps", "mtia", "npu", "privateuseone", "xla", "xpu")
-"""Types of devices that torch knows, for where it is not installed."""
+"""Device types that torch knows, for use without torch."""
 
 
 def read_device(device: Device) -> Any:
-    """Return the device meant, as `transformers` reads numbers; None where none was given.
+    """Return the device, with numbers read as in `transformers`; None if no device was given.
 
     Args:
-        device: "auto" for the best one.
+        device: a device; "auto" is the best available one.
 
     Returns:
-        A `torch.device`; "cpu" for the CPU, which needs no torch.
+        A `torch.device`, or "cpu" for the CPU, which does not need torch.
 
     Raises:
-        ConfigError: a device that this machine does not have.
-        MissingExtraError: another device than the CPU, and torch is not installed.
+        ConfigError: this machine does not have the device.
+        MissingExtraError: the device is not the CPU, and torch is not installed.
     """
     if device is None:
         return None
@@ -55,11 +55,11 @@ def read_device(device: Device) -> Any:
         raise ConfigError(f"there is no device {device!r}; {suggestion(name, _TYPES)}")
     try:
         chosen = choose_device(device)
-        torch.empty(0, device=chosen)  # a device that torch can name may still not be here
+        torch.empty(0, device=chosen)  # torch can name devices that this machine does not have
     except (AssertionError, ConfigError, RuntimeError, TypeError) as error:
         raise ConfigError(
-            f"device {str(device)!r} cannot be used ({str(error).splitlines()[0]}); expected such as 'cpu', "
-            "'cuda', 'cuda:1', 'mps', or a number, of a device that this machine has"
+            f"device {str(device)!r} cannot be used ({str(error).splitlines()[0]}). Expected a device of "
+            "this machine, such as 'cpu', 'cuda', 'cuda:1', 'mps', or a number."
         ) from error
     return CPU if chosen.type == CPU else chosen
 
@@ -67,8 +67,8 @@ def read_device(device: Device) -> Any:
 def best_device() -> Any:
     """Return the best single device: CUDA, then MPS, then the CPU.
 
-    Torch is asked only where it is installed and the machine has a driver of such a device: importing it
-    takes longer than answering a sentence.
+    Imports torch only if it is installed and the machine has a driver for such a device, because the import
+    takes longer than processing a sentence.
     """
     if find_spec("torch") is None or not _has_accelerator():
         return CPU
@@ -89,11 +89,11 @@ def _has_accelerator() -> bool:
 
 
 def choose_device(device_map: Device | Mapping[str, Device]) -> Any:
-    """Return torch's device for the whole model; "auto" is the best there is.
+    """Return torch's device for the whole model; "auto" is the best available device.
 
     Raises:
-        ConfigError: several devices (an ALBERT fits on one), one that torch does not know, that is not
-            there, or that holds no values ("meta").
+        ConfigError: the map names several devices (an ALBERT fits on one), or a device that torch does not
+            know, that this machine does not have, or that holds no values ("meta").
     """
     if isinstance(device_map, Mapping):
         if set(device_map) != {""}:
@@ -106,14 +106,14 @@ def choose_device(device_map: Device | Mapping[str, Device]) -> Any:
     if device_map is None:
         return torch.device("cpu")
     present = ", ".join(["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))])
-    expected = f"expected 'auto' (the best there is) or one of those here: {present}"
+    expected = f"expected 'auto' (the best available device) or one of this machine's devices: {present}"
     try:
         device = torch.device(device_map)
     except RuntimeError:
         raise ConfigError(f"there is no device {device_map!r}; {expected}") from None
     try:
         holds_values = torch.ones(1, device=device).item() == 1
-    except (RuntimeError, AssertionError):  # pages of torch's insides, for a device that is not there
+    except (RuntimeError, AssertionError):  # torch's own message fills a page if the device is missing
         holds_values = False
     if not holds_values:
         raise ConfigError(f"this machine has no device '{device}' to compute on; {expected}")
@@ -121,10 +121,10 @@ def choose_device(device_map: Device | Mapping[str, Device]) -> Any:
 
 
 def choose_dtype(dtype: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Return torch's floating type of that name; "auto" is that of the arrays, None is float32.
+    """Return torch's floating-point type of that name; "auto" is the type of the arrays, None is float32.
 
     Raises:
-        ConfigError: not the name of a floating type.
+        ConfigError: the name is not a floating-point type.
     """
     if dtype is None:
         return torch.float32
@@ -134,6 +134,6 @@ def choose_dtype(dtype: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     chosen: Any = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
     if not isinstance(chosen, torch.dtype) or not chosen.is_floating_point:
         raise ConfigError(
-            f"dtype is {dtype!r}; use 'auto' or a floating type such as 'float32' or 'bfloat16'"
+            f"dtype is {dtype!r}. Use 'auto' or a floating-point type such as 'float32' or 'bfloat16'."
         )
     return chosen

@@ -1,4 +1,4 @@
-"""What a config says of early exit: whether a model has a classifier after each depth, and how it leaves."""
+"""The early-exit settings of a config: whether a model has classifiers after each layer, when it exits."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
@@ -7,35 +7,35 @@ from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 
 KEY = "early_exit"
-"""Where a config says that its model has classifiers for all depths."""
+"""The config key of the classifiers after each layer."""
 Classifiers = Literal["each", "shared"]
 
 
 @dataclass(frozen=True)
 class Exits:
-    """How a model can exit early."""
+    """How a model exits early."""
 
     classifiers: Classifiers = "each"
-    """One for each depth, or the same for all."""
+    """"each" for one classifier per layer, "shared" for one classifier for all layers."""
     tolerance: float = 0.1
-    """Of a regression: two numbers that are nearer than this agree."""
+    """For regression: two predictions that differ by less than this agree."""
 
     def __post_init__(self) -> None:
         if self.classifiers not in get_args(Classifiers):
-            raise ConfigError(f"{KEY}: classifiers is {self.classifiers!r}; expected 'each' or 'shared'")
+            raise ConfigError(f"{KEY}: classifiers is {self.classifiers!r}. Expected 'each' or 'shared'.")
         if not isinstance(self.tolerance, int | float) or not self.tolerance > 0:
-            raise ConfigError(f"{KEY}: tolerance is {self.tolerance!r}; expected a number above 0")
+            raise ConfigError(f"{KEY}: tolerance is {self.tolerance!r}. Expected a number above 0.")
 
     def note(self, config: AlbertConfig) -> None:
-        """Put this into a config."""
+        """Write these settings into a config."""
         config.extra[KEY] = asdict(self)
 
 
 def exits_of(config: AlbertConfig) -> Exits | None:
-    """Return what a config says; None for a model that has no exits.
+    """Return the early-exit settings of a config, or None for a model without exits.
 
     Raises:
-        ConfigError: it says something else.
+        ConfigError: the settings are invalid.
     """
     given: Any = config.extra.get(KEY)
     if given is None:
@@ -44,33 +44,33 @@ def exits_of(config: AlbertConfig) -> Exits | None:
         return Exits(**given)
     except TypeError as error:
         raise ConfigError(
-            f"{KEY} is {given!r:.80}; expected an object with classifiers and tolerance"
+            f"{KEY} is {given!r:.80}. Expected an object with classifiers and tolerance."
         ) from error
 
 
 def exit_count(config: AlbertConfig) -> int:
-    """Return how many classifiers a model has besides that of the last depth; 0 if one is shared."""
+    """Return the number of classifiers besides the last layer's; 0 if all layers share one."""
     exits = exits_of(config)
     return config.depth - 1 if exits is not None and exits.classifiers == "each" else 0
 
 
 def check_patience(patience: int | None, config: AlbertConfig) -> None:
-    """Raise ConfigError unless a model of this config can be so patient."""
+    """Raise ConfigError unless a model of this config can exit with this patience."""
     if patience is None:
         return
     if exits_of(config) is None:
         raise ConfigError(
-            f"patience is {patience}, and this model has no classifiers to exit at: "
-            "albertkit finetune text-classification --early-exit makes a model that has"
+            f"patience is {patience}, but this model has no classifiers to exit at. To train a model that "
+            "has them, use albertkit finetune text-classification --early-exit"
         )
     most = most_patience(config)
     if not isinstance(patience, int) or not 1 <= patience <= most:
         raise ConfigError(
-            f"patience is {patience!r}; expected 1 to {most}: with more, nothing leaves before the last of "
-            f"{config.depth} depths"
+            f"patience is {patience!r}. Expected 1 to {most}: with a larger value, no text exits before the "
+            f"last of {config.depth} layers."
         )
 
 
 def most_patience(config: AlbertConfig) -> int:
-    """Return with which patience something may still leave early: the first depth agrees with none."""
+    """Return the largest patience with which a text can still exit early."""
     return config.depth - 2

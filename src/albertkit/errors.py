@@ -2,18 +2,18 @@
 
     AlbertKitError
     ├── ConfigError       (ValueError)   sizes that do not fit, unknown arguments
-    ├── ModelNotFoundError (OSError)     a name or folder that leads to no model
+    ├── ModelNotFoundError (OSError)     a name or folder without a model
     ├── CheckpointError   (OSError)      weights missing or damaged
     │   └── ShapeMismatchError (RuntimeError)  weights of another shape than the model's
     ├── TokenizerError    (ValueError)   vocabulary files missing, damaged or foreign
     ├── DataError         (ValueError)   corpora, shards and labels that cannot be used
-    ├── TrainingError     (RuntimeError) a run that cannot start, resume or go on
+    ├── TrainingError     (RuntimeError) a run that cannot start, resume or continue
     ├── DiskFullError     (OSError)      no space left to write a file
     ├── UploadError       (OSError)      files that the hub did not take
     └── MissingExtraError (ImportError)  a library of an optional extra that is not installed
 
 Each also derives from the built-in error that code written for `transformers` expects.
-A message says what was received, what was expected and what to do.
+A message gives the received value, the expected value, and what to do.
 """
 
 import difflib
@@ -71,7 +71,7 @@ class UnknownTokensWarning(UserWarning):
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the caller's code that led here, which is the first one outside of albertkit."""
+    """Warn at the first line of the caller's code outside of albertkit."""
     frame, level = sys._getframe(1), 2
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "albertkit":
         frame, level = frame.f_back, level + 1
@@ -79,13 +79,13 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return " (did you mean ...?)" with the nearest known name, or nothing where none is near."""
+    """Return " (did you mean ...?)" with the nearest known name, or "" if no name is close."""
     nearest = _nearest(name, known)
     return f" (did you mean {nearest!r}?)" if nearest else ""
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:
-    """Return the part of a message that helps with an unknown name: the nearest known one, or all of them."""
+    """Return the part of a message to help with an unknown name: the nearest known name, or all of them."""
     known = list(known)
     nearest = _nearest(name, known)
     return f"did you mean {nearest!r}?" if nearest else f"known are {', '.join(known)}"
@@ -93,7 +93,7 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 def _nearest(name: object, known: Iterable[str]) -> str | None:
     name = str(name)
-    # Another number is another thing and no misspelling: float8 is not float32.
+    # A name with another number is another name and not a misspelling: float8 is not float32.
     digits = sorted(filter(str.isdigit, name))
     near = [one for one in known if not digits or digits == sorted(filter(str.isdigit, one))]
     other_case = [one for one in near if one.casefold() == name.casefold()]

@@ -1,7 +1,7 @@
-"""Writing files so that a crash, a full disk or a second process never leaves half of one.
+"""Write files so that a crash, a full disk or a second process never leaves a partial file.
 
-Used by everything that saves: tokenizers, checkpoints, token shards, training state. Needs only the
-standard library.
+Everything that saves uses this module: tokenizers, checkpoints, token shards, training state. It needs only
+the standard library.
 """
 
 import errno
@@ -23,18 +23,18 @@ PICTURES = (".png", ".svg", ".pdf")
 
 @contextmanager
 def atomic_path(target: str | Path) -> Iterator[Path]:
-    """Yield the path of a new empty file beside `target`, which becomes `target` when the block ends well.
+    """Yield the path of a new empty file, which replaces `target` when the block ends without an error.
 
-    The file is flushed to the disk before it takes the name, so whoever opens `target` sees the old content
-    or the new one, and whoever has the old one mapped into memory keeps it. When the block raises, the new
-    file is removed and `target` is untouched. Files that belong together are renamed only after all of them
-    are complete:
+    The file is flushed to the disk before it takes the name, so opening `target` gives the old
+    content or the new content. A process that has the old file mapped into memory keeps it. If the block
+    raises, the new file is removed and `target` is unchanged. Files that belong together are renamed only
+    after all of them are complete:
 
         with atomic_path(a) as new_a, atomic_path(b) as new_b:
             ...
 
-    The yielded name ends in `.tmp`: a writer that adds or guesses an ending (`numpy.savez`) must be given an
-    open file instead of the name. A replaced file keeps its permission bits; a new one follows the umask.
+    The yielded name ends in `.tmp`. A writer that adds or guesses an ending (`numpy.savez`) needs an open
+    file instead of the name. A replaced file keeps its permission bits; a new file follows the umask.
 
     Raises:
         DiskFullError: there is no space left for the file.
@@ -44,11 +44,11 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     target = Path(target)
     if target.exists() and not target.is_file():
         kind = "folder" if target.is_dir() else "device"
-        raise DataError(f"{target} is a {kind}; expected the name of a file to write")
+        raise DataError(f"{target} is a {kind}. Expected the name of a file to write.")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with full_disk_named(target):
-            # Not tempfile.mkstemp: its 0600 would make a shared model readable by its writer alone.
+            # Not tempfile.mkstemp: with its mode 0600, only the owner could read a shared model.
             descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             permissions = os.fstat(descriptor).st_mode & 0o777
             os.close(descriptor)
@@ -56,7 +56,7 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
                 permissions = target.stat().st_mode & 0o777
             yield temporary
             # A write-protected file could not be opened for the flush, so the permissions come after it. They
-            # are set at the end since a writer may have put its own file in place of ours, with others.
+            # are set last because a writer may have replaced our file with its own, with other permissions.
             flush_to_disk(temporary, os.O_RDWR)
             temporary.chmod(permissions)
             temporary.replace(target)
@@ -68,7 +68,7 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def full_disk_named(target: Path) -> Iterator[None]:
-    """Turn any library's error for want of space in this block into one that names the file and the remedy.
+    """Convert any library's error about missing disk space into one that names the file and the remedy.
 
     Raises:
         DiskFullError: there is no space left.
@@ -82,28 +82,28 @@ def full_disk_named(target: Path) -> Iterator[None]:
         if getattr(error, "errno", None) in _NO_SPACE or _NO_SPACE_TEXT.search(text):
             raise DiskFullError(
                 f"{target}: no space left on the disk. Complete files were kept and the incomplete one was "
-                "removed: make room and run the same command again"
+                "removed. Make room and run the same command again."
             ) from error
         raise
 
 
-# The last is that of a limit on the size of files.
+# The last number is the error of a limit on file size.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Of libraries that give no number: safetensors and Arrow, then NumPy.
+# Messages of libraries that give no number: safetensors and Arrow, then NumPy.
 _NO_SPACE_TEXT = re.compile(r"No space left|Disk quota exceeded|File too large|\d+ requested and \d+ written")
 
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[Path]:
-    """Make a folder where it is missing; if the block raises, remove every folder made that is empty.
+    """Create a folder if it is missing. If the block raises, remove every created folder that is empty.
 
     Raises:
-        DataError: the folder, or one that it is to be in, is a file.
+        DataError: the folder or one of its parents is a file.
     """
     made = []
     for one in (folder, *folder.parents):
         if one.is_file():
-            raise DataError(f"{one} is a file; expected a folder to write to")
+            raise DataError(f"{one} is a file. Expected a folder to write to.")
         if not one.exists():
             made.append(one)
     folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def made_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def complete_files(folder: Path) -> Iterator[Path]:
-    """Yield a new folder, whose files go into `folder` when the block ends well, all or none."""
+    """Yield a new folder. When the block ends without an error, all of its files move into `folder`."""
     with made_folder(folder):
         staged = folder / f".{secrets.token_hex(4)}.tmp"
         staged.mkdir()
@@ -135,36 +135,36 @@ def complete_files(folder: Path) -> Iterator[Path]:
 
 
 def check_new_file(target: Path) -> None:
-    """Check that a file can be written under a new name, before anything is computed for it.
+    """Check that a new file can be written, before its content is computed.
 
     Raises:
-        DataError: something has that name, or its folder is missing or write-protected.
+        DataError: the name is taken, or the folder is missing or write-protected.
     """
     if target.exists():
-        raise DataError(f"{target} exists: choose another name, or delete it first")
+        raise DataError(f"{target} exists. Choose another name, or delete it first.")
     if not target.parent.is_dir():
-        raise DataError(f"cannot write {target}: there is no folder {target.parent}; make it first")
+        raise DataError(f"cannot write {target}: there is no folder {target.parent}. Create it first.")
     if not os.access(target.parent, os.W_OK):
-        raise DataError(f"cannot write {target}: no permission to write to the folder {target.parent}")
+        raise DataError(f"cannot write {target}: no permission to write to the folder {target.parent}.")
 
 
 def check_new_folder(folder: Path) -> None:
-    """Check that a folder is missing or empty, before anything is computed for it.
+    """Check that a folder is missing or empty, before its content is computed.
 
     Raises:
-        DataError: it is a file, or holds more than half-written files of a process that died.
+        DataError: it is a file, or has other content than the partial files of a process that died.
     """
     if folder.exists() and not folder.is_dir():
-        raise DataError(f"{folder} is a file; expected a folder to write to")
+        raise DataError(f"{folder} is a file. Expected a folder to write to.")
     if folder.is_dir() and any(not child.name.endswith(".tmp") for child in folder.iterdir()):
-        raise DataError(f"{folder} {contents(folder)}: choose another folder, or delete this one first")
+        raise DataError(f"{folder} {contents(folder)}. Choose another folder, or delete this one first.")
 
 
 def json_text(value: Any, **options: Any) -> str:
-    """Return a value as strict JSON; `options` are those of `json.dumps`.
+    """Return a value as strict JSON; `options` are the options of `json.dumps`.
 
     Raises:
-        DataError: a number is infinite or "not a number", which JSON cannot hold; the message says where.
+        DataError: a number is infinite or NaN, which JSON cannot hold. The message gives its place.
     """
     try:
         return json.dumps(value, allow_nan=False, **options)
@@ -173,8 +173,8 @@ def json_text(value: Any, **options: Any) -> str:
         if place is None:
             raise
         raise DataError(
-            f"the value at {place[0] or 'the top'} is {place[1]}, which JSON cannot hold; expected a finite "
-            "number. Check the model and the data that it was computed from"
+            f"the value at {place[0] or 'the top'} is {place[1]}, which JSON cannot hold. Expected a finite "
+            "number. Check the model and the data that the value was computed from."
         ) from error
 
 
@@ -186,25 +186,25 @@ def write_json(target: Path, value: Any, *, indent: int | None = 2, **options: A
 
 
 def read_json(file: Path, error: type[AlbertKitError]) -> dict[str, Any]:
-    """Return the object that a JSON file holds.
+    """Return the object in a JSON file.
 
     Args:
         file: the path.
-        error: what to raise where the file is missing, damaged or holds something else.
+        error: the error to raise if the file is missing, damaged or does not contain an object.
     """
     try:
         value = json.loads(file.read_bytes())
     except FileNotFoundError as cause:
         raise error(f"there is no file {file}") from cause
     except (OSError, ValueError, RecursionError) as cause:
-        raise error(f"{file} is damaged: expected a JSON object ({cause})") from cause
+        raise error(f"{file} is damaged. Expected a JSON object ({cause}).") from cause
     if not isinstance(value, dict):
-        raise error(f"{file}: expected a JSON object, found a {type(value).__name__}")
+        raise error(f"{file}: expected a JSON object, found a {type(value).__name__}.")
     return value
 
 
 def finite(value: Any) -> Any:
-    """Return a value with None for every figure that is infinite or "not a number"."""
+    """Return a value in which None replaces every infinite number and every NaN."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -213,7 +213,7 @@ def finite(value: Any) -> Any:
 
 
 def _not_finite(value: Any, place: str = "") -> tuple[str, float] | None:
-    """Return where the first float that JSON cannot hold is, and the float."""
+    """Return the place and the value of the first float that JSON cannot hold."""
     if isinstance(value, float):
         return None if math.isfinite(value) else (place, value)
     if isinstance(value, dict):
@@ -225,25 +225,25 @@ def _not_finite(value: Any, place: str = "") -> tuple[str, float] | None:
 
 
 def check_picture(target: Path) -> None:
-    """Raise ConfigError unless the name ends as that of a picture, DataError where it cannot be written."""
+    """Raise ConfigError unless the name ends like a picture's, and DataError if it cannot be written."""
     check_ending(target, *PICTURES, verb="draw")
     check_new_file(target)
 
 
 def check_ending(target: Path, *endings: str, verb: str = "write") -> None:
-    """Raise ConfigError unless the name of a file ends as that of a format that can be written."""
+    """Raise ConfigError unless the name of a file has one of the endings."""
     if target.suffix.lower() not in endings:
-        raise ConfigError(f"cannot {verb} {target}: expected a name that ends in {', '.join(endings)}")
+        raise ConfigError(f"cannot {verb} {target}: expected a name that ends in {', '.join(endings)}.")
 
 
 def write_picture(figure: Any, target: Path, *, dpi: int) -> None:
-    """Write a figure of Matplotlib to a file, in the format of its ending."""
+    """Write a Matplotlib figure to a file, in the format of its ending."""
     with atomic_path(target) as file:
         figure.savefig(file, format=target.suffix[1:].lower(), dpi=dpi)
 
 
 def contents(folder: Path, *, limit: int = 12) -> str:
-    """Say what a folder holds, for an error message: names, sub-folders with a trailing slash."""
+    """Describe the content of a folder for an error message; names of sub-folders end in a slash."""
     names = sorted(
         (child.name + ("/" if child.is_dir() else "") for child in folder.iterdir()), key=by_number
     )
@@ -254,7 +254,7 @@ def contents(folder: Path, *, limit: int = 12) -> str:
 
 
 def model_folders(folder: Path) -> list[str]:
-    """Return the names of the sub-folders that look like models (they have a config.json)."""
+    """Return the names of the sub-folders that contain a config.json."""
     names = (child.name for child in folder.iterdir() if (child / "config.json").is_file())
     return sorted(names, key=by_number)
 

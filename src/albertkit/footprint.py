@@ -1,7 +1,7 @@
-"""What a model costs: parameters by part, memory, operations per token. Worked out from shapes alone.
+"""The cost of a model: parameters by part, memory, operations per token. Computed from shapes alone.
 
-ALBERT shares its layers: it stores one and executes it many times. So its parameters are few, and its
-operations are those of a model that shares nothing.
+ALBERT shares its layers: it stores one layer and executes it many times. So it has few parameters, but it
+needs as many operations as a model that shares nothing.
 
 Shapes: T tokens, E embedding, H hidden, I intermediate, N heads, V vocabulary.
 """
@@ -36,12 +36,12 @@ _Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of one part."""
+    """The number of parameters of one part."""
 
     distinct: int
-    """Those that are stored; a matrix shared with an earlier part counts there."""
+    """Stored parameters. A matrix that an earlier part shares is counted there."""
     executed: int
-    """Those of a model that computes the same and shares nothing."""
+    """Parameters of a model that computes the same and shares nothing."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ class Footprint:
     parameters: dict[str, Parameters]
     """Part -> its parameters, in the order of execution."""
     flops_per_token: int
-    """Operations of the encoder for one token, attention apart: two for each weight of a matrix, mapping
-    and executed layers."""
+    """Operations of the encoder per token, without attention: two for each weight of a matrix, for the
+    mapping and the executed layers."""
     attention_flops: int
-    """Operations of attention for one token and one token that it sees; times T for T tokens."""
+    """Operations of attention per token and attended token; multiply by T for T tokens."""
     head_flops: int
-    """Operations of the masked-word head for each word that is scored; 0 without that head."""
+    """Operations of the masked language modeling head per predicted token; 0 without that head."""
     inference_floats: int
-    """Numbers that inference holds at its peak for each token, weights apart."""
+    """Peak number of values per token that inference holds, without weights."""
     training_floats: int
-    """Numbers that training keeps for the backward pass for each token, in the executed layers, with fused
+    """Number of values per token that training keeps for the backward pass in the executed layers, with fused
     attention and without gradient checkpointing."""
 
     @property
@@ -74,23 +74,23 @@ class Footprint:
         return self.total.distinct * bytes_each
 
     def flops(self, tokens: int) -> int:
-        """Operations of the encoder for one token in a text of that many."""
+        """Operations of the encoder per token in a text of `tokens` tokens."""
         return self.flops_per_token + self.attention_flops * tokens
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain values for `json.dumps`, with the totals."""
+        """Return the fields as plain values for `json.dumps`, with the totals."""
         return {**asdict(self), "total": asdict(self.total)}
 
 
 def measure(architecture: str, config: AlbertConfig) -> Footprint:
-    """Return the costs of a model; pruned heads count as gone.
+    """Return the costs of a model; pruned heads are not counted.
 
     Args:
         architecture: the name of a model class, such as "AlbertForMaskedLM".
         config: its shape.
 
     Raises:
-        ConfigError: there is no such class, or the config prunes heads that it does not have.
+        ConfigError: the class does not exist, or the config prunes heads that it does not have.
     """
     shapes = expected_shapes(architecture, config)
     prefix = base_prefix(architecture)
@@ -102,7 +102,7 @@ def measure(architecture: str, config: AlbertConfig) -> Footprint:
     return Footprint(
         parameters=_parameters_by_part(shapes, executed, prefix, tied),
         flops_per_token=2 * (math.prod(mapping) + sum(_size(matrices, f"{layer}.") for layer in executed)),
-        # Query times key and weights times values, each N*D multiplications and additions.
+        # Queries times keys and weights times values: N*D multiplications and additions each.
         attention_flops=4 * sum(kept),
         head_flops=2 * _size(matrices, _HEAD),
         inference_floats=max(_peak_floats(config, width) for width in kept),
@@ -136,15 +136,15 @@ def _size(shapes: _Shapes, prefix: str) -> int:
 
 
 def _peak_floats(config: AlbertConfig, kept: int) -> int:
-    """Return the larger of two moments: input, sum, query, key, value, context; or sum, FFN, GELU."""
+    """Return the larger of two peaks: input, sum, query, key, value, context; or sum, FFN, GELU."""
     hidden, intermediate = config.hidden_size, config.intermediate_size
     return max(2 * hidden + 4 * kept, hidden + 2 * intermediate)
 
 
 def _saved_floats(config: AlbertConfig, kept: int) -> int:
-    """Input, query, key, value, context, both sums before and after LayerNorm, FFN before and after GELU.
+    """Count input, query, key, value, context, sums before and after LayerNorm, FFN before and after GELU.
 
-    To these come one number per head (of the softmax), two for each LayerNorm, and a mask for each dropout.
+    Also counted: one value per head (softmax), two per LayerNorm, and a mask for each dropout.
     """
     hidden, intermediate = config.hidden_size, config.intermediate_size
     dropouts = 2 * (config.hidden_dropout_prob > 0)

@@ -1,7 +1,7 @@
 """The heads of ALBERT: the tensors of each model class, the tokens it reads, and how it computes scores.
 
-A head is defined here once, without a library for arrays. The ONNX graphs, the NumPy reference, the engines
-and the readers of checkpoints ask `HEADS`; the PyTorch class and the Keras class of the same name compute the
+Each head is defined once, independent of array libraries. The ONNX graphs, the NumPy reference, the engines
+and the readers of checkpoints use `HEADS`. The PyTorch class and the Keras class of the same name compute the
 same scores, and tests compare all of them.
 
 Shapes: H hidden, E embedding, V vocabulary, K labels.
@@ -17,11 +17,11 @@ from albertkit.errors import ConfigError, did_you_mean
 
 ENCODER = "AlbertModel"
 BASE_PREFIX = "albert."
-"""What a model with a head puts before the names of its encoder's tensors."""
+"""The prefix of the encoder's tensors in a model with a head."""
 
 Output = Literal["logits", "order", "hidden_states"]
-"""What an engine computes: the scores of the model's head (for a pretraining model those of masked words),
-the scores of sentence order, or the last hidden states."""
+"""What an engine computes: the scores of the model's head (for a pretraining model, of masked tokens), the
+scores of sentence order, or the last hidden states."""
 
 DIMENSIONS = {
     "V": "vocab_size",
@@ -32,8 +32,8 @@ DIMENSIONS = {
     "I": "intermediate_size",
     "K": "num_labels",
 }
-"""Letter of a dimension -> its name in the config. A, the width of all heads that a layer has, is H without
-pruning; a digit is a size."""
+"""Letter of a dimension -> its name in the config. A is the total size of a layer's heads, which is H without
+pruning. A digit is a size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +41,21 @@ class TensorSpec:
     """The name, shape and names in other formats of one tensor of the network."""
 
     ours: str
-    """Name, with {group} and {layer}, or {exit}, where the network repeats."""
+    """Name, with placeholders {group} and {layer}, or {exit}, for repeated parts of the network."""
     part: str
-    """Of the network, as reports name it."""
+    """Part of the network, as shown in reports."""
     shape: str
-    """Dimensions by their letters in `DIMENSIONS`, as PyTorch stores them."""
+    """Dimensions by their letters in `DIMENSIONS`, in PyTorch's order."""
     google: str | None = None
-    """Name in the checkpoints of the original code and in those of Julia; None where it has none."""
+    """Name in the checkpoints of the original code and of Julia; None if the tensor is not in them."""
     older: str | None = None
     """Name in the first Chinese checkpoints (brightmart/albert_zh), which have one layer, "shared"."""
     garden: str | None = None
-    """Name of the variable in TensorFlow's model garden (official/nlp), whose encoder has one layer too."""
+    """Name in TensorFlow's model garden (official/nlp), whose encoder also has one layer."""
 
     @property
     def transposed(self) -> bool:
-        """Whether TensorFlow stores the matrix as inputs x outputs, where PyTorch has outputs x inputs."""
+        """Whether TensorFlow stores the matrix as inputs x outputs, and PyTorch as outputs x inputs."""
         return self.google is not None and self.google.endswith("/kernel")
 
     @property
@@ -79,7 +79,7 @@ norm_pair = partial(_pair, ("gamma", "beta"))
 
 
 class Network(Protocol):
-    """The operations that heads are made of; values are arrays, or names of values in a graph."""
+    """The operations that heads consist of. Values are arrays, or names of values in a graph."""
 
     config: AlbertConfig
 
@@ -92,7 +92,7 @@ class Network(Protocol):
         ...
 
     def activate(self, values: Any) -> Any:
-        """Apply the activation of the config."""
+        """Apply the activation function of the config."""
         ...
 
     def layer_norm(self, values: Any, name: str) -> Any:
@@ -109,27 +109,27 @@ class Scores:
     """One kind of scores that a head computes from the last hidden states."""
 
     names: tuple[str, ...]
-    """Outputs of the model class; several names are the columns of one array."""
+    """Outputs of the model class. Several names are the columns of one array."""
     compute: Callable[[Any, Any], Any]
-    """Given a `Network` and states (..., H), returns scores (..., width)."""
+    """Function that gets a `Network` and states (..., H) and returns scores (..., size)."""
     width: str
-    """The last dimension, by its letter in `DIMENSIONS`, or a digit."""
+    """The last dimension: a letter of `DIMENSIONS`, or a digit."""
     reads_first: bool = False
-    """Whether the scores are of a whole text, computed from [CLS] alone."""
+    """Whether the scores describe the whole text and are computed from [CLS] alone."""
     needs: str = ""
-    """A tensor without which the model class leaves this output out."""
+    """A tensor that this output needs. Without it, the model class does not have the output."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Head:
-    """What a model class has besides embeddings and encoder."""
+    """The part of a model class besides embeddings and encoder."""
 
     task: str
-    """What the scores are for; two heads with the same tensors may have different tasks."""
+    """The purpose of the scores. Two heads with the same tensors may have different tasks."""
     tensors: Sequence[TensorSpec]
-    """In the order of PyTorch's state dict."""
+    """The tensors in the order of PyTorch's state dict."""
     scores: Mapping[str, Scores]
-    """By their `Output`, the model's main output first."""
+    """The scores by `Output`, the model's main output first."""
     has_choices: bool = False
     """Whether inputs are (B, C, T), with one score for each choice."""
 
@@ -140,7 +140,7 @@ class Head:
 
     @property
     def reads_first(self) -> bool:
-        """Whether nothing but [CLS] is read."""
+        """Whether the head reads only [CLS]."""
         return all(one.reads_first for one in self.scores.values())
 
     def size(self, dimension: str, config: AlbertConfig) -> int:
@@ -150,7 +150,7 @@ class Head:
         return getattr(config, DIMENSIONS[dimension]) if dimension in DIMENSIONS else int(dimension)
 
     def is_mistaken_for(self, other: "Head") -> bool:
-        """Tell whether the weights of this head would load as the other's, which means something else."""
+        """Return whether this head's weights would load into the other head, which has another meaning."""
         return self.task != other.task and bool(self.parts & other.parts)
 
 
@@ -158,28 +158,28 @@ def head_of(architecture: str) -> Head:
     """Return the head of a model class.
 
     Raises:
-        ConfigError: there is no such class.
+        ConfigError: the class does not exist.
     """
     if architecture not in HEADS:
         raise ConfigError(
-            f"{architecture!r} is not a model class{did_you_mean(architecture, HEADS)}; "
-            f"expected one of {', '.join(HEADS)}"
+            f"{architecture!r} is not a model class{did_you_mean(architecture, HEADS)}. "
+            f"Expected one of {', '.join(HEADS)}."
         )
     return HEADS[architecture]
 
 
 def scores_of(architecture: str, output: str) -> Scores | None:
-    """Return an output of a model class; None where the class has no such output."""
+    """Return an output of a model class, or None if the class does not have it."""
     return HIDDEN_STATES if output == "hidden_states" else head_of(architecture).scores.get(output)
 
 
 def base_prefix(architecture: str) -> str:
-    """Return what the model class puts before the names of its encoder's tensors."""
+    """Return the prefix of the encoder's tensors in a model class."""
     return "" if architecture == ENCODER else BASE_PREFIX
 
 
 def all_tensors() -> Iterable[TensorSpec]:
-    """Return the tensors of all heads, each once."""
+    """Return the tensors of all heads without duplicates."""
     return dict.fromkeys(spec for head in HEADS.values() for spec in head.tensors)
 
 

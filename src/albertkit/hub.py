@@ -1,6 +1,6 @@
-"""From the name of a model to a local folder: the bundled model, a folder, or the Hugging Face hub.
+"""Resolve the name of a model to a local folder: the bundled model, a folder, or the Hugging Face hub.
 
-Every way of failing ends in a ModelNotFoundError that says what was received, what was tried and what to do.
+Every failure raises ModelNotFoundError, with the received name, the places searched, and what to do.
 """
 
 import difflib
@@ -22,47 +22,47 @@ MODULES_FILE = "modules.json"
 BUNDLED = "bundled"
 """The name of the model that is installed with albertkit. `./bundled` is a folder of that name."""
 
-# Never a hub name: rooted, relative to here or to home, with a Windows drive or separator, with a trailing
-# slash, or of three parts.
+# Never a hub name: absolute, relative to here or to home, with a Windows drive or separator, with a trailing
+# slash, or with three parts.
 _PATH_LIKE = re.compile(r"[./~\\]|[A-Za-z]:[\\/]|.*\\|.*/$|.*/.*/")
 
 
 class HubOptions(TypedDict, total=False):
-    """Where every `from_pretrained` looks for the files of a model."""
+    """Options of every `from_pretrained`: where to look for the files of a model."""
 
     revision: str | None
     """Branch, tag or commit on the hub."""
     cache_dir: str | Path | None
-    """Folder that keeps downloads, instead of the hub's own cache."""
+    """Folder for downloads, instead of the hub's own cache."""
     token: str | bool | None
-    """A token of the hub; True for the saved token, False for none, None for the saved token if any."""
+    """Hub token; True for the saved token, False for none, None for the saved token if there is one."""
     local_files_only: bool
-    """Never ask the hub; use what an earlier call downloaded. The environment variable HF_HUB_OFFLINE=1 does
-    the same for the whole process."""
+    """Whether to use only files of earlier downloads. The environment variable HF_HUB_OFFLINE=1 does the same
+    for the whole process."""
     subfolder: str
-    """Folder within the folder or the repository, such as "checkpoint-500"."""
+    """Sub-folder of the folder or the repository, such as "checkpoint-500"."""
 
 
 def split_hub_options(options: Mapping[str, Any]) -> tuple[HubOptions, dict[str, Any]]:
-    """Return the options of the hub among keyword arguments, and the other arguments."""
+    """Split keyword arguments into the options of the hub and the others."""
     names = HubOptions.__annotations__
     hub = {name: value for name, value in options.items() if name in names}
     return cast(HubOptions, hub), {name: value for name, value in options.items() if name not in names}
 
 
 def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unpack[HubOptions]) -> Path:
-    """Return the local folder of a model, downloaded into the hub's cache if needed.
+    """Return the local folder of a model, and download it into the hub's cache if needed.
 
     Args:
-        name_or_folder: "bundled"; a folder (it wins over a hub name that reads the same); one of
+        name_or_folder: "bundled"; a folder, which takes precedence over a hub name; one of
             `published.REPOSITORIES`;
             or a hub name "organization/model".
-        patterns: names of the files wanted, as globs ("config.json", "model*.safetensors"). Only these are
-            downloaded, and the folder must hold at least one of them.
-        hub: as `HubOptions` says.
+        patterns: the files wanted, as globs ("config.json", "model*.safetensors"). Only these are downloaded,
+            and the folder must contain at least one of them.
+        hub: options; see `HubOptions`.
 
     Raises:
-        ModelNotFoundError: nothing by that name, or nothing in it that was asked for.
+        ModelNotFoundError: there is no such model, or it has none of the files.
     """
     subfolder = hub.pop("subfolder", "")
     if name_or_folder == BUNDLED:
@@ -70,7 +70,7 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
         if not folder.is_dir():
             raise ModelNotFoundError(
                 f"This installation of albertkit has no bundled model: there is no folder {folder}. "
-                "Reinstall the package, or give a model by folder or hub name."
+                "Reinstall the package, or pass the folder or hub name of a model."
             )
     else:
         folder = _local(name_or_folder)
@@ -121,13 +121,13 @@ def _transformer_folder(folder: Path) -> Path:
 
 
 def as_path(name: str | Path) -> Path | None:
-    """Return the name of a model or tokenizer as a path; None if no file can have the name.
+    """Return the name of a model or tokenizer as a path, or None if no file can have that name.
 
     Raises:
         ConfigError: the name is neither a string nor a path.
     """
     if not isinstance(name, str | PathLike):
-        raise ConfigError(f"received {name!r:.60} ({type(name).__name__}); expected a folder or a hub name")
+        raise ConfigError(f"received {name!r:.60} ({type(name).__name__}). Expected a folder or a hub name.")
     try:
         path = Path(name).expanduser()
         path.exists()
@@ -137,26 +137,26 @@ def as_path(name: str | Path) -> Path | None:
 
 
 def _local(name: str | Path) -> Path | None:
-    """Return the local folder `name`, or None where a string may yet be the name of a hub repository."""
+    """Return the local folder `name`, or None if the string may be the name of a hub repository."""
     try:
         path = Path(name).expanduser()
         if name and path.is_dir():
             return path
         is_file = path.is_file()
     except (OSError, RuntimeError) as error:  # too long, not readable, the home of an unknown user
-        raise ModelNotFoundError(f"{str(name)!r} is no name of a model: {error}.") from error
+        raise ModelNotFoundError(f"{str(name)!r} cannot be the name of a model: {error}.") from error
     if name and is_file:
-        raise ModelNotFoundError(f"{str(name)!r} is a file: expected the folder of a model, which holds it.")
+        raise ModelNotFoundError(f"{str(name)!r} is a file. Expected the folder of a model.")
     if isinstance(name, Path) or not name or _PATH_LIKE.match(name):
         raise ModelNotFoundError(
             f"There is no folder {str(name)!r} (looked for {path.absolute()}). "
-            "Check the path, or give a hub name like 'organization/model'."
+            "Check the path, or pass a hub name such as 'organization/model'."
         )
     return None
 
 
 def _repository(name: str | Path) -> str:
-    """Return the hub repository meant by `name`, which is no folder."""
+    """Return the hub repository of `name`, which is not a folder."""
     name = str(name)
     if "/" in name:
         return name
@@ -172,41 +172,41 @@ def _repository(name: str | Path) -> str:
 
 
 def _require_one_of(patterns: tuple[str, ...], folder: Path, name: str | Path) -> None:
-    """Refuse a folder with none of the files asked for; hidden ones (half-written) do not count."""
+    """Raise unless the folder has one of the files; hidden (incomplete) files do not count."""
     files = (child.name for child in folder.iterdir() if child.is_file() and not child.name.startswith("."))
     if any(fnmatch(file, pattern) for file in files for pattern in patterns):
         return
     models = model_folders(folder)
     raise ModelNotFoundError(
-        f"{str(name)!r} is not the folder of one model: expected {' or '.join(patterns)} in {folder}, "
+        f"{str(name)!r} is not the folder of one model. Expected {' or '.join(patterns)} in {folder}, "
         f"which {contents(folder)}."
-        + (f" It has models in sub-folders; give one of them: {', '.join(models)}." if models else "")
+        + (f" It has models in sub-folders. Pass one of them: {', '.join(models)}." if models else "")
     )
 
 
 def _download(repository: str, patterns: tuple[str, ...], hub: Mapping[str, Any]) -> Path:
-    from huggingface_hub import snapshot_download  # half a second: only who names a hub model pays it
+    from huggingface_hub import snapshot_download  # takes half a second, so only hub names pay for it
 
     try:
         folder = snapshot_download(repository, allow_patterns=list(patterns), **hub)
-    except Exception as error:  # the hub's own errors, its HTTP library's (which changed), the file system's
+    except Exception as error:  # errors of the hub, of its HTTP library (which changed), of the file system
         revision, local_files_only = hub.get("revision"), hub.get("local_files_only", False)
         wanted = repr(repository) + (f" at revision {revision!r}" if revision else "")
         raise ModelNotFoundError(
             f"Could not get the model {wanted}: {_explain(error, revision, local_files_only)} "
             f"(Tried: a local folder in {Path.cwd()}, then the hub, for {', '.join(patterns)}. "
-            f"Its answer: {_first_line(error)})"
+            f"Its answer: {_first_line(error)})."
         ) from error
-    if not Path(folder).is_dir():  # the library names a folder that it had nothing to put into
+    if not Path(folder).is_dir():  # the library returns a folder even if it had no files for it
         raise ModelNotFoundError(
-            f"The repository {repository!r} on the hub is no model for albertkit: expected "
-            f"{' or '.join(patterns)}, and it has none of them."
+            f"The repository {repository!r} on the hub is not a model for albertkit. Expected "
+            f"{' or '.join(patterns)}, but it has neither."
         )
     return Path(folder)
 
 
 def _explain(error: Exception, revision: str | None, local_files_only: bool) -> str:
-    """Say what a failed download means and what to do about it."""
+    """Explain a failed download and what to do about it."""
     from huggingface_hub import constants
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -218,11 +218,11 @@ def _explain(error: Exception, revision: str | None, local_files_only: bool) -> 
     )
 
     if isinstance(error, HFValidationError):
-        return "that is no hub name. Expected 'organization/model' of letters, digits, '-', '_' and '.'."
+        return "this is not a hub name. Expected 'organization/model' of letters, digits, '-', '_' and '.'."
     if isinstance(error, GatedRepoError):
-        return "its owners ask for consent. Accept their terms on the model's page, then pass token=..."
+        return "its owners require consent. Accept their terms on the model's page, then pass token=..."
     if isinstance(error, RevisionNotFoundError):
-        return f"the repository has no branch, tag or commit {revision!r}. Leave revision out for the newest."
+        return f"the repository has no branch, tag or commit {revision!r}. Omit revision for the newest."
     if isinstance(error, RepositoryNotFoundError):
         return "the hub has no such repository, or it is private. Check the spelling, or pass token=..."
     if isinstance(error, HfHubHTTPError) and error.response is not None and error.response.status_code == 401:
@@ -230,15 +230,15 @@ def _explain(error: Exception, revision: str | None, local_files_only: bool) -> 
     if local_files_only or constants.HF_HUB_OFFLINE:
         switch = "local_files_only=True" if local_files_only else "HF_HUB_OFFLINE=1"
         return (
-            f"{switch} forbids downloads and the cache does not hold the files asked for. "
-            "Load it once while online, or give a local folder."
+            f"{switch} forbids downloads, and the cache does not have the files. "
+            "Load the model once while online, or pass a local folder."
         )
     if isinstance(error, LocalEntryNotFoundError):
         return (
-            f"the hub at {constants.ENDPOINT} cannot be used and the cache does not hold the files asked "
-            "for. Check the network connection, or give a local folder."
+            f"the hub at {constants.ENDPOINT} cannot be reached, and the cache does not have the files. "
+            "Check the network connection, or pass a local folder."
         )
-    return "the download failed. Try again; what has arrived is kept."
+    return "the download failed. Try again: files that have arrived are kept."
 
 
 def _first_line(error: Exception) -> str:
@@ -248,7 +248,7 @@ def _first_line(error: Exception) -> str:
 
 # --- options of `transformers` ------------------------------------------------------------------
 
-# What this package has nothing to do with.
+# Options that have no effect in this package.
 # fmt: off
 _UNSUPPORTED = frozenset((
     "adapter_kwargs", "adapter_name", "allow_all_kernels", "code_revision", "device_mesh",
@@ -263,34 +263,32 @@ _UNSUPPORTED = frozenset((
 
 
 def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keyword arguments of `from_pretrained` that are no loading options of `transformers`.
+    """Return the keyword arguments of `from_pretrained` that are not loading options of `transformers`.
 
-    Here `low_cpu_mem_usage` makes no difference (memory is always used sparingly), nor does
-    `trust_remote_code` (no code of a checkpoint is ever run); `weights_only` can only be True, and
-    `use_safetensors` only None or True. Other loading options may be given as None, False or "".
+    `low_cpu_mem_usage` makes no difference here (memory is always used sparingly), nor does
+    `trust_remote_code` (code of a checkpoint never runs). `weights_only` must be True, and
+    `use_safetensors` must be None or True. Other loading options must be None, False or "".
 
     Raises:
-        ConfigError: an option that asks for what is not supported.
+        ConfigError: an option asks for something that is not supported.
     """
     if not options.get("weights_only", True):
-        raise ConfigError("weights_only=False is not supported: no code of a checkpoint is ever run")
+        raise ConfigError("weights_only=False is not supported: code of a checkpoint never runs.")
     if options.get("use_safetensors") is False:
         raise ConfigError(
-            "use_safetensors=False is not supported: safetensors are read where there are any; leave it out"
+            "use_safetensors=False is not supported: safetensors are read if there are any. Omit it."
         )
     for name in sorted(_UNSUPPORTED & options.keys()):
         if options[name] not in (None, False, "", {}):
-            raise ConfigError(
-                f"{name}: this loading option of transformers is not supported here; leave it out"
-            )
+            raise ConfigError(f"{name}: this loading option of transformers is not supported. Omit it.")
     taken = {"low_cpu_mem_usage", "trust_remote_code", "use_safetensors", "weights_only"}
     return {name: value for name, value in options.items() if name not in taken and name not in _UNSUPPORTED}
 
 
 def refuse_push_to_hub(push_to_hub: bool, save_directory: str | Path) -> None:
-    """Raise ConfigError where saving is to upload the folder too, and name the command that uploads it."""
+    """Raise ConfigError if the folder is to be uploaded too, with the command that uploads it."""
     if push_to_hub:
         raise ConfigError(
-            "push_to_hub=True is not supported: call push_to_hub('ORGANIZATION/NAME'), or upload the saved "
+            "push_to_hub=True is not supported. Call push_to_hub('ORGANIZATION/NAME'), or upload the saved "
             f"folder with `hf upload ORGANIZATION/NAME {save_directory}`"
         )

@@ -1,11 +1,11 @@
-"""What a model is to answer, from a file or a pipe, a line each and as it is read.
+"""Read inputs for a model from a file or a pipe, one input per line.
 
-    lines    the line is a text
-    tsv      its columns, between tabs, are the fields of an input; no header, no quoting
-    jsonl    a JSON object with the fields of an input, or a JSON string
+    lines    a line is a text
+    tsv      the columns, separated by tabs, are the fields of an input; no header, no quoting
+    jsonl    a line is a JSON object with the fields of an input, or a JSON string
 
-The name of a file says its format: .tsv, .jsonl or .ndjson. Tables (.csv, .parquet ...) and archives are
-refused; any other file holds lines.
+The ending of the file decides the format: .tsv, .jsonl or .ndjson. Tables (.csv, .parquet ...) and archives
+raise an error; any other file has lines.
 """
 
 import json
@@ -37,34 +37,34 @@ _HEADER = {
 
 
 def format_of(path: Path) -> InputFormat:
-    """Return the format of a file by its name.
+    """Return the format of a file by its ending.
 
     Raises:
-        DataError: a table or an archive, whose lines are no texts.
+        DataError: the file is a table or an archive, whose lines are not texts.
     """
     suffix = path.suffix.lower()
     if suffix in _TABLES:
         raise DataError(
-            f"{path}: a {suffix} file is a table, and each line is one input here (a text; .tsv without a "
-            f"header; .jsonl). To answer the rows of a table: albertkit predict TASK --input {path} --output "
-            "answers.csv"
+            f"{path}: a {suffix} file is a table. Expected one input per line: a text, .tsv without a "
+            f"header, or .jsonl. To predict the rows of a table: albertkit predict TASK --input {path} "
+            "--output answers.csv"
         )
     if suffix in _UNREAD:
         raise DataError(
-            f"{path}: a {suffix} file cannot be read; expected one input in each line: a text, .tsv without "
-            "a header, or .jsonl. Unpack or convert it first"
+            f"{path}: a {suffix} file cannot be read. Expected one input per line: a text, .tsv without "
+            "a header, or .jsonl. Unpack or convert the file first."
         )
     return _BY_SUFFIX.get(suffix, "lines")
 
 
 class NumberedInputs(list[Any]):
-    """Inputs in memory, with the numbers by which errors name them.
+    """Inputs in memory, with the numbers that error messages use.
 
     Args:
         inputs: the inputs.
-        path: their file; None for arguments of a command.
-        numbers: the line, or the place, of each input, from 1.
-        kind: what is numbered, such as "line" or "text".
+        path: the file; None for arguments of a command.
+        numbers: the line or position of each input, from 1.
+        kind: the numbered unit, such as "line" or "text".
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class NumberedInputs(list[Any]):
 
 
 class NumberedStream(Iterator[Any]):
-    """Inputs as they are read, with the line of each input read so far, by which errors name it.
+    """Inputs that are read one by one, with the line number of each for error messages.
 
     Args:
         items: the inputs.
-        name: what errors call the stream.
-        numbers: the line of each input, from 1; grows as `items` are read.
+        name: the name of the stream in error messages.
+        numbers: the line of each input, from 1. The list grows as `items` are read.
     """
 
     def __init__(self, items: Iterable[Any], name: str, numbers: Sequence[int]) -> None:
@@ -139,14 +139,15 @@ def read_inputs(
 
     Args:
         stream: lines of UTF-8.
-        name: what errors call the stream.
-        format: see above.
-        fields: what the columns of a TSV line are; the last ones may be left out. An input of one field is
-            that field alone.
-        rest: the field that takes all columns after those, as a list.
+        name: the name of the stream in error messages.
+        format: the format; see the module's docstring.
+        fields: the names of the columns of a TSV line. The last columns may be missing. With a single field,
+            the input is the text of that field.
+        rest: the field that gets all remaining columns, as a list.
 
     Raises:
-        DataError: not UTF-8, not JSON, too many columns, a header of a TSV file, or nothing at all.
+        DataError: a line is not UTF-8, not JSON, has too many columns, is the header of a TSV file, or there
+            is no input.
     """
     for _, one in numbered_inputs(stream, name, format=format, fields=fields, rest=rest):
         yield one
@@ -177,7 +178,7 @@ def numbered_inputs(
             found = True
             yield number, _read(line, where, format, fields, rest)
     if not found:
-        raise DataError(f"there is no text in {name}: expected one on each line")
+        raise DataError(f"{name} has no text. Expected one input per line.")
 
 
 def _read(line: str, where: str, format: InputFormat, fields: Sequence[str], rest: str | None) -> Any:
@@ -197,11 +198,11 @@ def _read_json(line: str, where: str) -> Any:
     # A list of strings on one line is an input of some pipelines.
     if (error and line.lstrip().startswith("[")) or (isinstance(value, list) and dict in map(type, value)):
         raise DataError(
-            f"{where}: expected an object on each line, and here an array of objects begins. To convert the "
-            "array: jq -c '.[]' FILE > lines.jsonl"
+            f"{where}: an array of objects begins here. Expected one object per line. To convert the "
+            "array: jq -c '.[]' FILE > lines.jsonl."
         ) from error
     if error:
-        raise DataError(f"{where}: not JSON ({error}); expected an object on each line") from error
+        raise DataError(f"{where}: not JSON ({error}). Expected one object per line.") from error
     return value
 
 
@@ -209,15 +210,15 @@ def _check_no_header(line: str, where: str) -> None:
     columns = [column.strip() for column in line.split("\t")]
     if {column.lower() for column in columns} <= _HEADER:
         raise DataError(
-            f"{where}: {', '.join(map(repr, columns))} are names of columns, and each line is an input here. "
-            "Remove the line, or use albertkit predict, which reads tables with a header"
+            f"{where}: {', '.join(map(repr, columns))} are column names, but each line must be an input. "
+            "Remove the line, or use albertkit predict, which reads tables with a header."
         )
 
 
 def _read_columns(line: str, where: str, fields: Sequence[str], rest: str | None) -> dict[str, Any]:
     columns = [column.strip() for column in line.split("\t")]
     if len(columns) > len(fields) and rest is None:
-        raise DataError(f"{where}: {len(columns)} columns; expected {', '.join(fields)}, between tabs")
+        raise DataError(f"{where}: {len(columns)} columns. Expected {', '.join(fields)}, separated by tabs.")
     result: dict[str, Any] = dict(zip(fields, columns, strict=False))
     if rest is not None:
         result[rest] = columns[len(fields) :]

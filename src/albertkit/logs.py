@@ -1,7 +1,7 @@
-"""What people read while a function works: lines of the logger "albertkit", and one progress bar.
+"""Progress messages for people: lines of the logger "albertkit", and one progress bar.
 
-Modules log with `logging.getLogger(__name__)`. A program that configures logging decides where the lines go;
-where none does, `lines_shown` prints them on stderr, as the command line does.
+Modules log with `logging.getLogger(__name__)`. If the program configures logging, its handlers get the lines.
+Otherwise `lines_shown` prints them on stderr, as the command line does.
 """
 
 import logging
@@ -20,12 +20,12 @@ logger = logging.getLogger("albertkit")
 class LineHandler(logging.Handler):
     """Prints each record as one line on stderr, above a progress bar.
 
-    Rich's own handler lays records out in a table and wraps them; logs are searched line by line.
+    Rich's own handler wraps records in a table, but people search logs line by line.
     """
 
     @cached_property
     def console(self) -> "Console":
-        """Where the lines go; made for the first line, since Rich takes time to import."""
+        """The console for the lines; created at the first line because Rich takes time to import."""
         return _stderr()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -55,10 +55,10 @@ def lines_shown(*, always: bool = False) -> Iterator[None]:
 
 
 class ProgressBar:
-    """A bar in a terminal or a notebook; elsewhere a logged line every ten seconds.
+    """A progress bar in a terminal or notebook; elsewhere a log line every ten seconds.
 
     Args:
-        lines: whether to log lines where no bar can be shown.
+        lines: whether to log lines if no bar can be shown.
     """
 
     SECONDS = 10.0
@@ -95,12 +95,12 @@ class ProgressBar:
             self._display.update({"text/plain": ""}, raw=True)
 
     def update(self, text: str, done: float, total: float = 1.0) -> None:
-        """Show how far the work is.
+        """Show the progress.
 
         Args:
-            text: what stands beside the bar.
+            text: the text beside the bar.
             done: the work done so far.
-            total: all of the work, in the unit of `done`.
+            total: the total work, in the unit of `done`.
         """
         share = done / total if total else 1.0
         if self._bar:

@@ -1,6 +1,6 @@
 """One ordered parallel map: in this process, in processes of this machine, or in workers of a Ray cluster.
 
-Results come in the order of the items, and only a few items are in memory at once.
+Results have the order of the items, and only a few items are in memory at once.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ _RETRIES = 2  # how often Ray repeats an item whose worker died
 
 
 def check_runner(runner: str) -> None:
-    """Raise a ConfigError unless `runner` is the name of a runner."""
+    """Raise ConfigError unless `runner` is the name of a runner."""
     if runner not in RUNNERS:
         raise ConfigError(f"no runner {runner!r}; {suggestion(runner, RUNNERS)}")
 
@@ -39,25 +39,26 @@ def ordered_map(
 ) -> Generator[Result, None, None]:
     """Yield `work(item)` of each item in order.
 
-    The items are read and the results are returned in this process, so no other process needs its files.
+    This process reads the items and receives the results, so other processes do not need its files.
 
     Args:
-        work: can be pickled; each worker gets it once.
-        items: can be pickled.
+        work: a function that can be pickled. Each worker gets it once.
+        items: items that can be pickled.
         runner: "local" (this machine) or "ray": the cluster that `ray.init` finds (RAY_ADDRESS), else a Ray
-            of this machine.
-        workers: number of workers; with 1 and "local", this process, which also does a single item. Default:
-            one for each CPU that this process may use; with Ray, one for each GPU or CPU of the cluster.
+            instance on this machine.
+        workers: number of workers. With 1 worker and "local", or with a single item, this process does the
+            work. Default: one per CPU that this process may use; with Ray, one per GPU or CPU of the cluster.
         device: "auto", "cpu" or "cuda": with Ray, each worker calls `work.to` with "cpu" or "cuda" before its
-            first item; "auto" is a GPU if the cluster has any. None for work that needs no device.
-        name: describes an item in an error message.
-        hint: ends the error message about a worker that died: what is kept, and what helps.
+            first item. "auto" is a GPU if the cluster has any. None for work without a device.
+        name: function that describes an item in an error message.
+        hint: end of the error message if a worker dies: which results are kept, and what helps.
 
     Raises:
         AlbertKitError: `work` raised it.
-        ConfigError: an unknown runner, a device that Ray does not give, or more workers than there can be.
+        ConfigError: the runner is unknown, Ray does not provide the device, or there are too few resources
+            for the workers.
         DataError: a worker died.
-        MissingExtraError: the runner is Ray, and it is not installed.
+        MissingExtraError: the runner is Ray, which is not installed.
     """
     check_runner(runner)
     if runner == "ray":
@@ -67,7 +68,7 @@ def ordered_map(
     if workers > 1:
         items = iter(items)
         first = list(islice(items, 2))
-        workers = workers if len(first) > 1 else 1  # a single item is not worth a process
+        workers = workers if len(first) > 1 else 1  # a single item does not justify a process
         items = chain(first, items)
     if workers == 1:
         yield from map(work, items)
@@ -82,8 +83,8 @@ def _process_map(
     name: Callable[[Item], str],
     hint: str,
 ) -> Generator[Result, None, None]:
-    # A fresh interpreter for each worker: forking a process that has threads (Arrow's, torch's) can hang.
-    # Imported here, since every verb imports this module for the names of the runners.
+    # Each worker is a new interpreter: forking a process with threads (Arrow's, torch's) can hang.
+    # Imported here because every verb imports this module for the names of the runners.
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
@@ -96,7 +97,7 @@ def _process_map(
     try:
         for item in items:
             waiting.append((name(item), pool.submit(_work, item)))
-            if len(waiting) > workers + 1:  # an item ready for the next free worker, and no more in memory
+            if len(waiting) > workers + 1:  # one item ready for the next free worker, no more in memory
                 yield waiting[0][1].result()
                 waiting.popleft()
                 started = True
@@ -114,7 +115,7 @@ def _process_map(
         pool.shutdown(cancel_futures=True)
 
 
-_worker: Callable[[Any], Any] | None = None  # of a worker process, set when it starts
+_worker: Callable[[Any], Any] | None = None  # set when a worker process starts
 
 
 def _start(work: Callable[[Any], Any]) -> None:
@@ -139,12 +140,12 @@ def _ray_map(
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="warning")
     kind, count = _resources(workers, device)
     remote = ray.remote(num_cpus=1, num_gpus=int(kind == "cuda"))(_RayWorker)
-    shared = [ray.put(work)]  # in a list, Ray hands on the reference instead of the work
+    shared = [ray.put(work)]  # inside a list, Ray passes the reference instead of the work
     actors = [remote.remote(kind if device else None) for _ in range(count)]
     waiting: deque[tuple[int, Item, Any, Any]] = deque()  # place of the worker, item, worker, reference
 
     def oldest() -> Result:
-        """Wait for the oldest item; if its worker died, a new worker repeats it, alone."""
+        """Wait for the oldest item; if its worker died, a new worker repeats only that item."""
         place, item, actor, reference = waiting.popleft()
         retries = _RETRIES
         while True:
@@ -156,7 +157,7 @@ def _ray_map(
                     reason = str(error).strip().splitlines()[-1]
                     raise DataError(f"Ray gave up at {name(item)} ({hint}): {reason}") from error
             retries -= 1
-            if actors[place] is actor:  # else it died before, of another item
+            if actors[place] is actor:  # otherwise it already died with another item
                 actors[place] = remote.remote(kind if device else None)
             actor = actors[place]
             reference = actor.work.remote(shared, item)
@@ -168,7 +169,7 @@ def _ray_map(
         for number, item in enumerate(items):
             actor = actors[number % count]
             waiting.append((number % count, item, actor, actor.work.remote(shared, item)))
-            if len(waiting) == 2 * count:  # each worker has an item in work and one that waits
+            if len(waiting) == 2 * count:  # each worker has one item in progress and one waiting
                 yield oldest()
         while waiting:
             yield oldest()
@@ -178,14 +179,14 @@ def _ray_map(
 
 
 class _RayWorker:
-    """A process of Ray, which gets the work with its first item."""
+    """A Ray process, which receives the work with its first item."""
 
     def __init__(self, kind: str | None) -> None:
         self._kind = kind
         self._work: Any = None
 
     def work(self, shared: list[Any], item: Any) -> Any:
-        """Return the result for an item; an AlbertKitError too, which Ray would wrap."""
+        """Return the result of an item, or an AlbertKitError, which Ray would otherwise wrap."""
         try:
             if self._work is None:
                 work = ray.get(shared[0])
@@ -196,14 +197,14 @@ class _RayWorker:
 
 
 def _resources(workers: int | None, device: str | None) -> tuple[str, int]:
-    """Return the kind of device to work on, and the number of workers."""
+    """Return the kind of device to use and the number of workers."""
     there = ray.cluster_resources()
     gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
     kind = ("cuda" if gpus else "cpu") if device == "auto" else device or "cpu"
     if kind not in ("cpu", "cuda"):
-        raise ConfigError(f"the device is {device!r}, but Ray chooses among GPUs: say auto, cpu or cuda")
+        raise ConfigError(f"the device is {device!r}, but Ray chooses among GPUs. Use auto, cpu or cuda.")
     most = min(cpus, gpus) if kind == "cuda" else cpus
     if not 1 <= (workers or most) <= most:
         wanted = f"{workers} workers" if workers else "a worker"
-        raise ConfigError(f"Ray has {cpus} CPUs and {gpus} GPUs, too little for {wanted} on {kind}")
+        raise ConfigError(f"Ray has {cpus} CPUs and {gpus} GPUs, too few for {wanted} on {kind}.")
     return kind, workers or most

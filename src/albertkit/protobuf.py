@@ -1,6 +1,6 @@
-"""Protocol buffers as bytes (protobuf.dev/programming-guides/encoding): fields read and written.
+"""Read and write the fields of protocol buffers as bytes (protobuf.dev/programming-guides/encoding).
 
-Readers of files check what a file claims and name the place of a fault; the library does neither.
+Our readers check every length and report the position of an error; the protobuf library does neither.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _SMALL = [bytes([value]) for value in range(0x80)]
 
 
 class MalformedError(ValueError):
-    """Bytes that are no protocol buffer: the place of the fault, and the fault as a predicate."""
+    """Bytes that are not a protocol buffer, with the position of the error and its description."""
 
     def __init__(self, place: int, fault: str) -> None:
         super().__init__(f"it {fault}, at byte {place:,}")
@@ -20,11 +20,11 @@ class MalformedError(ValueError):
 
 
 def read_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
-    """Return the number that begins at a place, and the place after it.
+    """Return the number that begins at a position, and the position after it.
 
     A number is stored in groups of seven bits, the lowest first.
     """
-    if place < len(data) and data[place] < 0x80:  # most numbers: nothing to put together
+    if place < len(data) and data[place] < 0x80:  # most numbers fit into one byte
         return data[place], place + 1
     value = shift = 0
     for byte in data[place : place + _MOST_BYTES]:
@@ -39,12 +39,12 @@ def read_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
 
 
 def read_fields(data: bytes | memoryview) -> Iterator[tuple[int, Any, int]]:
-    """Yield the fields of a message: the field's number, its value, and the place after it.
+    """Yield the fields of a message: the field's number, its value, and the position after it.
 
-    Values are numbers, or the bytes of a text or of another message, which are a part of `data`.
+    Values are numbers, or the bytes of a text or a nested message, as slices of `data`.
 
     Raises:
-        MalformedError: a length leads out of the message, or a field is of an unknown type.
+        MalformedError: a length exceeds the message, or a field is of an unknown type.
     """
     place, end = 0, len(data)
     while place < end:
@@ -69,8 +69,8 @@ def read_fields(data: bytes | memoryview) -> Iterator[tuple[int, Any, int]]:
 
 
 def varint(value: int) -> bytes:
-    """Return the bytes that `read_varint` reads."""
-    if value < 0x80:  # most numbers
+    """Return the bytes of a number, as `read_varint` reads them."""
+    if value < 0x80:  # most numbers fit into one byte
         return _SMALL[value]
     groups = bytearray()
     while value >= 0x80:
@@ -80,7 +80,7 @@ def varint(value: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """Return a field that is a number."""
+    """Return a field with a number."""
     return varint(field << 3) + varint(value)
 
 
@@ -90,5 +90,5 @@ def fixed32(field: int, content: bytes) -> bytes:
 
 
 def message(field: int, content: bytes) -> bytes:
-    """Return a field that is a text or a message."""
+    """Return a field with a text or a message."""
     return varint(field << 3 | 2) + varint(len(content)) + content

@@ -1,13 +1,14 @@
-"""The published English checkpoints: the only table of what each of them is.
+"""The published English checkpoints: the only table of their properties.
 
-Sizes: Lan et al. 2019 (arXiv:1909.11942), table 1; heads as in the released models. Dropout: the authors' own
-account (google-research/albert, issue 23): 0.1 in version 1 but for xxlarge, which has none, as has all of
+Sizes: Lan et al. 2019 (arXiv:1909.11942), table 1; heads as in the released models. Dropout: the authors'
+statement (google-research/albert, issue 23): 0.1 in version 1 except xxlarge, 0 in xxlarge and in all of
 version 2. Activation: the tanh form of GELU, the only one in the original code. All are uncased and share one
-vocabulary, whose hashes are the only ones that public sources state and that can be checked.
+vocabulary. Its hashes are the only ones that public sources state and that can be checked.
 
-Files in circulation contradict this table: configs of version 1 on the hub say "gelu", which is the erf form
-(huggingface/transformers, issue 2395); older copies of version 2 have dropout 0.1 (issue 2337); one file of
-xlarge has 32 heads (google-research/albert, issue 180). What is loaded by a published name is compared.
+Some public files contradict this table. Configs of version 1 on the hub say "gelu", which is the erf form
+(huggingface/transformers, issue 2395). Older copies of version 2 have dropout 0.1 (issue 2337). One file of
+xlarge has 32 heads (google-research/albert, issue 180). Models loaded by a published name are compared with
+the table.
 """
 
 import warnings
@@ -37,14 +38,14 @@ _SHARED = {
 SIZES = tuple(_SHAPES)
 
 NORMALIZATION = {"do_lower_case": True, "remove_space": True, "keep_accents": False}
-"""What happened to every text that the published models saw."""
+"""The text normalization of all published models."""
 
 FILE_SHA256 = {
     "spiece.model": "fefb02b667a6c5c2fe27602d28e5fb3428f66ab89c7d6f388e7c8d44a02d0336",
     "30k-clean.vocab": "1de4ad94a1b98f5f5f2c75af0f52bc85714d67b8578aa8f7650521bb123335c0",
 }
-"""Files that all of the published checkpoints have alike: the vocabulary (in Google's archives it is
-`30k-clean.model`), and its lines, whose hash Julia's WordTokenizers.jl states."""
+"""Files that all published checkpoints share: the vocabulary (`30k-clean.model` in Google's archives) and its
+lines, whose hash Julia's WordTokenizers.jl states."""
 
 _SAME = {"gelu_pytorch_tanh": "gelu_new"}  # two names of one function
 _SEEN_IN_TENSORS = (
@@ -58,9 +59,9 @@ _SEEN_IN_TENSORS = (
 
 
 class ContradictionWarning(Warning):
-    """What was found under a published name is not as published.
+    """A model with a published name differs from the published model.
 
-    No UserWarning: code that expects a head to be new silences those, and this it should not miss.
+    Not a UserWarning: code that expects a new head silences those, and should still see this one.
     """
 
 
@@ -88,7 +89,7 @@ class PublishedCheckpoint:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What its config should say, under the names of `AlbertConfig`."""
+        """The expected values of its config, under the names of `AlbertConfig`."""
         dropout = 0.1 if self.version == "v1" and self.size != "xxlarge" else 0
         return {
             **_SHARED,
@@ -98,9 +99,9 @@ class PublishedCheckpoint:
         }
 
     def contradictions(self, found: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Return the value and the expected value, by name, for each that differs.
+        """Return the actual and the expected value, by name, of each value that differs.
 
-        Names are those of a config, of a tokenizer's normalization, and of `hash_of`.
+        Names are keys of a config, of a tokenizer's normalization, or results of `hash_of`.
         """
         expected = {**self.config, **NORMALIZATION}
         expected |= {hash_of(file): digest for file, digest in FILE_SHA256.items()}
@@ -129,7 +130,7 @@ def hash_of(file: str) -> str:
 
 
 def find(name: str | Path) -> PublishedCheckpoint | None:
-    """Return the checkpoint of a name (short, of the hub, or of Google's archive); None for other models."""
+    """Return the checkpoint of a name (short, hub, or Google's archive), or None for other models."""
     for checkpoint in CHECKPOINTS.values():
         if str(name) in (checkpoint.name, checkpoint.repository) or Path(name).name == checkpoint.archive:
             return checkpoint
@@ -137,12 +138,12 @@ def find(name: str | Path) -> PublishedCheckpoint | None:
 
 
 def contradictions(name: str | Path, values: Mapping[str, Any], *, settled: Collection[str] = ()) -> str:
-    """Say where what was found under a published name contradicts the table; "" where it does not.
+    """Describe how the values contradict the published model of that name; "" if they do not.
 
     Args:
-        name: what was asked for; of other models nothing is known.
-        values: what was found, as `PublishedCheckpoint.contradictions` takes it.
-        settled: names that the caller has decided otherwise, of which nothing need be said.
+        name: the requested name. Names of other models never contradict.
+        values: the values, as for `PublishedCheckpoint.contradictions`.
+        settled: names of values that the caller has set on purpose and that are not compared.
     """
     checkpoint = find(name)
     found = checkpoint.contradictions(values) if checkpoint else {}
@@ -153,19 +154,19 @@ def contradictions(name: str | Path, values: Mapping[str, Any], *, settled: Coll
         f"{key} is {value!r}, but the model was trained with {expected!r}"
         for key, (value, expected) in found.items()
     )
-    # Sizes are what the tensors are; the others are arguments, and decide what is computed with them.
+    # Sizes follow from the tensors. The other values are arguments, and change the computation.
     arguments = ", ".join(
         f"{key}={expected!r}"
         for key, (_, expected) in found.items()
         if key.isidentifier() and key not in _SEEN_IN_TENSORS
     )
-    fix = f". To have it as trained, pass {arguments}" if arguments else ""
-    return f"what was found as {name} contradicts the published model: {parts}{fix}"
+    fix = f". To use the published values, pass {arguments}" if arguments else ""
+    return f"the files of {name} contradict the published model: {parts}{fix}"
 
 
 def warn_of_contradictions(
     name: str | Path, values: Mapping[str, Any], *, settled: Collection[str] = (), stacklevel: int = 3
 ) -> None:
-    """Warn of what `contradictions` says."""
+    """Warn about the contradictions, if there are any."""
     if message := contradictions(name, values, settled=settled):
         warnings.warn(message, ContradictionWarning, stacklevel=stacklevel)

@@ -1,6 +1,6 @@
-"""Settings from one definition.
+"""Settings from a single definition.
 
-A dataclass gives the names, types and defaults; a TOML file (a recipe) and command-line flags override them.
+A dataclass defines names, types and defaults. A TOML file (a recipe) overrides them, and flags override both.
 """
 
 import ast
@@ -24,21 +24,21 @@ def read_recipe(path: Path) -> dict[str, Any]:
     """Read a TOML recipe.
 
     Raises:
-        ConfigError: the file is missing or not TOML; the message names the line.
+        ConfigError: the file is missing or is not TOML. The message gives the line.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"no recipe {path}") from None
-    except (ValueError, OSError, RecursionError) as error:  # also of a number with thousands of digits
+        raise ConfigError(f"there is no recipe {path}") from None
+    except (ValueError, OSError, RecursionError) as error:  # also for a number with thousands of digits
         raise ConfigError(f"recipe {path} is not readable as TOML: {error}") from None
 
 
 def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Settings:
-    """Build the dataclass `settings` from plain values; fields that are dataclasses take tables.
+    """Build the dataclass `settings` from plain values. Fields that are dataclasses take tables.
 
     Raises:
-        ConfigError: an unknown name (the nearest known one is suggested), a missing one, or a wrong type.
+        ConfigError: a name is unknown (the message suggests the nearest one) or missing, or a type is wrong.
     """
     fields = {field.name: field for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(settings)
@@ -55,7 +55,7 @@ def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Se
         if field.default is field.default_factory is dataclasses.MISSING and name not in arguments
     ]
     if missing:
-        raise ConfigError(f"{where}: {', '.join(missing)} must be given (in a recipe file or by a flag)")
+        raise ConfigError(f"{where}: {', '.join(missing)} missing. Set it in a recipe file or with a flag.")
     return settings(**arguments)
 
 
@@ -68,11 +68,11 @@ def settings_from(
 
     Args:
         settings: the dataclass.
-        recipe: TOML file, its content, or settings that are complete; None for the defaults.
-        given: values by the names of fields, those of tables too.
+        recipe: a TOML file, its content, or complete settings; None for the defaults.
+        given: values by field name, including fields of tables.
 
     Raises:
-        ConfigError: an unknown name, a missing one, or a value of a wrong type.
+        ConfigError: a name is unknown or missing, or the type of a value is wrong.
     """
     where = "settings"
     if isinstance(recipe, str | Path):
@@ -85,10 +85,10 @@ def settings_from(
 
 
 def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> dict[str, Any]:
-    """Return the recipe with flat overrides put into the table whose dataclass has that field.
+    """Return the recipe with each flat override in the table whose dataclass has that field.
 
     Raises:
-        ConfigError: an override that no dataclass has; the nearest known name is suggested.
+        ConfigError: no dataclass has the name of an override. The message suggests the nearest name.
     """
     merged = {key: dict(value) if isinstance(value, dict) else value for key, value in recipe.items()}
     owners = {field.name: owner for owner, field in scalar_fields(settings)}
@@ -110,7 +110,7 @@ def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> 
 
 
 def takes_settings(*settings: type) -> Callable[[Function], Function]:
-    """Show fields of settings in the signature and the docstring of a function that takes `**settings`."""
+    """Add fields of settings to the signature and docstring of a function that takes `**settings`."""
 
     def decorate(function: Function) -> Function:
         fields = {field.name: (field, owner) for one in settings for owner, field in scalar_fields(one)}
@@ -143,9 +143,9 @@ def takes_settings(*settings: type) -> Callable[[Function], Function]:
 
 
 def scalar_fields(settings: type) -> list[tuple[str, dataclasses.Field[Any]]]:
-    """Return (table, field) of all fields that hold one plain value; the top table's name is empty.
+    """Return (table, field) of all fields with a plain value; the name of the top table is empty.
 
-    Fields that the dataclass inherits come after its own.
+    Inherited fields come after the dataclass's own fields.
     """
     result: list[tuple[str, dataclasses.Field[Any]]] = []
     hints = typing.get_type_hints(settings)
@@ -159,7 +159,7 @@ def scalar_fields(settings: type) -> list[tuple[str, dataclasses.Field[Any]]]:
 
 
 def scalar_values(settings: Any) -> dict[str, Any]:
-    """Return the plain values of settings by the names of their fields, those of tables too."""
+    """Return the plain values of settings by field name, including fields of tables."""
     return {
         field.name: getattr(getattr(settings, table) if table else settings, field.name)
         for table, field in scalar_fields(type(settings))
@@ -167,7 +167,7 @@ def scalar_values(settings: Any) -> dict[str, Any]:
 
 
 def field_docs(settings: type) -> dict[str, str]:
-    """Return the docstring under each field of a dataclass, inherited or in its tables too."""
+    """Return the docstrings of a dataclass's fields, including inherited fields and fields of tables."""
     docs: dict[str, str] = {}
     for base in settings.__bases__:
         if dataclasses.is_dataclass(base):
@@ -189,7 +189,7 @@ def field_docs(settings: type) -> dict[str, str]:
 
 
 def _checked(value: Any, hint: Any, where: str) -> Any:
-    """Return `value` if it is of the type `hint`; whole numbers are fine where a float is wanted."""
+    """Return `value` if it has the type `hint`; a whole number is accepted as a float."""
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         allowed: tuple[Any, ...] = typing.get_args(hint)
@@ -203,11 +203,11 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
         fits = _fits(value, origin or hint)
     if not fits:
         expected = " or ".join(getattr(kind, "__name__", repr(kind)) for kind in allowed)
-        raise ConfigError(f"{where} is {value!r}, expected {expected}")
+        raise ConfigError(f"{where} is {value!r}. Expected {expected}.")
     try:
         return float(value) if hint is float else value
     except OverflowError as error:
-        raise ConfigError(f"{where} is a number of {len(str(value)):,} digits, expected a float") from error
+        raise ConfigError(f"{where} is a number of {len(str(value)):,} digits. Expected a float.") from error
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -1,6 +1,6 @@
-"""The forward pass of any ALBERT in plain NumPy, which the other networks are tested against.
+"""The forward pass of any ALBERT in plain NumPy, which tests compare with the other implementations.
 
-It reads the config and the tensors of a checkpoint under their names in `model.safetensors`. It fuses nothing
+It reads the config and the tensors of a checkpoint by their names in `model.safetensors`. It fuses nothing
 and skips nothing, so that each line can be compared with Lan et al. 2019 (arXiv:1909.11942).
 
 Shapes: B batch, C choices, T tokens, E embedding, H hidden, N heads, D head width, V vocabulary, K labels.
@@ -20,7 +20,7 @@ from albertkit.heads import base_prefix, head_of
 Array = NDArray[np.floating]
 Weights = Mapping[str, NDArray]
 
-_ERF_STEP, _ERF_END = 1 / 1024, 6.0  # beyond the end erf is 1 to the last digit
+_ERF_STEP, _ERF_END = 1 / 1024, 6.0  # beyond the end, erf rounds to 1
 _ERF = np.array([math.erf(place * _ERF_STEP) for place in range(int(_ERF_END / _ERF_STEP) + 1)])
 
 
@@ -40,29 +40,30 @@ def forward(
     Args:
         architecture: the name of a model class, such as "AlbertForMaskedLM".
         config: the model's config; `hidden_act` must be a name.
-        weights: its tensors, of any floating type, under the names of the class's state dict.
+        weights: the tensors, of any floating-point type, by their names in the class's state dict.
         input_ids: token ids, (B, T), or (B, C, T) for multiple choice.
         attention_mask: 1 for tokens and 0 for padding, of the same shape; None for no padding.
         token_type_ids: 0 for the first segment and 1 for the second, of the same shape; None for zeros.
-        dtype: the type to compute in; `np.float64` bounds the rounding errors of float32.
-        all_layers: also return the hidden states and attentions of all layers.
+        dtype: the data type of the computation; `np.float64` bounds the rounding errors of float32.
+        all_layers: whether to return the hidden states and attentions of all layers too.
 
     Returns:
-        The outputs under the names that the class gives them ("logits", "start_logits", ...). With
-        `all_layers` also "hidden_states" (L + 1, B, T, H), the mapped embeddings and the output of each
-        layer, and "attentions" (L, B, N, T, T); with pruned heads the layers' N may differ, and "attentions"
+        The outputs by their names in the class ("logits", "start_logits", ...). With `all_layers` also
+        "hidden_states" (L + 1, B, T, H), the mapped embeddings and the output of each layer, and
+        "attentions" (L, B, N, T, T). With pruned heads, N may differ by layer, and "attentions" is then
+        missing.
         is then left out.
 
     Raises:
         CheckpointError: a tensor is missing.
-        IndexError: an id is outside its table.
+        IndexError: an id is not a row of its table.
     """
     ids = input_ids.reshape(-1, input_ids.shape[-1])  # (B, C, T) -> (B * C, T)
     mask = np.ones_like(ids) if attention_mask is None else attention_mask.reshape(ids.shape)
     segments = np.zeros_like(ids) if token_type_ids is None else token_type_ids.reshape(ids.shape)
     network = _Network(config, weights, base_prefix(architecture), dtype)
     seen = mask != 0
-    seen |= ~seen.any(-1, keepdims=True)  # a row that may see nothing sees everything
+    seen |= ~seen.any(-1, keepdims=True)  # a row without visible tokens attends to all
     state = network.embed(ids, segments)
     states, attentions = [state], []
     for name in executed_layers(config, network.prefix):
@@ -101,7 +102,7 @@ class _Network:
         return np.asarray(self.weights[name]).astype(self.dtype, copy=False)
 
     def rows(self, name: str, ids: NDArray) -> Array:
-        """Look up rows of a table: (...) -> (..., width). NumPy would count negative ids from its end."""
+        """Look up rows of a table: (...) -> (..., size). NumPy would count negative ids from the end."""
         table = self.weight(name)
         if ids.size and not 0 <= ids.min() <= ids.max() < len(table):
             raise IndexError(f"{name} has the rows 0 to {len(table) - 1}; got {ids.min()} to {ids.max()}")
@@ -166,7 +167,7 @@ class _Network:
 
 
 def _product(values: Array, matrix: Array) -> Array:
-    """Multiply (..., inputs) and (outputs, inputs) as one product: one for each text is slower."""
+    """Multiply (..., inputs) by (outputs, inputs) in one product, which is faster than one per text."""
     return (values.reshape(-1, values.shape[-1]) @ matrix.T).reshape(*values.shape[:-1], len(matrix))
 
 
@@ -177,8 +178,8 @@ def softmax(scores: Array) -> Array:
 
 
 def erf(values: NDArray) -> NDArray[np.float64]:
-    """Return the error function, which NumPy lacks, to 1e-13: Taylor series around the entries of a table."""
-    blocks = np.array_split(values.reshape(-1), 1 + values.size // 2**14)  # they fit into the cache
+    """Return the error function to 1e-13, from Taylor series around table entries; NumPy lacks it."""
+    blocks = np.array_split(values.reshape(-1), 1 + values.size // 2**14)  # blocks fit into the cache
     return np.concatenate([_erf(block) for block in blocks]).reshape(values.shape)
 
 

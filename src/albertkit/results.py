@@ -1,4 +1,4 @@
-"""What the results of public functions look like: text in a console, a table and the curves in a notebook."""
+"""How results of public functions are shown: text in a console, a table and the curves in a notebook."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ ROWS_SHOWN = 5
 class Result:
     """Base class of the results of public functions.
 
-    A subclass is a dataclass with `repr=False`. It says what to show by overriding `summary`, and perhaps
-    `rows` and `picture`.
+    A subclass is a dataclass with `repr=False`. It overrides `summary`, and optionally `rows` and `picture`,
+    to choose what is shown.
     """
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures to show, by name."""
+        """Return the values to show, by name."""
         return dict(vars(self))
 
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """Return the first rows of a table to show below the figures."""
+        """Return the first rows of a table to show below the values."""
         return ()
 
     def picture(self) -> Path | None:
@@ -29,7 +29,7 @@ class Result:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures as plain values for `json.dumps`."""
+        """Return the result as plain values for `json.dumps`."""
         return {name: str(one) if isinstance(one, Path) else one for name, one in self.summary().items()}
 
     def __str__(self) -> str:

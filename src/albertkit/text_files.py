@@ -1,6 +1,6 @@
-"""Files of text, compressed or not: their kind, their lines with numbers, their content unpacked.
+"""Read text files, compressed or not: their format, numbered lines, and unpacked content.
 
-Lines are UTF-8 and end with a line feed, and are read in bounded memory. Every error names the file and line.
+Lines are UTF-8 and end with a line feed. Reading needs bounded memory. Every error names the file and line.
 """
 
 import shutil
@@ -16,13 +16,13 @@ from albertkit.extras import optional
 pa = optional("pyarrow", extra="arrow")
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-LINE_BYTES = 128 << 20  # no longer line is read: a line is the least that must fit into memory
+LINE_BYTES = 128 << 20  # maximum length of a line, because a whole line must fit into memory
 
 Lines = Iterator[tuple[int, str, float]]  # line number from 1, the line, share of the file read
 
 
 def file_format(path: Path) -> tuple[str, str | None]:
-    """Return the suffix that tells the kind of file (.jsonl of a.jsonl.gz), and the compression."""
+    """Return the suffix of the format (.jsonl of a.jsonl.gz), and the compression."""
     compression = COMPRESSIONS.get(path.suffix.lower())
     return (Path(path.stem).suffix if compression else path.suffix).lower(), compression
 
@@ -31,7 +31,7 @@ def read_text(path: Path) -> str:
     """Return the text of a small UTF-8 file.
 
     Raises:
-        DataError: the file is not UTF-8; the message gives the position of the first wrong byte.
+        DataError: the file is not UTF-8. The message gives the position of the first wrong byte.
         OSError: the file cannot be opened.
     """
     content = path.read_bytes()
@@ -46,22 +46,22 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path, compression: str | None) -> Lines:
-    """Yield the lines of a possibly compressed UTF-8 file."""
+    """Yield the lines of a UTF-8 file, which may be compressed."""
     size = max(1, path.stat().st_size)
     number = 0
-    # Only what is compressed needs the library.
+    # Only compressed files need the library.
     failures = (pa.ArrowException, OSError) if compression else (OSError,)
     try:
         with (
             path.open("rb") as raw,
             pa.CompressedInputStream(raw, compression) if compression else nullcontext() as stream,
         ):
-            # Arrow's own `read` loses its block of memory where the file is damaged.
+            # Arrow's own `read` leaks its block of memory if the file is damaged.
             read = raw.read if stream is None else lambda size: stream.read_buffer(size).to_pybytes()
             for number, line in enumerate(_byte_lines(read), start=1):
                 if len(line) > LINE_BYTES:
                     raise DataError(
-                        f"{path}, line {number}: over {LINE_BYTES >> 20} MB without an end; cut it into lines"
+                        f"{path}, line {number}: over {LINE_BYTES >> 20} MB without a line end. Split it."
                     )
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8"), raw.tell() / size
     except UnicodeDecodeError as error:
@@ -74,7 +74,7 @@ def read_lines(path: Path, compression: str | None) -> Lines:
 
 
 def _byte_lines(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Yield lines with their ends; of one over LINE_BYTES no more than is needed to see that it is."""
+    """Yield lines with their ends; of a line over LINE_BYTES, only as much as is needed to detect it."""
     begun: list[bytes] = []
     length = 0
     while block := read(1 << 20):
@@ -93,7 +93,7 @@ def _byte_lines(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def lone_surrogate(text: str) -> str | None:
-    """Return the first half of a character in a text, as JSON can write it and UTF-8 cannot, if any."""
+    """Return the first lone surrogate in a text, if any: JSON can contain it, UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -103,7 +103,7 @@ def lone_surrogate(text: str) -> str | None:
 
 @contextmanager
 def decompressed(path: Path, compression: str) -> Iterator[IO[bytes]]:
-    """Yield a whole file unpacked, on disk: a Parquet file is read from its end."""
+    """Yield an unpacked copy of a file on disk, for Parquet, which is read from its end."""
     with (
         tempfile.TemporaryFile() as whole,
         path.open("rb") as raw,

@@ -1,6 +1,6 @@
 """Outputs as tuples with named entries.
 
-Keras carries such tuples through compiled functions on every backend; so do `torch.jit.trace` and
+Keras passes such tuples through compiled functions on every backend, and so do `torch.jit.trace` and
 `nn.DataParallel`. Entries that are None are not counted, as documented: `outputs[0]`,
 `start, end = model(inputs)`, `outputs.logits`, `outputs["logits"]`.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class TupleOutput(tuple):
-    """Base of these outputs: a tuple of tensors, or of tuples of tensors, that is read by name as well."""
+    """Base of these outputs: a tuple of tensors, or of tuples of tensors, with access by name as well."""
 
     __slots__ = ()
     _fields: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class TupleOutput(tuple):
         return list(zip(self._fields, self, strict=True))
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the entry of that name, or the default where there is none."""
+        """Return the entry of that name, or the default if there is none."""
         return getattr(self, name) if name in self._fields else default
 
     def to_tuple(self) -> tuple[Any, ...]:
@@ -42,19 +42,19 @@ class TupleOutput(tuple):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             if key not in self._fields:
-                raise KeyError(f"{type(self).__name__} has no {key!r}; it holds {', '.join(self._fields)}")
+                raise KeyError(f"{type(self).__name__} has no {key!r}. It has {', '.join(self._fields)}.")
             return getattr(self, key)
         return tuple.__getitem__(self, key)
 
 
 def make_output(name: str, **entries: Any) -> Any:
-    """Make an output of that class name; entries that are None read as None and are not counted."""
+    """Create an output of that class name; entries that are None read as None and are not counted."""
     there = {field: value for field, value in entries.items() if value is not None}
     absent = tuple(field for field in entries if field not in there)
     return _output_class(name, tuple(there), absent)(**there)
 
 
-@cache  # structures of two calls are the same only where their classes are
+@cache  # two calls return the same structure only if they return the same class
 def _output_class(name: str, fields: tuple[str, ...], absent: tuple[str, ...]) -> type:
     attributes = {"__slots__": (), "_fields": fields, **dict.fromkeys(absent)}
     return type(name, (TupleOutput, namedtuple(name, fields)), attributes)

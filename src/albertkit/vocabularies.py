@@ -1,4 +1,4 @@
-"""The tokenizer that travels with a model: opened by the model's name, and written into a folder."""
+"""The tokenizer of a model: load it by the model's name, and write it into a folder."""
 
 import tempfile
 from pathlib import Path
@@ -22,14 +22,14 @@ def load_tokenizer(
     """Return the tokenizer of a model by the model's name.
 
     Args:
-        name: what `AutoTokenizer.from_pretrained` takes, or a checkpoint of another writer.
-        use_fast: as `AutoTokenizer.from_pretrained` says.
-        hub: as `hub.HubOptions` says.
+        name: a name for `AutoTokenizer.from_pretrained`, or a checkpoint of another library.
+        use_fast: see `AutoTokenizer.from_pretrained`.
+        hub: options; see `hub.HubOptions`.
 
     Raises:
-        ModelNotFoundError: there is nothing by that name, or it has no tokenizer.
+        ModelNotFoundError: there is no such model, or it has no tokenizer.
         CheckpointError: the checkpoint is damaged.
-        TokenizerError: the tokenizer is damaged, or is not one of ALBERT's.
+        TokenizerError: the tokenizer is damaged, or is not an ALBERT tokenizer.
     """
     path = formats.foreign_path(name, **hub)
     if path is None:
@@ -37,7 +37,7 @@ def load_tokenizer(
     checkpoint = formats.read(path)
     add_model_file(checkpoint)
     if not checkpoint.vocabulary:
-        raise ModelNotFoundError(f"{path} has no vocabulary: give the tokenizer by its folder or hub name")
+        raise ModelNotFoundError(f"{path} has no vocabulary. Pass the tokenizer by its folder or hub name.")
     tokenizer = open_tokenizer(checkpoint, use_fast=use_fast)
     tokenizer.name_or_path = str(name)
     return tokenizer
@@ -47,34 +47,34 @@ def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
     """Return the tokenizer of a checkpoint that has tokenizer files.
 
     Raises:
-        TokenizerError: it is damaged, or has more pieces than the model has embeddings.
+        TokenizerError: the tokenizer is damaged, or has more pieces than the model has embeddings.
     """
     with tempfile.TemporaryDirectory() as folder:
-        config = json_text(checkpoint.config)  # the size of the tokenizer is compared with it
+        config = json_text(checkpoint.config)  # the tokenizer's size is compared with it
         for name, content in {CONFIG_FILE: config.encode(), **checkpoint.vocabulary}.items():
             Path(folder, name).write_bytes(content)
         return AutoTokenizer.from_pretrained(folder, **options)
 
 
 def add_model_file(checkpoint: Checkpoint) -> None:
-    """Give a checkpoint without tokenizer files the SentencePiece model of its listed pieces, if it has any.
+    """Add a SentencePiece model, made from the listed pieces, to a checkpoint without tokenizer files.
 
     Raises:
-        TokenizerError: the pieces do not make a model.
+        TokenizerError: the pieces do not make a valid model.
     """
     if checkpoint.pieces and not checkpoint.vocabulary:
         checkpoint.vocabulary[MODEL_FILE] = model_from_lines(checkpoint.pieces)
-        checkpoint.notes.append("spiece.model was made of the listed pieces; their scores have six digits")
+        checkpoint.notes.append("spiece.model was made from the listed pieces; their scores have six digits")
 
 
 def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
-    """Write the tokenizer's files of a checkpoint into a folder; return their names."""
+    """Write the tokenizer files of a checkpoint into a folder and return their names."""
     names = list(checkpoint.vocabulary)
     for name, content in checkpoint.vocabulary.items():
         with atomic_path(folder / name) as new:
             new.write_bytes(content)
     if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
-        # A vocabulary alone, as Google's folders have it, says nothing of lower case: theirs are so.
+        # A vocabulary alone, as in Google's folders, does not record lower case; theirs are lower case.
         tokenizer = AutoTokenizer.from_pretrained(folder / names[0])
         names += [
             name for path in tokenizer.save_pretrained(folder) if (name := Path(path).name) not in names

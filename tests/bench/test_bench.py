@@ -346,14 +346,14 @@ except MissingExtraError as error:
         assert_one_line_error(run("bench", "--lengths", "8,no"), "lengths is '8,no'", "whole numbers")
         assert_one_line_error(run("bench", "--plot", tmp_path / "a.txt"), "expected a name that ends in .png")
         (tmp_path / "empty.txt").write_text("\n")
-        assert_one_line_error(run("bench", "--texts", tmp_path / "empty.txt"), "there is no text in")
+        assert_one_line_error(run("bench", "--texts", tmp_path / "empty.txt"), "has no text")
         assert_one_line_error(
             run("bench", "--model", folder, "--device", "cpu", "--against", "keras"), "nothing named 'keras'"
         )
         assert_one_line_error(
             run("bench", "--model", folder, "--device", "cpu", "--minutes", "0.001", "--batches", "1000000"),
             "nothing could be measured in 0.001 minutes (1000000 x 16 tokens would take",
-            "give more --minutes",
+            "Raise --minutes",
         )
 
 

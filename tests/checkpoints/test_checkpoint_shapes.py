@@ -83,7 +83,7 @@ def test_a_classifier_of_an_unknown_class_is_of_sequences(named: list[str] | Non
 @pytest.mark.parametrize(
     ("pruned", "message"),
     [
-        ({1: [0]}, "no distinct layer 1 to prune; this model has 1"),
+        ({1: [0]}, "no layer 1 to prune. This model has 1"),
         ({0: [4]}, r"heads to prune \[4\] must lie in 0 to 3"),
         ({0: [0, 1, 2, 3]}, "would leave layer 0 without any"),
     ],

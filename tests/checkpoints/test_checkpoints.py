@@ -308,11 +308,11 @@ def test_missing_pieces_are_named(tmp_path: Path) -> None:
     for name in ("small", "large"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="models in sub-folders; give one of them: large, small"):
+    with pytest.raises(CheckpointError, match=r"models in sub-folders. Pass one of them: large, small"):
         read_folder(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(
-        CheckpointError, match=r"no weights: expected model.safetensors or .* holds config.json, large/"
+        CheckpointError, match=r"no weights. Expected model.safetensors or .* holds config.json, large/"
     ):
         read_folder(tmp_path)
 
@@ -323,7 +323,7 @@ def test_missing_pieces_are_named(tmp_path: Path) -> None:
 def test_damaged_config(tmp_path: Path, content: bytes) -> None:
     write_folder(tmp_path, {}, {"x": torch.zeros(1)})
     (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"config.json.*expected a JSON object"):
+    with pytest.raises(CheckpointError, match=r"config.json.*[Ee]xpected a JSON object"):
         read_folder(tmp_path)
 
 
@@ -333,7 +333,7 @@ def test_damaged_config(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
 def test_damaged_weights(folder: Path, name: str, content: bytes) -> None:
     (folder / name).write_bytes(content)
-    with pytest.raises(CheckpointError, match=rf"{name} \({len(content)} bytes\) is damaged.* expected"):
+    with pytest.raises(CheckpointError, match=rf"{name} \({len(content)} bytes\) is damaged.* Expected"):
         read_folder(folder)
 
 
@@ -400,7 +400,7 @@ def test_no_code_in_a_file_is_run(folder: Path, tmp_path: Path) -> None:
 
     for write in (torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))):
         write({"x": Attack()}, folder / "pytorch_model.bin")
-        with pytest.raises(CheckpointError, match="holds more than tensors"):
+        with pytest.raises(CheckpointError, match="has more than tensors"):
             read_folder(folder)
     assert not mark.exists()
 
@@ -408,7 +408,7 @@ def test_no_code_in_a_file_is_run(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [[torch.zeros(1)], {"model": {"x": torch.zeros(1)}}, {1: torch.zeros(1)}])
 def test_bin_that_is_no_state_dict(folder: Path, value: object) -> None:
     torch.save(value, folder / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match="not a state dict: expected a dictionary of tensors by name"):
+    with pytest.raises(CheckpointError, match=r"not a state dict. Expected a dictionary of tensors by name"):
         read_folder(folder)
 
 
@@ -451,11 +451,11 @@ def test_index_that_lies(folder: Path, tensors: Tensors) -> None:
     assert "names the shard 'model-9.safetensors', which is not in" in told({"x": "model-9.safetensors"})
     assert "names the shard '../config.json'" in told({"x": "../config.json"})
     assert "names the shard '/etc/passwd'" in told({"x": "/etc/passwd"})
-    assert "promises absent in the shard model-1-of-2" in told(
+    assert "lists absent in the shard model-1-of-2" in told(
         weight_map | {"absent": "model-1-of-2.safetensors"}
     )
-    assert "expected a 'weight_map'" in told(None)
-    assert "expected a 'weight_map'" in told({"x": 1})
+    assert "Expected a 'weight_map'" in told(None)
+    assert "Expected a 'weight_map'" in told({"x": 1})
 
 
 # --- the table of names -------------------------------------------------------------------------
@@ -573,7 +573,7 @@ def test_a_lost_tensor_of_the_encoder_is_an_error_and_a_lost_pooler_is_not() -> 
     for name in tensors:
         rest = {key: value for key, value in tensors.items() if key != name}
         if name.startswith(("albert.embeddings.LayerNorm", "albert.embeddings.pos", "albert.encoder")):
-            with pytest.raises(CheckpointError, match=f"lacks {name}, without which the model cannot work"):
+            with pytest.raises(CheckpointError, match=f"lacks {name}, which every model needs"):
                 match(rest, shapes(model))
         elif name.startswith("albert.pooler"):
             assert match(rest, shapes(model))[1].missing == [name]
@@ -585,7 +585,7 @@ def test_a_foreign_file_is_an_error_that_shows_what_it_holds() -> None:
         CheckpointError, match=r"lacks embeddings.word_embeddings.weight, .* and \d+ more, .* bert.enc"
     ):
         match(foreign, shapes(reference(transformers.AlbertModel)))
-    with pytest.raises(CheckpointError, match="It holds no tensors"):
+    with pytest.raises(CheckpointError, match="It has no tensors"):
         match({}, shapes(reference()))
 
 

@@ -222,7 +222,7 @@ def test_maximum_length(write: Write, encoder: Encoder, where: str) -> None:
         vectors(folder, truncation=True, max_length=5)[0],
         PLAIN["mean_tokens"](encoder.states(TEXTS[0], most=5)),
     )
-    with pytest.raises(DataError, match="reads at most 6"):
+    with pytest.raises(DataError, match="maximum is 6"):
         vectors(folder)
 
 

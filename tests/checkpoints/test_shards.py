@@ -145,10 +145,10 @@ def test_conversion(model: AlbertForPreTraining, tmp_path: Path) -> None:
         *(read_folder(tmp_path / name)[1].values() for name in ("in", "back")), strict=True
     ):
         assert torch.equal(one, other)
-    with pytest.raises(DataError, match=r"out holds .*: choose another folder"):
+    with pytest.raises(DataError, match=r"out holds .*. Choose another folder"):
         convert(tmp_path / "in", tmp_path / "out")
     with pytest.raises(
-        ConfigError, match="max_shard_size is for the format 'hf'; a checkpoint of 'tf1' is one"
+        ConfigError, match=r"max_shard_size is for the format 'hf' only. A checkpoint of 'tf1' is one"
     ):
         convert(tmp_path / "in", tmp_path / "tf1", to="tf1", max_shard_size="4kB")
 
@@ -157,5 +157,5 @@ def test_a_folder_with_other_weights_is_not_written_into(model: AlbertForPreTrai
     model.save_pretrained(tmp_path / "in")
     (tmp_path / "out").mkdir()
     torch.save(model.state_dict(), tmp_path / "out" / "pytorch_model.bin")
-    with pytest.raises(DataError, match=r"out holds pytorch_model.bin: choose another folder"):
+    with pytest.raises(DataError, match=r"out holds pytorch_model.bin. Choose another folder"):
         convert(tmp_path / "in", tmp_path / "out")

@@ -131,7 +131,7 @@ def test_several_shards(prefix: Path) -> None:
     with_places(prefix.parent / INDEX, {"int32": b"\x18\x01\x20\x01"}, b"\x08\x02\x1a\x02\x08\x01")
     assert_same(Bundle(prefix), TENSORS)
     (prefix.parent / "m.data-00001-of-00002").unlink()
-    with pytest.raises(CheckpointError, match=r"There is no .*m\.data-00001-of-00002: .* names 2 such files"):
+    with pytest.raises(CheckpointError, match=r"There is no .*m\.data-00001-of-00002: .* lists 2 such files"):
         Bundle(prefix).read("int32")
 
 
@@ -227,7 +227,7 @@ def test_a_block_that_was_changed_is_named(prefix: Path) -> None:
     ("fields", "message"),
     [
         (b"\x38\x00", "stored in slices"),
-        (b"\x18\x01", "is in shard 1, and there are 1"),
+        (b"\x18\x01", "is in shard 1, but there are only 1"),
         (b"\x28\x05", "has the shape"),
     ],
 )
@@ -244,12 +244,12 @@ def test_other_checkpoints(prefix: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"There is no .*nothing.index"):
         Bundle(tmp_path / "nothing")
     write_table(tmp_path / "x.index", {b"key": b"value"})
-    with pytest.raises(CheckpointError, match="the first key is not that of the header"):
+    with pytest.raises(CheckpointError, match="the first key does not belong to the header"):
         read_index(tmp_path / "x.index")
     (tmp_path / "y.index").write_bytes(b"<html>" * 20)
     with pytest.raises(CheckpointError, match="last eight bytes"):
         read_index(tmp_path / "y.index")
-    with pytest.raises(CheckpointError, match=r"x is complex64: expected one of float32"):
+    with pytest.raises(CheckpointError, match=r"x is complex64. Expected one of float32"):
         write_bundle(tmp_path / "z", {"x": torch.zeros(1, dtype=torch.complex64)})
 
 

@@ -120,7 +120,7 @@ def test_what_is_read_is_not_overwritten(classifier: Path, tmp_path: Path, run: 
         "evaluate", "text-classification", "--data", rows, "--output", classifier, "--label-column", "kind",
         *about,
     )  # fmt: skip
-    assert_one_line_error(result, "holds the report of a fine-tuning run", str(classifier / "test"))
+    assert_one_line_error(result, "has the report of a fine-tuning run", str(classifier / "test"))
     assert (rows.read_bytes(), (classifier / "report.json").read_bytes()) == before
 
 
@@ -128,7 +128,7 @@ def test_a_model_of_single_texts_is_not_measured_on_pairs(classifier: Path, tmp_
     rows = tmp_path / "rows.csv"
     rows.write_text("text,more,label\nthe house,was lost,old\n")
     about = ("--pair-column", "more", "--device", "cpu", "--model", classifier)
-    said = "fine-tuned on single texts, and these are pairs"
+    said = "fine-tuned on single texts, but these are pairs"
     result = run("evaluate", "text-classification", "--data", rows, *about)
     assert (result.status, result.output) == (1, "")
     assert said in result.errors
@@ -209,7 +209,7 @@ def test_a_label_seen_once_is_named(folder: Path, tmp_path: Path, run: Run) -> N
         "finetune", "text-classification", "--model", folder / "model", "--train", file, "--validation", file,
         "--output", tmp_path / "run", "--steps", "1", "--device", "cpu",
     )  # fmt: skip
-    assert "'nwe': seen once in training; is that a slip?" in result.errors
+    assert "'nwe': seen once in training; is that a mistake?" in result.errors
 
 
 def test_a_model_that_is_kept_from_before_training_is_named(
@@ -264,7 +264,7 @@ def test_errors_are_one_line(folder: Path, tmp_path: Path, run: Run) -> None:
     result = run("finetune", "text-classification", *files, *model)
     assert_one_line_error(result, "no column 'text'", "kind, sentence")
     result = run("finetune", "text-clasification", *files, *model)
-    assert_one_line_error(result, "(did you mean 'text-classification'?); expected one of", "token-")
+    assert_one_line_error(result, "(did you mean 'text-classification'?). Expected one of", "token-")
     result = run("evaluate", "text-classification", "--data", folder / "dev.csv", *model)
     assert result.status == 1
     assert "it was not fine-tuned for text-classification" in result.errors
@@ -292,7 +292,7 @@ def test_what_labels_look_like_is_said(folder: Path, tmp_path: Path, run: Run) -
             "--model", folder / "model", "--output", tmp_path / name, "--device", "cpu",
         ).errors  # fmt: skip
     assert "2 labels (single label classification): new 1, old;lost 1\n" in said["marks"]
-    assert "some labels hold a ';': if it stands between several, --label-separator ';'" in said["marks"]
+    assert "some labels contain ';': if it separates several labels, --label-separator ';'" in said["marks"]
     assert "labels are numbers (regression): 0.5 to 1.5" in said["numbers"]
     assert "kind19 1, ...\n" in said["many"]
     assert "kind20" not in said["many"]
@@ -339,7 +339,7 @@ def test_predict_uses_the_columns_of_the_training(classifier: Path, tmp_path: Pa
     result = predicted(run, classifier, other, output)
     assert (result.status, "as in training" in result.errors) == (0, False)
     result = predicted(run, classifier, other, output, "--text-column", "sentence")
-    assert_one_line_error(result, "no column 'sentence'; it has text", "--text-column")
+    assert_one_line_error(result, "no column 'sentence'. The columns are text", "--text-column")
 
 
 def test_tables_have_a_column_for_each_score(classifier: Path, tmp_path: Path, run: Run) -> None:
@@ -418,15 +418,15 @@ def test_an_interrupted_prediction_continues(
     content = rows.read_text()
     rows.write_text(content + "{}\n")
     result = predicted(run, classifier, rows, output)
-    assert_one_line_error(result, "run that differ in: content of the input", "or delete the folder")
+    assert_one_line_error(result, "run with different content of the input", "or delete the folder")
     result = predicted(run, classifier, rows, output, "--max-length", "8", "--keep-columns")
-    assert "differ in: max_length, keep_columns, content of the input." in result.errors.replace("  ", " ")
+    assert "different max_length, keep_columns, content of the input." in result.errors.replace("  ", " ")
     rows.write_text(content)
     os.utime(rows, (0, 0))
     output.write_text("older")
     monkeypatch.setattr(Predictor, "__call__", counted)
     result = predicted(run, classifier, rows, output)
-    assert_one_line_error(result, f"{output} exists: choose another name")
+    assert_one_line_error(result, f"{output} exists. Choose another name")
     assert output.read_text() == "older"
     output.unlink()
     result = predicted(run, classifier, rows, output)
@@ -449,12 +449,12 @@ def test_predictions_do_not_go_into_their_input(classifier: Path, tmp_path: Path
     (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
     for output in (folder / "answers.jsonl", tmp_path / "more" / ".." / "split" / "more" / "answers.jsonl"):
         result = predicted(run, classifier, folder, output)
-        assert_one_line_error(result, "is inside of the input")
+        assert_one_line_error(result, "is inside the input")
     result = predicted(run, classifier, folder, tmp_path / "answers.jsonl")
     assert result.status == 0, result.errors
     (tmp_path / "folder.csv").mkdir()
     result = predicted(run, classifier, folder, tmp_path / "folder.csv")
-    assert_one_line_error(result, "folder.csv is a folder; give the name of a file")
+    assert_one_line_error(result, "folder.csv is a folder. Pass the name of a file")
 
 
 def test_damaged_parts_are_named(classifier: Path, tmp_path: Path, run: Run) -> None:
@@ -466,7 +466,7 @@ def test_damaged_parts_are_named(classifier: Path, tmp_path: Path, run: Run) -> 
     for content in ("{", "[1]", "null"):
         about.write_text(content)
         result = predicted(run, classifier, rows, tmp_path / "answers.jsonl")
-        assert_one_line_error(result, str(about), "expected a JSON object", "delete the folder")
+        assert_one_line_error(result, str(about), "expected a JSON object", "Delete the folder")
 
 
 def test_texts_that_are_too_long_are_all_counted_first(
@@ -493,7 +493,7 @@ def test_texts_that_are_too_long_are_all_counted_first(
     ):
         assert result.status == 1
         assert said in result.errors.splitlines()[-1]
-        assert "tokens with [CLS] and [SEP], and the model reads at most 16" in result.errors
+        assert "tokens with [CLS] and [SEP], but the model's maximum is 16" in result.errors
         assert "--truncation of finetune, evaluate and predict" in result.errors
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
@@ -525,7 +525,7 @@ def test_nothing_is_left_of_a_prediction_that_did_not_begin(
     assert result.status == 0, result.errors
     assert output.read_text().startswith("row,label,score,score_new,score_old,cut\n1,")
     result = predicted(run, classifier, rows, rows / "answers.csv")
-    assert_one_line_error(result, "rows.CSV is a file; choose a folder")
+    assert_one_line_error(result, "rows.CSV is a file. Choose a folder")
 
 
 def test_a_prediction_that_fails_says_what_is_kept(
@@ -553,7 +553,7 @@ def test_an_evaluation_does_not_replace_its_data(classifier: Path, tmp_path: Pat
     about = ("evaluate", "text-classification", "--model", classifier, "--data", data, "--device", "cpu")
     result = run(*about, "--output", tmp_path)
     assert_one_line_error(result, f"would replace {data}, which is the input")
-    assert_one_line_error(run(*about, "--output", data), "is a file; expected a folder for the report")
+    assert_one_line_error(run(*about, "--output", data), "is a file. Expected a folder for the report")
     assert [path.name for path in tmp_path.iterdir()] == ["predictions.jsonl"]
 
 

@@ -161,7 +161,7 @@ def test_cased_tokenizers_stay_cased(albertkit: Albertkit, corpus: Path, tmp_pat
 def test_nothing_that_is_there_is_overwritten(albertkit: Albertkit, run_folder: Path, corpus: Path) -> None:
     work = run_folder.parent
     again = ("--vocab-size", 400, "--output", work / "tokenizer")
-    assert "choose another folder" in albertkit("train-tokenizer", corpus, *again, status=1).stderr
+    assert "Choose another folder" in albertkit("train-tokenizer", corpus, *again, status=1).stderr
     common = ("--recipe", work / "small.toml", "--data", work / "shards", "--tokenizer", work / "tokenizer")
     result = albertkit("pretrain", *common, "--output", corpus, status=1)
     assert ": a new run would overwrite it" in result.stderr
@@ -175,7 +175,7 @@ def test_missing_places_and_devices_are_one_line(
     common = ("--recipe", work / "small.toml", "--output", tmp_path / "run")
     shards, tokenizer = ("--data", work / "shards"), ("--tokenizer", work / "tokenizer")
     for arguments, message in [
-        ((*tokenizer, "--data", tmp_path), "no finished shard folder"),
+        ((*tokenizer, "--data", tmp_path), "not a finished shard folder"),
         ((*shards, "--tokenizer", tmp_path / "none"), "none"),
         ((*shards, *tokenizer, "--device", "cuda:7"), "cuda:7"),
         ((*shards, *tokenizer, "--save-every", 0), "save_every must be 1 or more"),
@@ -199,7 +199,7 @@ def test_a_signal_shows_in_the_exit_status(
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
     assert process.wait(timeout=60) == 128 + signal.SIGINT
-    assert "stopped (the same command goes on) at step" in rest
+    assert "stopped (the same command continues) at step" in rest
 
 
 def test_holding_out_everything_is_explained(

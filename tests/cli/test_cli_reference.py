@@ -82,7 +82,7 @@ def test_the_check_says_what_differs(
     monkeypatch.setattr(sys, "argv", ["cli_reference.py", "--check"])
     reference.main()
     other = tmp_path / "cli.md"
-    other.write_text(PAGE.replace("* `--top-k <int>`: How many answers.", "* `--best <int>`: Answers."))
+    other.write_text(PAGE.replace("* `--top-k <int>`: Number of answers.", "* `--best <int>`: Answers."))
     monkeypatch.setattr(reference, "PAGE", other)
     with pytest.raises(SystemExit, match=f"run {COMMAND}"):
         reference.main()

@@ -76,7 +76,7 @@ class TestClassify:
         assert run(*call, "--file", tmp_path / "pairs.tsv").json == [expected]
         line = json.dumps({"text": TEXT, "text_pair": "my sister"}).encode()
         assert run(*call, "--format", "jsonl", stdin=line).json == [expected]
-        assert_one_line_error(run(*call, "a", "b", "--pair", "c"), "give one text")
+        assert_one_line_error(run(*call, "a", "b", "--pair", "c"), "Pass one text")
 
     def test_table(self, run, folders):
         output = run("classify", TEXT, "--model", folders["classes"]).output
@@ -150,8 +150,8 @@ class TestAnswer:
 
     def test_errors(self, run, folders, tmp_path):
         call = ("answer", "who", "--model", folders["questions"])
-        assert_one_line_error(run(*call), "give --context or --context-file")
-        assert_one_line_error(run(*call, "--context", "a", "--context-file", tmp_path / "b"), "given twice")
+        assert_one_line_error(run(*call), "Pass --context or --context-file")
+        assert_one_line_error(run(*call, "--context", "a", "--context-file", tmp_path / "b"), "passed twice")
         assert_one_line_error(run(*call, "--context-file", tmp_path / "none.txt"), "none.txt")
         latin = tmp_path / "latin.txt"
         latin.write_bytes("Queen Anne\nopened the café.".encode("latin-1"))
@@ -178,11 +178,11 @@ class TestChoose:
 
     def test_errors(self, run, folders):
         call = ("choose", "--model", folders["choices"])
-        assert_one_line_error(run(*call, "a", "b"), "choices and --context go together")
+        assert_one_line_error(run(*call, "a", "b"), "choices and --context are needed together")
         assert_one_line_error(
-            run(*call, "a", "--context", "b"), "question 1: ", "1 choices; expected at least two"
+            run(*call, "a", "--context", "b"), "question 1: ", "1 choices. Expected at least two"
         )
-        assert_one_line_error(run(*call, stdin=b"a text\n"), "'a text'", 'expected {"context"')
+        assert_one_line_error(run(*call, stdin=b"a text\n"), "'a text'", 'Expected {"context"')
 
 
 class TestOrder:
@@ -202,7 +202,7 @@ class TestOrder:
 
     def test_errors(self, run, folders):
         assert_one_line_error(
-            run("order", "a", "--model", folders["order"]), "texts received: 1; expected two"
+            run("order", "a", "--model", folders["order"]), "texts received: 1. Expected two"
         )
 
 
@@ -238,8 +238,8 @@ class TestFiles:
             ("csv", "albertkit predict TASK --input"),
             ("Parquet", "albertkit predict TASK --input"),
             ("xlsx", "is a table"),
-            ("json", "cannot be read; expected one input in each line"),
-            ("jsonl.gz", "Unpack or convert it first"),
+            ("json", "cannot be read. Expected one input per line"),
+            ("jsonl.gz", "Unpack or convert the file first"),
         ):
             file = tmp_path / f"table.{suffix}"
             file.write_text("text,label\na,b\n")
@@ -248,7 +248,7 @@ class TestFiles:
         file.write_text("text\tlabel\na\tb\n")
         assert_one_line_error(
             run(verb, "--file", file),
-            "table.tsv, line 1: 'text', 'label' are names of columns",
+            "table.tsv, line 1: 'text', 'label' are column names",
             "albertkit predict",
         )
 

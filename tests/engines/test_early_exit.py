@@ -189,7 +189,7 @@ class TestTheEngine:
         pytest.importorskip("onnxruntime")
         model = model_with_exits()
         model.set_patience(1)
-        with pytest.raises(ConfigError, match="choose the engine 'torch'"):
+        with pytest.raises(ConfigError, match="Choose the engine 'torch'"):
             make_engine(model, "onnx").run(rows_of([5]))
         hook = model.classifier.register_forward_hook(lambda *given: given[-1])  # then the model is called
         expected = PlainEngine(model).run(rows_of([5]))
@@ -222,7 +222,7 @@ class TestFiles:
     def test_patience_that_cannot_be(self):
         model = model_with_exits()
         for patience in (0, 5, 2.5):
-            with pytest.raises(ConfigError, match="expected 1 to 4"):
+            with pytest.raises(ConfigError, match="Expected 1 to 4"):
                 model.set_patience(patience)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="finetune text-classification --early-exit"):
             make("AlbertForSequenceClassification").set_patience(1)
@@ -302,9 +302,9 @@ class TestTheVerbs:
         files = ["--train", data, "--validation", data, "--output", tmp_path / "run", "--model", start]
         result = run("finetune", "text-classification", *files, "--early-exit", "--class-weights", "balanced")
         assert result.status == 1
-        assert "early_exit and class_weights do not go together" in result.errors
+        assert "early_exit and class_weights cannot be combined" in result.errors
         model = AlbertForMultipleChoice(tiny())
-        with pytest.raises(ConfigError, match="the model is no AlbertForSequenceClassification"):
+        with pytest.raises(ConfigError, match="the model is not an AlbertForSequenceClassification"):
             set_patience(model, 1)
         with pytest.raises(ConfigError, match="early_exit is for text-classification"):
             note_exits(MultipleChoice(), tiny(), FinetuningSettings(early_exit=True))

@@ -173,7 +173,7 @@ class TestWhatWeightsDoNotTell:
 
     def test_wrong_ids_and_long_rows_say_what_is_wrong(self):
         engine = TorchEngine(make(CLASSIFIER))
-        with pytest.raises(IndexError, match="input_ids holds 60 to 60, and vocab_size is 60"):
+        with pytest.raises(IndexError, match="input_ids has values from 60 to 60, but vocab_size is 60"):
             engine.run([Row(input_ids=[60], token_type_ids=[0], example=0)])
         with pytest.raises(ValueError, match="25 tokens, more than max_position_embeddings"):
             engine.run(rows_of([25]))

@@ -260,5 +260,5 @@ class TestChoosing:
             assert engine.int8 == (name == "onnx-int8")
 
     def test_other_devices(self):
-        with pytest.raises(ConfigError, match=r"on meta, and the engine 'onnx' computes on the CPU"):
+        with pytest.raises(ConfigError, match=r"on meta, but the engine 'onnx' computes on the CPU"):
             make_engine(make(CLASSIFIER).to("meta"), "onnx")

@@ -245,7 +245,7 @@ def test_stops_early_with_the_best(
     assert state.step < 50 * 8
     assert state.step == state.best_step + 2 * 24
     lines = [line for line in caplog.messages if line.startswith("ended early")]
-    assert lines == [f"ended early: 2 evaluations without a better one than at step {state.best_step}"]
+    assert lines == [f"ended early: 2 evaluations without improvement since step {state.best_step}"]
     assert result.report is not None
     assert result.report["metrics"]["accuracy"] == state.best == 1.0
 
@@ -476,10 +476,10 @@ def test_a_model_is_not_chosen_by_a_count(model: Path, data: Path, tmp_path: Pat
     ] * 8
     for split in ("train", "validation"):
         write(tmp_path / f"{split}.jsonl", rows)
-    with pytest.raises(ConfigError, match=r"best_metric is 'total'; expected one of exact, f1, best_exact"):
+    with pytest.raises(ConfigError, match=r"best_metric is 'total'. Expected one of exact, f1, best_exact"):
         tune("question-answering", replace(FAST, best_metric="total"), model, tmp_path, tmp_path / "run")
     # Questions that all have an answer have no such metric.
-    with pytest.raises(ConfigError, match=r"best_metric is 'best_f1'; expected one of exact, f1$"):
+    with pytest.raises(ConfigError, match=r"best_metric is 'best_f1'. Expected one of exact, f1\.$"):
         tune("question-answering", replace(FAST, best_metric="best_f1"), model, tmp_path, tmp_path / "run")
 
 
@@ -1016,7 +1016,7 @@ def test_lengths_that_are_none_are_named(damaged: Any) -> None:
     config = AlbertConfig(num_hidden_layers=1)
     assert saved_lengths(config) == {}  # of a folder from before
     config.extra["task_settings"] = damaged
-    with pytest.raises(ConfigError, match=r"task_settings in the config is .* expected lengths"):
+    with pytest.raises(ConfigError, match=r"task_settings in the config is .* Expected lengths"):
         saved_lengths(config)
 
 
@@ -1072,15 +1072,15 @@ def test_answers_that_cannot_be_learnt_are_counted(
         ).report  # fmt: skip
     assert report is not None
     assert report["data"]["training"]["examples_cut"] == 1
-    unseen = "answers are whole in no window of 48 tokens: neither learnt nor given"
+    unseen = "answers are complete in no window of 48 tokens: not used in training"
     assert report["data"]["training"]["troubles"] == {
         unseen: 1,
-        "answers are longer than 9 tokens: never given": 1,
+        "answers are longer than 9 tokens: never predicted": 1,
     }
     assert report["data"]["validation"]["troubles"] == report["troubles"] == {unseen: 1}
     assert f"* 1 {unseen}" in (tmp_path / "run" / "report.md").read_text()
     for line in (
-        "training: 1 of 4 questions are longer than 10 tokens, and what is beyond is cut off",
+        "training: 1 of 4 questions are longer than 10 tokens, and the rest is cut off",
         f"training: 1 of 4 {unseen}",
         f"validation: 1 of 2 {unseen}",
     ):

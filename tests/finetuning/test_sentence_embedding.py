@@ -267,7 +267,7 @@ def test_columns_are_found_by_their_names() -> None:
     assert {name: one.count for name, one in report.problems.items()} == {"mislabelled": 1, "unlabelled": 1}
     found, _ = read(PairTable([{"text": "a", "label": "news"}]))
     assert (found[0].text, found[0].pair, found[0].score) == ("a", None, None)
-    with pytest.raises(DataError, match="no column 'text'; it has x, y, z"):
+    with pytest.raises(DataError, match=r"no column 'text'. The columns are x, y, z"):
         PairTable(graded)
     with pytest.raises(DataError, match="remove or rename one of the two"):
         PairTable([rows[0] | {"score": 1.0}])
@@ -287,7 +287,7 @@ def test_sts_b(tmp_path: Path) -> None:
     ]
     found, _ = read(GluePairs(tmp_path, "stsb", "test"))
     assert found[0].score is None
-    with pytest.raises(ConfigError, match="expected one of stsb, mrpc, qqp"):
+    with pytest.raises(ConfigError, match="Expected one of stsb, mrpc, qqp"):
         GluePairs(tmp_path, "rte", "train")
 
 
@@ -402,7 +402,7 @@ def test_texts_alone_are_learnt(model: Path, data: Path, tmp_path: Path) -> None
     assert report is not None
     losses = [line["train/loss"] for line in read_metrics(tmp_path / "run") if "train/loss" in line]
     assert losses[-1] < losses[0]
-    with pytest.raises(ConfigError, match="set dropout to 0"):
+    with pytest.raises(ConfigError, match="Set dropout to 0"):
         tune(FAST, model, data, tmp_path / "none", "-alone")
 
 

@@ -216,16 +216,16 @@ def test_what_cannot_be_measured(data: Path, models: Path, tmp_path: Path, run: 
     assert_one_line_error(result, "the task text-classification and the suite glue")
     assert_one_line_error(run("evaluate", *here), "neither a task nor a suite")
     result = run("evaluate", "--suite", "glue", "--text-column", "sentence", *here)
-    assert_one_line_error(result, "leave out text_column")
+    assert_one_line_error(result, "Omit text_column")
 
     def suite(name: str, of: Path, model: Path | str) -> None:
         evaluate_suite(name, of, model, device=CPU)
 
     with pytest.raises(ConfigError, match="did you mean 'glue'"):
         suite("gleu", data, models)
-    with pytest.raises(DataError, match="nothing of the suite glue can be measured; cola: no data, expected"):
+    with pytest.raises(DataError, match="nothing in the suite glue can be measured: cola: no data, expected"):
         suite("glue", tmp_path, models)
-    with pytest.raises(DataError, match=r"is one model; expected .* glue_cola"):
+    with pytest.raises(DataError, match=r"is one model. Expected .* glue_cola"):
         suite("glue", data, models / "race")
     with pytest.raises(DataError, match="is no folder; expected"):
         suite("squad", data, "bundled")

@@ -337,7 +337,7 @@ class TestBias:
             ("The [X].", ["man", "woman"], r"no \[MASK\] in the text"),
             ("[X] [MASK] [MASK]", ["man", "woman"], r"2 \[MASK\]"),
             ("[X] [MASK]", ["man", "[MASK]"], r"2 \[MASK\]"),
-            ("[X] [MASK]", ["man"], "'man'; expected at least two"),
+            ("[X] [MASK]", ["man"], "'man'. Expected at least two"),
             ("[X] [MASK]", ["man", "man"], "at least two different"),
             ("[X] [MASK]", [], "are none"),
             ("[X] [MASK]" + " word" * 80, ["man", "woman"], "at most 64"),

@@ -108,11 +108,11 @@ def test_several_labels() -> None:
 def test_what_cannot_be_scored_is_refused() -> None:
     with pytest.raises(DataError, match="2 predictions for 1 references"):
         accuracy(["a"], ["a", "b"])
-    with pytest.raises(DataError, match="expected at least one"):
+    with pytest.raises(DataError, match="Expected at least one"):
         accuracy([], [])
-    with pytest.raises(DataError, match=r"\['x'\] are none of a, b"):
+    with pytest.raises(DataError, match=r"\['x'\] are not among a, b"):
         confusion_matrix(["a"], ["x"], labels=["a", "b"])
-    with pytest.raises(DataError, match="'x' is none of a"):
+    with pytest.raises(DataError, match="'x' is not among a"):
         multi_label_scores([("a",)], [("x",)], labels=["a"])
 
 
@@ -254,7 +254,7 @@ def test_labels_of_no_scheme_are_refused() -> None:
     assert of_scheme(["O", "B-A", "U-B-C"])
     assert not of_scheme(["O", "B-A", "NN"])
     assert not of_scheme(["O"])
-    with pytest.raises(DataError, match="'NN' is of no scheme"):
+    with pytest.raises(DataError, match="'NN' follows no scheme"):
         spans(["NN", "O"])
     with pytest.raises(DataError, match="sentence 1 has 1 words and 2 predicted labels"):
         span_scores([["O"], ["O"]], [["O"], ["O", "O"]])

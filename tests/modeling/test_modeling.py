@@ -265,7 +265,7 @@ def test_mask_to_be_added_to_the_scores_is_refused(lowest):
 @pytest.mark.parametrize("strange", [0.5, 2.0, math.nan])
 def test_mask_of_other_numbers_than_0_and_1_is_refused(strange):
     mask = torch.tensor([[1.0, strange, 0]])
-    with pytest.raises(ValueError, match=rf"attention_mask holds {strange}; expected 1"):
+    with pytest.raises(ValueError, match=rf"attention_mask contains {strange}. Expected 1"):
         expand_attention_mask(mask, batch=1, length=3)
     assert expand_attention_mask(mask.fill_(1), batch=1, length=3) is None
 
@@ -359,14 +359,14 @@ def test_labels_that_are_no_whole_numbers_are_named(head):
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({"input_ids": torch.tensor([[5, 60]])}, "input_ids holds 5 to 60, and vocab_size is 60"),
+        ({"input_ids": torch.tensor([[5, 60]])}, "input_ids has values from 5 to 60, but vocab_size is 60"),
         (
             {"input_ids": torch.tensor([[5, 6]]), "token_type_ids": torch.tensor([[0, 2]])},
-            "token_type_ids holds 0 to 2, and type_vocab_size is 2: expected 0 to 1",
+            "token_type_ids has values from 0 to 2, but type_vocab_size is 2. Expected 0 to 1",
         ),
         (
             {"input_ids": torch.tensor([[5, 6]]), "position_ids": torch.tensor([[23, 24]])},
-            "position_ids holds 23 to 24, and max_position_embeddings is 24",
+            "position_ids has values from 23 to 24, but max_position_embeddings is 24",
         ),
     ],
 )
@@ -427,12 +427,12 @@ def test_older_name_of_labels(head):
     loss, scores = outputs[:2]
     assert loss == model(**inputs, labels=inputs["input_ids"]).loss
     assert scores.shape == (3, 12, TINY["vocab_size"])
-    with pytest.warns(FutureWarning), pytest.raises(ValueError, match="labels only"):
+    with pytest.warns(FutureWarning), pytest.raises(ValueError, match="only labels"):
         model(**inputs, labels=inputs["input_ids"], masked_lm_labels=inputs["input_ids"])
 
 
 def test_spans_need_both_ends():
-    with pytest.raises(ValueError, match="go together"):
+    with pytest.raises(ValueError, match="needed together"):
         make("AlbertForQuestionAnswering")(**batch(), start_positions=torch.tensor([1, 2, 3]))
 
 
@@ -528,5 +528,5 @@ def test_labels_out_of_range_are_named(label, head):
     wrong = {**labels, "labels": labels["labels"][1:]}
     with pytest.raises(ValueError, match=r"labels|needs"):
         make(head)(**inputs, **wrong)
-    with pytest.raises(DataError, match=r"labels hold (99|-1), but there are \d+ classes: expected 0 to"):
+    with pytest.raises(DataError, match=r"labels contain (99|-1), but there are \d+ classes. Expected 0 to"):
         make(head)(**inputs, **labels)

@@ -214,7 +214,7 @@ def test_options_of_saving(tmp_path: Path):
     model = make("AlbertForMaskedLM")
     model.save_pretrained(tmp_path / "other", is_main_process=False)
     assert not (tmp_path / "other").exists()
-    with pytest.raises(ConfigError, match=r"push_to_hub=True is not supported: .*hf upload"):
+    with pytest.raises(ConfigError, match=r"push_to_hub=True is not supported.*hf upload"):
         model.save_pretrained(tmp_path / "other", push_to_hub=True)
     model.save_pretrained(tmp_path / "one", save_function=torch.save, push_to_hub=False)
     model.save_pretrained(tmp_path / "two", state_dict=model.state_dict(), max_shard_size="50GB")
@@ -315,7 +315,7 @@ def test_devices(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
         assert devices.choose_device("auto") == torch.device(best)
-    with pytest.raises(ConfigError, match=r"'balanced'; expected 'auto' .* or one of those here: cpu"):
+    with pytest.raises(ConfigError, match=r"expected 'auto' .* or one of this machine's devices: cpu"):
         devices.choose_device("balanced")
     for nowhere in ("meta", "vulkan", "fpga", "cuda:77"):  # torch knows them, and can compute on none
         with pytest.raises(ConfigError, match=f"no device '{nowhere}' to compute on") as caught:
@@ -459,7 +459,7 @@ def test_loading_options_that_make_no_difference(tmp_path: Path):
         ({"weights_only": False}, "weights_only=False is not supported"),
         ({"use_safetensors": False}, "use_safetensors=False is not supported"),
         *(
-            ({name: value}, f"{name}: this loading option of transformers is not supported here")
+            ({name: value}, f"{name}: this loading option of transformers is not supported")
             for name, value in {
                 "force_download": True,
                 "proxies": {"http": "there"},
@@ -506,5 +506,5 @@ def test_a_head_of_ones_own(tmp_path: Path):
 
 def test_two_names_of_one_argument_must_agree(tmp_path: Path):
     AlbertModel(tiny()).save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match="dtype and torch_dtype are one setting but differ"):
+    with pytest.raises(ConfigError, match="dtype and torch_dtype are one setting but have different values"):
         AlbertModel.from_pretrained(tmp_path, dtype="float32", torch_dtype="float16")

@@ -119,13 +119,13 @@ def test_pruning_in_steps_and_errors():
 @pytest.mark.parametrize(
     ("heads", "message"),
     [
-        ({0: [0], -1: [0]}, "no distinct layer -1 to prune; this model has 1"),
-        ({0: [0], "0": [1]}, "no distinct layer '0' to prune"),
-        ({0: [0], True: [1]}, "no distinct layer True to prune"),
+        ({0: [0], -1: [0]}, "no layer -1 to prune. This model has 1"),
+        ({0: [0], "0": [1]}, "no layer '0' to prune"),
+        ({0: [0], True: [1]}, "no layer True to prune"),
         ({0: [0, -1]}, r"heads to prune \[0, -1\] must lie in 0 to 3"),
         ({0: ["1"]}, r"heads to prune \['1'\] must lie in 0 to 3"),
-        ({0: "12"}, "heads to prune in layer 0 are '12'; expected a list of ids"),
-        ({0: 1}, "heads to prune in layer 0 are 1; expected a list of ids"),
+        ({0: "12"}, "heads to prune in layer 0 are '12'. Expected a list of ids"),
+        ({0: 1}, "heads to prune in layer 0 are 1. Expected a list of ids"),
     ],
 )
 def test_heads_that_cannot_be_pruned_change_nothing(heads, message):

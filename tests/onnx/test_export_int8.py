@@ -168,7 +168,7 @@ def test_which_files_have_labels() -> None:
 
 
 def test_what_does_not_go_together(labelled: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="give int8"):
+    with pytest.raises(ConfigError, match="Set int8"):
         export_onnx(labelled, tmp_path / "a.onnx", calibrate=labelled / "config.json")
     with pytest.raises(ConfigError, match="for CPUs"):
         export_onnx(labelled, tmp_path / "a.onnx", int8=True, compute="float16")

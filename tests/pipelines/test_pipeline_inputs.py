@@ -142,22 +142,22 @@ class TestDatasets:
         assert classify(frame.to_dict("records")) == expected
         assert classify([[["the harbour opened", "a word"]]]) == classify(PAIRS[:1])
         assert classify([[list(pair)] for pair in PAIRS]) == classify(PAIRS)
-        with pytest.raises(DataError, match=r"\['a', 'b'\] \(list\) for a text; .*\"text_pair\""):
+        with pytest.raises(DataError, match=r"\['a', 'b'\] \(list\) for a text\. .*\"text_pair\""):
             classify([["a", "b"]])  # as in transformers: these may be two texts
 
     @pytest.mark.parametrize(
         ("task", "todo"),
         [
-            ("fill-mask", r'Give one column, such as df\["text"\], where'),
-            ("feature-extraction", r'Give one column, such as df\["text"\], where'),
-            ("token-classification", r'Give one column, such as df\["text"\], where'),
+            ("fill-mask", r'Pass one column, such as df\["text"\], where'),
+            ("feature-extraction", r'Pass one column, such as df\["text"\], where'),
+            ("token-classification", r'Pass one column, such as df\["text"\], where'),
             (
                 "text-classification",
                 r'such as df\["text"\] or its rows, such as df\[\["text", "text_pair"\]\]',
             ),
-            ("sentence-order", r'Give its rows, such as df\[\["text", "text_pair"\]\]'),
-            ("question-answering", r'Give its rows, such as df\[\["question", "context"\]\]\.to_dict'),
-            ("multiple-choice", r'Give its rows, such as df\[\["context", "question", "choices"\]\]'),
+            ("sentence-order", r'Pass its rows, such as df\[\["text", "text_pair"\]\]'),
+            ("question-answering", r'Pass its rows, such as df\[\["question", "context"\]\]\.to_dict'),
+            ("multiple-choice", r'Pass its rows, such as df\[\["context", "question", "choices"\]\]'),
         ],
     )
     def test_a_table_is_refused(self, made, task, todo):
@@ -213,8 +213,8 @@ class TestWrongInputs:
         [
             ("fill-mask", "a [MASK]", "a word", "there is no"),
             ("feature-extraction", "a word", "word " * 60, "62 tokens"),
-            ("token-classification", "a word", 3, "expected a string"),
-            ("sentence-order", ("a", "b"), "a", "expected a pair"),
+            ("token-classification", "a word", 3, "Expected a string"),
+            ("sentence-order", ("a", "b"), "a", "Expected a pair"),
             ("question-answering", dict(QUESTION), {**QUESTION, "question": "word " * 60}, "60 tokens"),
             ("multiple-choice", dict(CHOICE), {**CHOICE, "choices": ["a"]}, "1 choices"),
         ],
@@ -226,16 +226,16 @@ class TestWrongInputs:
             made[task]([good, bad, good, bad])
 
     def test_sizes_folders_and_swapped_arguments(self, classify, tmp_path):
-        with pytest.raises(ConfigError, match="batch_size is '8'; expected a whole number"):
+        with pytest.raises(ConfigError, match=r"batch_size is '8'. Expected a whole number"):
             classify("a word", batch_size="8")
-        with pytest.raises(ConfigError, match=r"max_length is 5\.5; expected a whole number of at least 3"):
+        with pytest.raises(ConfigError, match=r"max_length is 5\.5. Expected a whole number of at least 3"):
             classify("a word", max_length=5.5)
         with pytest.raises(ConfigError, match="device '--1' cannot be used"):
             pipeline("fill-mask", device="--1")
         assert classify("a word", top_k=np.int64(1)) == classify("a word", top_k=1)
-        with pytest.raises(DataError, match="is a folder; expected a file"):
+        with pytest.raises(DataError, match=r"is a folder. Expected a file"):
             classify(tmp_path)
-        with pytest.raises(ConfigError, match=r"swapped: .* pipeline\('fill-mask', 'bundled'\)"):
+        with pytest.raises(ConfigError, match=r"swapped\. .* pipeline\('fill-mask', 'bundled'\)"):
             pipeline("bundled", "fill-mask")
 
     @pytest.mark.parametrize(
@@ -243,32 +243,32 @@ class TestWrongInputs:
     )
     def test_sizes_of_question_answering(self, made, name):
         for value in ("3", 38.5):
-            with pytest.raises(ConfigError, match=f"{name} is {value!r}; expected a whole number"):
+            with pytest.raises(ConfigError, match=f"{name} is {value!r}. Expected a whole number"):
                 made["question-answering"](dict(QUESTION), **{name: value})
 
     def test_questions_and_labels_of_a_wrong_type(self, made):
-        with pytest.raises(DataError, match="the question is 3; expected a text or a list of texts"):
+        with pytest.raises(DataError, match=r"the question is 3. Expected a text or a list of texts"):
             made["question-answering"](question=3, context="a word")
         tag = made["token-classification"]
-        with pytest.raises(ConfigError, match=r"ignore_labels is 'LABEL_0'; expected a list, \['LABEL_0'\]"):
+        with pytest.raises(ConfigError, match=r"ignore_labels is 'LABEL_0'. Expected a list, \['LABEL_0'\]"):
             tag("a word", ignore_labels="LABEL_0")
-        with pytest.raises(ConfigError, match=r"stride is 2\.5; expected a whole number of at least 0"):
+        with pytest.raises(ConfigError, match=r"stride is 2\.5. Expected a whole number of at least 0"):
             tag("a word", stride=2.5)
 
     def test_arguments_without_a_name(self, made):
         for task, advice in (
-            ("fill-mask", "Give several texts as a list"),
+            ("fill-mask", "Pass several texts as a list"),
             ("text-classification", r'as text_pair="\.\.\."'),
             ("sentence-order", r"\(text, text_pair\)"),
             ("question-answering", r'question="\.\.\." and context="\.\.\." by name'),
             ("multiple-choice", r'context="\.\.\.", question="\.\.\." and choices='),
         ):
-            with pytest.raises(ConfigError, match=rf"received 2 arguments without a name.*{advice}"):
+            with pytest.raises(ConfigError, match=rf"received 2 positional arguments.*{advice}"):
                 made[task]("a word", "another")
 
     def test_fields_by_name(self, made, classify):
         assert made["multiple-choice"](**CHOICE) == made["multiple-choice"](dict(CHOICE))
-        with pytest.raises(ConfigError, match="given twice"):
+        with pytest.raises(ConfigError, match="passed twice"):
             made["multiple-choice"](dict(CHOICE), choices=["a", "b"])
         assert classify(PAIRS[0][0], text_pair=PAIRS[0][1]) == [classify(PAIRS[0])]
         with pytest.raises(ConfigError, match="text_pair is the second text of one text"):
@@ -333,13 +333,13 @@ class TestAsInTransformers:
         assert albertkit.FillMaskPipeline(model=one.model, tokenizer=one.tokenizer, top_k=2)(
             "a [MASK]"
         ) == one("a [MASK]", top_k=2)
-        with pytest.raises(ConfigError, match=r"the task is 'ner'; expected 'fill-mask'"):
+        with pytest.raises(ConfigError, match=r"the task is 'ner'. Expected 'fill-mask'"):
             albertkit.FillMaskPipeline(one.model, one.tokenizer, task="ner")
         with pytest.raises(
             ConfigError, match=r"got builtins\.str\. pipeline\(\"fill-mask\", model=\.\.\.\) loads"
         ):
             albertkit.FillMaskPipeline("bundled", one.tokenizer)
-        with pytest.raises(ConfigError, match="num_workers is -1; expected a whole number of at least 0"):
+        with pytest.raises(ConfigError, match=r"num_workers is -1. Expected a whole number of at least 0"):
             one("a [MASK]", num_workers=-1)
 
     def test_return_tensors(self, made):
@@ -353,7 +353,7 @@ class TestAsInTransformers:
         one = albertkit.FeatureExtractionPipeline(encode.model, encode.tokenizer, return_tensors="np")
         assert isinstance(one(TEXTS[0]), np.ndarray)
         assert one(TEXTS[0], return_tensors=False) == encode(TEXTS[0])
-        with pytest.raises(ConfigError, match="return_tensors is 'tf'; expected True, False, 'pt' or 'np'"):
+        with pytest.raises(ConfigError, match=r"return_tensors is 'tf'. Expected True, False, 'pt' or 'np'"):
             encode(TEXTS, return_tensors="tf")
 
     def test_objects_of_transformers_are_named_as_such(self, made, tmp_path):
@@ -374,7 +374,7 @@ class TestAsInTransformers:
         assert one.dtype == torch.bfloat16
         assert one.model.config.attention_probs_dropout_prob == 0.25
         assert len(kwargs) == 3  # they are the caller's
-        with pytest.raises(ConfigError, match="dtype is given twice, directly and in model_kwargs"):
+        with pytest.raises(ConfigError, match="dtype is passed twice, directly and in model_kwargs"):
             pipeline("text-classification", tmp_path, dtype="float32", model_kwargs=kwargs)
         with pytest.raises(ConfigError, match="model_kwargs are for loading a model"):
             pipeline("text-classification", classify.model, classify.tokenizer, model_kwargs={"x": 1})
@@ -571,7 +571,7 @@ class TestCallsArePure:
 
 @pytest.mark.parametrize("content", ['[{"text": "a"}, {"text": "b"}]', '[\n  {"text": "a"}\n]', "[" * 9_999])
 def test_a_file_of_one_json_array(content: str) -> None:
-    with pytest.raises(DataError, match=r"x\.jsonl, line 1: .* an array of objects begins.* jq"):
+    with pytest.raises(DataError, match=r"x\.jsonl, line 1: an array of objects begins.* jq"):
         list(read_inputs([line.encode() for line in content.splitlines()], "x.jsonl", format="jsonl"))
 
 

@@ -191,10 +191,10 @@ class TestFillMask:
 
     def test_target_of_several_pieces_is_an_error_with_its_pieces(self, fill):
         with pytest.raises(
-            DataError, match=r"'photosynthesis' is not one piece .*cut into ▁ p ho to s y n t he sis"
+            DataError, match=r"'photosynthesis' is not a single piece .*split into ▁ p ho to s y n t he sis"
         ):
             fill("[MASK]", targets=["word", "photosynthesis"])
-        with pytest.raises(DataError, match="not one piece"):
+        with pytest.raises(DataError, match="not a single piece"):
             fill("[MASK]", targets="日本")
         with pytest.raises(DataError, match="targets is empty"):
             fill("[MASK]", targets=[])
@@ -206,7 +206,7 @@ class TestFillMask:
     @pytest.mark.parametrize("top_k", [0, -1, 10_000, 2.5, "3", True])
     def test_impossible_top_k(self, fill, top_k):
         with pytest.raises(
-            ConfigError, match=f"top_k is {top_k!r}; expected a whole number from 1 to {len(fill.tokenizer)}"
+            ConfigError, match=f"top_k is {top_k!r}. Expected a whole number from 1 to {len(fill.tokenizer)}"
         ):
             fill("[MASK]", top_k=top_k)
 
@@ -309,7 +309,7 @@ class TestInputs:
 
     @pytest.mark.parametrize("bad", [3, None, ["a [MASK]", 3], [("a [MASK]", "b")]])
     def test_what_is_no_text(self, fill, bad):
-        with pytest.raises(DataError, match=r"for a text; expected a string|expected a text or an iterable"):
+        with pytest.raises(DataError, match=r"for a text. Expected a string|Expected a text or an iterable"):
             fill(bad)
 
     def test_impossible_batch_size(self, fill, folder):
@@ -320,7 +320,7 @@ class TestInputs:
 
     def test_a_mapping_is_no_list_of_texts(self, fill, encode):
         for answer in (fill, encode):
-            with pytest.raises(DataError, match=r"received \{'text': .* \(dict\); expected a text"):
+            with pytest.raises(DataError, match=r"received \{'text': .* \(dict\). Expected a text"):
                 answer({"text": "the [MASK]"})
             with pytest.raises(DataError, match=r"\(dict\) for a text"):
                 answer([{"text": "the [MASK]"}])
@@ -372,11 +372,11 @@ class TestFeatureExtraction:
         assert (
             np.shape(encode(long, truncation=True, max_length=7, tokenize_kwargs={"padding": True}))[1] == 7
         )
-        with pytest.raises(ConfigError, match="truncation is given twice, directly and in tokenize_kwargs"):
+        with pytest.raises(ConfigError, match="truncation is passed twice, directly and in tokenize_kwargs"):
             encode(long, truncation=True, tokenize_kwargs={"truncation": True})
-        with pytest.raises(ConfigError, match="tokenize_kwargs has stride; expected some of truncation"):
+        with pytest.raises(ConfigError, match=r"tokenize_kwargs has stride. Expected some of truncation"):
             encode(long, tokenize_kwargs={"stride": 3})
-        with pytest.raises(ConfigError, match="max_length is 2; expected a whole number of at least 3"):
+        with pytest.raises(ConfigError, match=r"max_length is 2. Expected a whole number of at least 3"):
             encode(long, truncation=True, max_length=2)
 
     def test_pooling(self, encode):
@@ -388,12 +388,12 @@ class TestFeatureExtraction:
         torch.testing.assert_close(mean, vectors.mean(dim=0), atol=1e-5, rtol=0)
         cls, _ = encode([text, text * 2], pooling="cls")
         np.testing.assert_allclose(cls, vectors[0].tolist(), atol=1e-5)
-        with pytest.raises(ConfigError, match="pooling is 'max'; expected one of mean, cls"):
+        with pytest.raises(ConfigError, match=r"pooling is 'max'. Expected one of mean, cls"):
             encode(text, pooling="max")
 
     def test_text_over_the_limit_is_never_cut_unasked(self, encode):
         long = "word " * (LIMIT - 1)
-        with pytest.raises(DataError, match=f"{LIMIT + 1} tokens .* at most {LIMIT}.*truncation=True"):
+        with pytest.raises(DataError, match=f"{LIMIT + 1} tokens .* maximum is {LIMIT}.*truncation=True"):
             encode(long)
         cut = encode(long, truncation=True, return_tensors=True)
         torch.testing.assert_close(cut, encode("word " * (LIMIT - 2), return_tensors=True), atol=1e-5, rtol=0)
@@ -417,7 +417,7 @@ class TestLoading:
                 model = model_class.from_pretrained(folder)
             assert_same_answers(pipeline("fill-mask", model, tokenizer)(TEXTS), fill(TEXTS))
         assert_same_answers(pipeline("fill-mask", model, folder)(TEXTS), fill(TEXTS))
-        with pytest.raises(ConfigError, match="give tokenizer="):
+        with pytest.raises(ConfigError, match="Pass tokenizer="):
             pipeline("fill-mask", model)
         with pytest.raises(ConfigError, match="loaded already"):
             pipeline("fill-mask", model, tokenizer, dtype="float16")
@@ -441,7 +441,7 @@ class TestLoading:
             pipeline("fill-mask", folder, device="gpu")
         with pytest.raises(ConfigError, match="cuda:97"):
             pipeline("fill-mask", folder, device="cuda:97")
-        with pytest.raises(ConfigError, match="one argument"):
+        with pytest.raises(ConfigError, match="the same argument"):
             pipeline("fill-mask", folder, device="cpu", device_map="cpu")
 
     @pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="needs no GPU")
@@ -527,10 +527,10 @@ class TestAutoTokenizer:
 
     def test_what_is_not_alberts(self, tmp_path):
         (tmp_path / "config.json").write_text('{"model_type": "albert"}')
-        with pytest.raises(ModelNotFoundError, match=r"holds config\.json; expected a tokenizer"):
+        with pytest.raises(ModelNotFoundError, match=r"holds config\.json. Expected a tokenizer"):
             AutoTokenizer.from_pretrained(tmp_path)
         (tmp_path / "vocab.txt").write_text("[PAD]\n")
-        with pytest.raises(AlbertKitError, match=r"1 pieces do not hold '\[CLS\]'"):
+        with pytest.raises(AlbertKitError, match=r"1 pieces do not contain '\[CLS\]'"):
             AutoTokenizer.from_pretrained(tmp_path)
         (tmp_path / "tokenizer.json").write_text("{}")
         (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')

@@ -196,14 +196,14 @@ class TestTextClassification:
     def test_text_over_the_limit_is_never_cut_unasked(self, classes):
         classify = pipeline("text-classification", classes)
         long = "word " * 100
-        with pytest.raises(DataError, match=f"102 tokens .* at most {LIMIT}.*truncation=True"):
+        with pytest.raises(DataError, match=f"102 tokens .* maximum is {LIMIT}.*truncation=True"):
             classify([TEXT, long])
         (cut,) = classify(long, truncation=True)
         assert cut.pop("cut") == 102 - LIMIT
         assert_close([cut], classify("word " * (LIMIT - 2)))
         assert "cut" not in classify(TEXT, truncation=True)[0]
         assert classify(TEXT, truncation=True, max_length=5)[0]["cut"] > 0
-        with pytest.raises(ConfigError, match=f"max_length is 100; expected at most {LIMIT}"):
+        with pytest.raises(ConfigError, match=f"max_length is 100. Expected at most {LIMIT}"):
             classify(TEXT, max_length=100)
 
     @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ class TestTextClassification:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            ("a\tb\tc\n", r"bad\.tsv, line 1: 3 columns; expected text, text_pair"),
-            ("\n\n", r"no text in .*bad\.tsv"),
+            ("a\tb\tc\n", r"bad\.tsv, line 1: 3 columns. Expected text, text_pair"),
+            ("\n\n", r"bad\.tsv has no text"),
         ],
     )
     def test_bad_files(self, classes, tmp_path, content, message):
@@ -282,7 +282,7 @@ class TestTextClassification:
 
     @pytest.mark.parametrize("bad", [[3], [("a", 3)], [{"txt": "a"}], [{"text": 3}], [["a", "b", "c"]]])
     def test_what_is_no_text(self, classes, bad):
-        with pytest.raises(DataError, match="for a text; expected a string, or for a pair"):
+        with pytest.raises(DataError, match=r"for a text. Expected a string, or for a pair"):
             pipeline("text-classification", classes)(bad)
 
     def test_bad_options(self, classes):
@@ -365,9 +365,11 @@ class TestTokenClassification:
             assert_close(tag(texts, batch_size=batch_size), single)
 
     def test_errors(self, tags):
-        with pytest.raises(ConfigError, match="aggregation_strategy is 'mean'; expected one of none, simple"):
+        with pytest.raises(
+            ConfigError, match=r"aggregation_strategy is 'mean'. Expected one of none, simple"
+        ):
             pipeline("ner", tags, aggregation_strategy="mean")
-        with pytest.raises(DataError, match="expected a string, or a list of words"):
+        with pytest.raises(DataError, match="Expected a string, or a list of words"):
             pipeline("ner", tags)([3])
 
 
@@ -490,19 +492,19 @@ class TestQuestionAnswering:
     def test_errors(self, questions):
         answer = pipeline("question-answering", questions)
         for empty in ("", " \n"):
-            with pytest.raises(DataError, match="the context is empty; expected a text"):
+            with pytest.raises(DataError, match=r"the context is empty. Expected a text"):
                 answer(question="who", context=empty)
-            with pytest.raises(DataError, match="the question is empty; expected a text"):
+            with pytest.raises(DataError, match=r"the question is empty. Expected a text"):
                 answer(question=empty, context="a word")
-        with pytest.raises(DataError, match="give both"):
+        with pytest.raises(DataError, match="Pass both"):
             answer()
         with pytest.raises(
             ConfigError, match=r'2 arguments .*question="\.\.\." and context="\.\.\." by name'
         ):
             answer("who", self.CONTEXT)
-        with pytest.raises(DataError, match=r"the question .* has \d+ tokens; expected at most 48"):
+        with pytest.raises(DataError, match=r"the question .* has \d+ tokens. Expected at most 48"):
             answer(question="word " * 60, context=self.CONTEXT)
-        with pytest.raises(DataError, match="give both"):
+        with pytest.raises(DataError, match="Pass both"):
             answer(question="who")
         with pytest.raises(DataError, match="2 questions and 3 contexts"):
             answer(question=["who"] * 2, context=["a"] * 3)
@@ -576,9 +578,9 @@ class TestMultipleChoice:
     )
     def test_errors(self, choices, bad):
         choose = pipeline("multiple-choice", choices)
-        with pytest.raises(DataError, match=r'expected \{"context"'):
+        with pytest.raises(DataError, match=r'Expected \{"context"'):
             choose(bad)
-        with pytest.raises(DataError, match="has 1 choices; expected at least two"):
+        with pytest.raises(DataError, match=r"has 1 choices. Expected at least two"):
             choose({"context": "a", "choices": ["b"]})
 
 
@@ -609,7 +611,7 @@ class TestSentenceOrder:
     def test_errors(self, order):
         judge = pipeline("sentence-order", order)
         for bad in (TEXT, [TEXT], {"text": TEXT}):
-            with pytest.raises(DataError, match="expected a pair"):
+            with pytest.raises(DataError, match="Expected a pair"):
                 judge(bad)
 
     def test_a_head_of_other_labels(self, order):

@@ -168,7 +168,7 @@ def test_other_shards_are_refused(data: Path, tmp_path: Path) -> None:
     prepare([data / "corpus.jsonl"], data / "tokenizer", tmp_path / "other", workers=1, holdout_every=9)
     with pytest.raises(TrainingError, match="data: saved"):
         pretrain(piece, tmp_path / "other", data / "tokenizer", tmp_path / "run")
-    with pytest.raises(DataError, match="no finished shard folder"):
+    with pytest.raises(DataError, match="not a finished shard folder"):
         pretrain(piece, tmp_path / "nothing", data / "tokenizer", tmp_path / "run")
 
 
@@ -279,14 +279,16 @@ def test_layers_that_shared_their_weights_part_from_the_same_function(tmp_path: 
     weights = [layer.ffn.weight for layer in deeper.albert.encoder.executed_layers()[::2]]
     assert all(torch.equal(one, weights[0]) for one in weights[:4])
     assert not torch.equal(weights[3], weights[4])
-    with pytest.raises(ConfigError, match="has 2 groups of layers with different weights; 1 are asked for"):
+    with pytest.raises(
+        ConfigError, match="has 2 groups of layers with different weights, but num_hidden_groups is 1"
+    ):
         continued_model(str(tmp_path), {"num_hidden_groups": 1})
 
 
 def test_continued_pretraining_needs_the_models_vocabulary(data: Path, tmp_path: Path) -> None:
     AlbertForPreTraining(AlbertConfig(vocab_size=400, **SHAPE)).save_pretrained(tmp_path / "other")
     settings = replace(SETTINGS, init_from=str(tmp_path / "other"), model={}, frequency_bias=False)
-    with pytest.raises(ConfigError, match="has 400 pieces, the tokenizer of the shards 500"):
+    with pytest.raises(ConfigError, match="has 400 pieces, but the tokenizer of the shards has 500"):
         run(data, tmp_path / "run", settings)
 
 
@@ -318,7 +320,7 @@ def test_the_published_rate_is_scaled_by_the_root_of_the_batch(
     ("changes", "warning"),
     [
         ({"optimizer": "lamb", "learning_rate": 1e-2}, "too high for LAMB"),
-        ({"optimizer": "adamw", "learning_rate": 1e-3}, "high for AdamW beside weights of 0.02"),
+        ({"optimizer": "adamw", "learning_rate": 1e-3}, "high for AdamW with weights of 0.02"),
         ({"optimizer": "adamw", "learning_rate": 4e-4}, None),
         ({"optimizer": "adamw", "learning_rate": 4e-4, "warmup_steps": 0}, "there is no warm-up"),
     ],

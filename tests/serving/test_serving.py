@@ -534,7 +534,7 @@ class TestRefusals:
                 "topk is not a field of this request; the fields",
             ),
             ("classify", {"input": "\ud800"}, None, "half of a character"),
-            ("classify", {"input": CONTEXT}, "input", 'after the first ones ("truncate": true)'),
+            ("classify", {"input": CONTEXT}, "input", 'allow truncation ("truncate": true)'),
             ("tag", {"input": "a", "aggregation_strategy": "x"}, "aggregation_strategy", "expected 'none', "),
             ("choose", {"input": [CHOICES[0], {"choices": []}]}, "input", "input[1].context is missing"),
             ("answer", {"input": {"question": CONTEXT, "context": "a"}}, "input", "Shorten it"),

@@ -242,7 +242,7 @@ def test_data_sets_become_batches(tmp_path: Path) -> None:
     assert sorted(next(iter(seen))[0]["input_ids"].numpy()[:, 0]) == [5, 6, 7, 8, 9]
     with pytest.raises(albertkit.DataError, match="different lengths; pass tokenizer="):
         model.prepare_tf_dataset(rows, 2)
-    with pytest.raises(albertkit.DataError, match="columns text; expected input_ids"):
+    with pytest.raises(albertkit.DataError, match=r"columns text. Expected input_ids"):
         model.prepare_tf_dataset([{"text": "a"}])
     with pytest.raises(albertkit.DataError, match="no rows"):
         model.prepare_tf_dataset([])
@@ -273,7 +273,7 @@ def test_data_sets_of_choices_become_batches(tmp_path: Path) -> None:
     assert labels.numpy().tolist() == [1, 0]
     assert tuple(model(inputs).logits.shape) == (2, 2)
     rows[0]["input_ids"] = [[5], [6], [7], [8]]
-    with pytest.raises(albertkit.DataError, match=r"have \[2, 4\] choices; expected the same number"):
+    with pytest.raises(albertkit.DataError, match=r"have \[2, 4\] choices. Expected the same number"):
         model.prepare_tf_dataset(rows, 2, shuffle=False, tokenizer=tokenizer)
 
 
@@ -303,11 +303,11 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
         (lambda: model(), "exactly one of input_ids and inputs_embeds"),
         (lambda: model({"input_id": ids}), "no input 'input_id'; did you mean 'input_ids'"),
         (lambda: model([ids], input_ids=ids), "input_ids is given twice"),
-        (lambda: model([ids] * 7), "got 7 inputs; expected at most 6"),
+        (lambda: model([ids] * 7), "got 7 inputs. Expected at most 6"),
         (lambda: model(ids[0]), r"input_ids must have shape \(B, T\), got \(12,\)"),
         (lambda: model(ids.astype(np.float32)), "must be whole numbers, got float32"),
         (lambda: model(ids, ids[:, :5]), r"attention_mask must have one of the shapes .*, got \(3, 5\)"),
-        (lambda: model(ids, (1.0 - np.ones_like(ids)) - 1e4), "attention_mask holds -10000.0; expected 1"),
+        (lambda: model(ids, (1.0 - np.ones_like(ids)) - 1e4), "attention_mask contains -10000.0. Expected 1"),
         (
             lambda: model(ids, head_mask=np.ones(3)),
             r"head_mask must have one of the shapes \[\(4,\), \(1, 4\)\]",

@@ -75,10 +75,10 @@ def test_a_task_of_your_own_learns_and_predicts(model: Path, tmp_path: Path) -> 
     assert measured.metrics == {"exact": run.metrics["exact"]}
     found = predict(run.folder, input=[{"words": ["the", "bread"]}] * 3, task=task, device="cpu")
     assert [one["row"] for one in found] == [1, 2, 3]
-    with pytest.raises(ConfigError, match="was fine-tuned for 'several-tags'; give the task"):
+    with pytest.raises(ConfigError, match=r"was fine-tuned for 'several-tags'. Pass the task"):
         evaluate(run.folder, data=sentences(3, 1), device="cpu")
     for name in (None, "token-classification", "ner", "text-classification"):
-        with pytest.raises(ConfigError, match=r"was fine-tuned for 'several-tags', a task of your own; give"):
+        with pytest.raises(ConfigError, match=r"was fine-tuned for 'several-tags', a task of your own. Pass"):
             pipeline(name, run.folder, device="cpu")
     assert pipeline("feature-extraction", run.folder, device="cpu")("the")
     answer = pipeline(task, run.folder, device="cpu")
@@ -136,12 +136,14 @@ def test_data_in_memory_is_as_good_as_a_file(classifier: FinetuningRun, tmp_path
 
 @pytest.mark.parametrize("data", [[], (), iter([]), pd.DataFrame(), pa.Table.from_pylist([])])
 def test_data_without_examples_say_so(classifier: FinetuningRun, data: Any) -> None:
-    with pytest.raises(DataError, match=r"^input has no examples; expected at least one$"):
+    with pytest.raises(DataError, match=r"^input has no examples. Expected at least one\.$"):
         predict(classifier.folder, input=data, device="cpu")
 
 
 def test_texts_are_no_examples(classifier: FinetuningRun) -> None:
-    with pytest.raises(DataError, match="input is an iterable of texts, such as 'the river'; expected dicts"):
+    with pytest.raises(
+        DataError, match=r"input is an iterable of texts, such as 'the river'. Expected dicts"
+    ):
         predict(classifier.folder, input=["the river"], device="cpu")
 
 
@@ -220,7 +222,7 @@ def test_an_evaluation_knows_the_metric_that_chose_the_model(
     assert evaluate(folder, data=ROWS, metrics=COST, device="cpu").main_metric == "cost"
     assert "not measured here" not in caplog.text
     assert evaluate(folder, data=ROWS, device="cpu").main_metric == "accuracy"
-    note = "the model was chosen by cost, which is not measured here: the main metric is accuracy"
+    note = "the model was selected by cost, which is not measured here: the main metric is accuracy"
     assert caplog.text.count(note) == 1
     assert evaluate(folder, data=ROWS, metrics=COST, main_metric="f1", device="cpu").main_metric == "f1"
     run = costly(model, tmp_path / "run", metrics=COST, best_metric="matthews")
@@ -231,9 +233,9 @@ def test_an_evaluation_knows_the_metric_that_chose_the_model(
 
 def test_a_main_metric_that_is_not_there_is_refused(classifier: FinetuningRun) -> None:
     for name, message in (
-        ("acuracy", r"main_metric is 'acuracy' \(did you mean 'accuracy'\?\); expected one of accuracy, f1"),
-        ("cost", "main_metric is 'cost'; expected one of accuracy, f1"),
-        ("pearson", "main_metric is 'pearson'; expected one of accuracy, matthews"),
+        ("acuracy", r"main_metric is 'acuracy' \(did you mean 'accuracy'\?\). Expected one of accuracy, f1"),
+        ("cost", "main_metric is 'cost'. Expected one of accuracy, f1"),
+        ("pearson", "main_metric is 'pearson'. Expected one of accuracy, matthews"),
     ):
         with pytest.raises(ConfigError, match=message):
             evaluate(classifier.folder, data=ROWS, main_metric=name, device="cpu")
@@ -244,9 +246,9 @@ def test_a_main_metric_that_is_not_there_is_refused(classifier: FinetuningRun) -
     [
         (Metric(cost, name="accuracy"), "'accuracy', and text-classification has one of this name; give it"),
         ([cost, Metric(gain, name="cost")], "the name of a metric is 'cost', and it is given twice"),
-        ("accuracy", "metrics has 'accuracy'; expected functions .* give its name as best_metric"),
-        (["accuracy"], "metrics has 'accuracy'; expected functions"),
-        (3, "metrics has 3; expected functions"),
+        ("accuracy", "metrics has 'accuracy'. Expected functions .* pass its name as best_metric"),
+        (["accuracy"], "metrics has 'accuracy'. Expected functions"),
+        (3, "metrics has 3. Expected functions"),
     ],
 )
 def test_metrics_that_cannot_be(model: Path, tmp_path: Path, metrics: Any, message: str) -> None:
@@ -257,7 +259,7 @@ def test_metrics_that_cannot_be(model: Path, tmp_path: Path, metrics: Any, messa
 @pytest.mark.parametrize("value", [float("nan"), None, "0.5", [0.5], np.array([1.0, 2.0])])
 def test_a_metric_without_a_number_is_named(classifier: FinetuningRun, value: Any) -> None:
     metric = Metric(lambda *_: value, name="cost")
-    with pytest.raises(DataError, match=r"the metric 'cost' returned .* for 10 examples; expected a number"):
+    with pytest.raises(DataError, match=r"the metric 'cost' returned .* for 10 examples. Expected a number"):
         evaluate(classifier.folder, data=ROWS, metrics=metric, device="cpu")
 
 
@@ -355,7 +357,7 @@ def test_numbers_in_lists_are_described() -> None:
     ("task", "message"),
     [
         (Lacking(), "the scores of lacking lack 'exact', which it declares; they have 'accuracy', "),
-        (Bare(), "Bare declares no metrics; expected an attribute"),
+        (Bare(), "Bare declares no metrics. Expected an attribute"),
         (Unbound(), r"the objective of unbound cannot be called with logits and labels .* staticmethod\(fun"),
         (WithoutLabels(), "the objective of without-labels cannot be called with logits and labels"),
         (
@@ -363,7 +365,7 @@ def test_numbers_in_lists_are_described() -> None:
             "the architecture of without-scores is 'AlbertModel', which .* expected one of Albert",
         ),
         (OfSpans(), "the objective of of-spans is a function .* AlbertForQuestionAnswering has none under"),
-        (WithArguments, "the task is the class WithArguments; give an instance .*'kind'"),
+        (WithArguments, "the task is the class WithArguments. Pass an instance .*'kind'"),
     ],
 )
 def test_what_is_wrong_with_a_task_of_your_own(model: Path, tmp_path: Path, task: Any, message: str) -> None:
@@ -403,7 +405,7 @@ def test_a_model_without_the_head_of_the_task_is_named_with_the_head(
 
 def test_a_pipeline_needs_an_instance_of_a_task(model: Path) -> None:
     wrong: Any = Unbound
-    with pytest.raises(ConfigError, match=r"the task is the class Unbound; give an instance: Unbound\(\)"):
+    with pytest.raises(ConfigError, match=r"the task is the class Unbound. Pass an instance: Unbound\(\)"):
         pipeline(wrong, model)
 
 

@@ -146,12 +146,12 @@ class TestTextClassification:
             (
                 "single_label_classification",
                 "fine",
-                "example 0 .*the label 'fine'; expected one of bad, good",
+                "example 0 .*the label 'fine'. Expected one of bad, good",
             ),
-            ("single_label_classification", ("bad", "good"), "expected one, or problem_type='multi_label"),
+            ("single_label_classification", ("bad", "good"), "Expected one, or problem_type='multi_label"),
             ("single_label_classification", 1.0, "label 1.0"),
             ("multi_label_classification", ("bad", "fine"), "'fine'"),
-            ("regression", "bad", "expected a number"),
+            ("regression", "bad", "Expected a number"),
         ],
     )
     def test_wrong_labels(self, tokenizer, problem_type, label, message):
@@ -258,7 +258,7 @@ class TestSentenceOrder:
         assert labels == [("in order", "swapped")[number] for number in logits.argmax(dim=-1)]
 
     def test_one_text_has_no_order(self, tokenizer):
-        with pytest.raises(DataError, match="no second text beside 'word'"):
+        with pytest.raises(DataError, match="no second text for 'word'"):
             bound(SentenceOrder(), tokenizer, max_length=32).features([TextExample("word")])
 
 
@@ -406,7 +406,7 @@ class TestTokenClassification:
 
     @pytest.mark.parametrize(
         ("labels", "message"),
-        [(("O",), "5 words and 1 labels"), (("O",) * 4 + ("B-ORG",), "'B-ORG'; expected one of O")],
+        [(("O",), "5 words and 1 labels"), (("O",) * 4 + ("B-ORG",), "'B-ORG'. Expected one of O")],
     )
     def test_wrong_labels(self, tokenizer, labels, message):
         task = bound(TokenClassification(), tokenizer, max_length=32, labels=self.LABELS)
@@ -582,7 +582,7 @@ class TestQuestionAnswering:
 
     def test_long_questions_are_an_error_or_counted(self, tokenizer):
         question = "harbour " * 30
-        with pytest.raises(DataError, match="has 30 tokens; expected at most 12"):
+        with pytest.raises(DataError, match=r"has 30 tokens. Expected at most 12"):
             bound(QuestionAnswering(), tokenizer, max_length=24).features(
                 [QuestionExample("q", question, "a")]
             )
@@ -636,7 +636,7 @@ class TestQuestionAnswering:
     def test_answer_that_is_not_in_the_text(self, tokenizer):
         task = bound(QuestionAnswering(), tokenizer, max_length=48)
         with pytest.raises(
-            DataError, match="question 'q': the answer 'captain' is not at character 3 of the text"
+            DataError, match="question 'q': the answer 'captain' is not at character 3 of the context"
         ):
             task.features([QuestionExample("q", "who", self.CONTEXT, (("captain", 3),))])
 

@@ -413,7 +413,7 @@ def test_masks_and_segments_of_the_layout(tiny: TokenizerBase) -> None:
 def test_no_silent_cut_of_a_long_text(tiny: TokenizerBase, tiny_vocabulary: Path, caplog) -> None:
     fresh = type(tiny)(tiny_vocabulary, model_max_length=8)
     assert len(fresh.encode(LONG)) > 8
-    assert "the model takes 8" in caplog.text
+    assert "the maximum length is 8" in caplog.text
     caplog.clear()
     assert len(fresh.encode(LONG, truncation=True)) == 8
     assert len(type(tiny)(tiny_vocabulary, model_max_length=8).encode(LONG, verbose=False)) > 8
@@ -442,7 +442,7 @@ def test_a_length_that_truncates_unasked_is_said(tiny: TokenizerBase, tiny_vocab
         (("a",), {"max_length": 2, "truncation": True}, "no room"),
         ((LONG,), {"max_length": 8, "truncation": True, "stride": 6}, "stride=6"),
         ((LONG,), {"max_length": 8, "truncation": "only_second"}, "second text"),
-        ((LONG, "a"), {"max_length": 8, "truncation": "only_second"}, "stays whole"),
+        ((LONG, "a"), {"max_length": 8, "truncation": "only_second"}, "is not truncated"),
         (
             (LONG,),
             {"max_length": 9, "truncation": True, "padding": True, "pad_to_multiple_of": 8},
@@ -547,7 +547,7 @@ def test_tokens_and_ids(tokenizer: TokenizerBase) -> None:
         tokenizer.convert_ids_to_tokens([30_000])
     for wrong in ([1.5], 1.5, None, ["a"], "abc"):
         for method in (tokenizer.convert_ids_to_tokens, tokenizer.decode):
-            with pytest.raises(TokenizerError, match=r"expected (ids, which are )?a? ?whole number"):
+            with pytest.raises(TokenizerError, match=r"Expected (ids, which are )?a? ?whole number"):
                 method(wrong)
 
 

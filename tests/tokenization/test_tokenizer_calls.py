@@ -124,9 +124,9 @@ def test_both_names_of_a_setting(folders: dict[type, Path], tmp_path: Path) -> N
                 cls(tokenizer_file=folder / "tokenizer.json", **{name: ["<a>"]}),
             ):
                 assert built.extra_special_tokens == built.additional_special_tokens == ["<a>"]
-        with pytest.raises(TokenizerError, match=r"additional_special_tokens .*'<b>'.* give one of them"):
+        with pytest.raises(TokenizerError, match=r"additional_special_tokens .*'<b>'.* pass one of them"):
             cls.from_pretrained(folder, extra_special_tokens=["<a>"], additional_special_tokens=["<b>"])
-        with pytest.raises(TokenizerError, match=r"split_special_tokens .* give one of them"):
+        with pytest.raises(TokenizerError, match=r"split_special_tokens .* pass one of them"):
             cls.from_pretrained(folder, parse_special_tokens=True, split_special_tokens=True)
 
 
@@ -209,7 +209,7 @@ def test_the_collator_of_transformers(tokenizer: TokenizerBase) -> None:
 def test_saving_options(tokenizer: TokenizerBase, tmp_path: Path) -> None:
     paths = tokenizer.save_pretrained(tmp_path, legacy_format=False, filename_prefix="mine")
     assert all(Path(path).name.startswith("mine-") for path in paths)
-    with pytest.raises(ConfigError, match=r"push_to_hub=True is not supported: .*hf upload"):
+    with pytest.raises(ConfigError, match=r"push_to_hub=True is not supported.*hf upload"):
         tokenizer.save_pretrained(tmp_path, push_to_hub=True)
 
 
@@ -231,7 +231,7 @@ def test_training_on_other_texts(
         assert "kiwistan" in grown.tokenize("a kiwistan")
         with pytest.raises(TokenizerError, match="special_tokens_map"):
             old.train_new_from_iterator(batches, 300, special_tokens_map={"[CLS]": "<cls>"})
-    with pytest.raises(TokenizerError, match="cannot be trained"):
+    with pytest.raises(TokenizerError, match="cannot train"):
         AlbertWordPieceTokenizer.from_pretrained(folders[AlbertWordPieceTokenizer]).train_new_from_iterator(
             [], 9
         )

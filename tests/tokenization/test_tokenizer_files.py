@@ -111,7 +111,7 @@ def test_a_piece_of_many_characters(tiny_vocabulary: Path, tmp_path: Path) -> No
     content = json.loads(path.read_text())
     content["model"]["vocab"][-1][0] = "x" * 100_000  # crashes the Rust library as it frees the trie
     path.write_text(json.dumps(content))
-    with pytest.raises(TokenizerError, match=r"'xx.* has 100,000 characters; expected at most 1,000"):
+    with pytest.raises(TokenizerError, match=r"'xx.* has 100,000 characters. Expected at most 1,000"):
         AlbertTokenizerFast.from_pretrained(tmp_path)
 
 
@@ -243,14 +243,14 @@ def test_a_foreign_model_file_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=message) as caught:
         AlbertTokenizer.from_pretrained(tmp_path)
     assert str(tmp_path / "spiece.model") in str(caught.value)
-    assert "expected" in str(caught.value)
+    assert "Expected" in str(caught.value)
 
 
 @pytest.mark.parametrize("keep", [0.1, 0.5, 0.99])
 def test_a_truncated_model_file_is_named(keep: float, tiny_vocabulary: Path, tmp_path: Path) -> None:
     model = tiny_vocabulary.read_bytes()
     (tmp_path / "spiece.model").write_bytes(model[: int(len(model) * keep)])
-    with pytest.raises(TokenizerError, match=r"spiece\.model.*cut off|spiece\.model.*do not hold"):
+    with pytest.raises(TokenizerError, match=r"spiece\.model.*cut off|spiece\.model.*do not contain"):
         AlbertTokenizer(tmp_path / "spiece.model")
 
 
@@ -420,7 +420,7 @@ def test_time_grows_with_the_text_and_not_faster(unit: str, tiny_vocabulary: Pat
         (
             "added_tokens.json",
             {"<x>": "500"},
-            "'<x>' has the id '500'; expected a whole number of at least 500",
+            "'<x>' has the id '500'. Expected a whole number of at least 500",
         ),
         ("added_tokens.json", {"<x>": 3}, "'<x>' has the id 3"),
         ("added_tokens.json", {"<x>": 500, "<y>": 500}, "two of the added tokens have the same id"),

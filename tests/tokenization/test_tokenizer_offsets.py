@@ -244,7 +244,7 @@ def test_a_dropped_accent_belongs_to_the_piece_before_it(shared: Path) -> None:
 
 def test_what_is_not_known_says_so(tiny_vocabulary: Path) -> None:
     tokenizer = AlbertTokenizer(tiny_vocabulary)
-    with pytest.raises(TokenizerError, match="given ids"):
+    with pytest.raises(TokenizerError, match="received ids"):
         tokenizer.prepare_for_model([7, 8]).word_ids()
     encoded = pickle.loads(pickle.dumps(tokenizer("An old fox")))
     assert encoded == tokenizer("An old fox")

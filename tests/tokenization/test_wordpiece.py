@@ -357,7 +357,7 @@ def test_lines_of_the_word_list(tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path / "again")
     again = AutoTokenizer.from_pretrained(tmp_path / "again")
     (tmp_path / "again" / "vocab.txt").unlink()
-    with pytest.raises(TokenizerError, match=r"9 pieces are not 0 to 8.*put the vocab\.txt"):
+    with pytest.raises(TokenizerError, match=r"9 pieces are not 0 to 8.*Put the vocab\.txt"):
         AutoTokenizer.from_pretrained(tmp_path / "again")
     assert again.convert_ids_to_tokens(list(range(10))) == tokenizer.convert_ids_to_tokens(list(range(10)))
     assert again.encode("a b", add_special_tokens=False) == [8, 9]
@@ -370,8 +370,8 @@ def test_damage_is_named(vocabulary: Path, tmp_path: Path) -> None:
     for content, message in (
         (b"", "is empty"),
         (b"\xff\xfe\x00", "not UTF-8"),
-        (b"the\nfox\n", r"2 pieces do not hold '\[CLS\]'.*\[UNK\]"),
-        ("<pad>\t0\n<unk>\t0\n▁the\t-3\n".encode(), r"do not hold '\[CLS\]'"),
+        (b"the\nfox\n", r"2 pieces do not contain '\[CLS\]'.*\[UNK\]"),
+        ("<pad>\t0\n<unk>\t0\n▁the\t-3\n".encode(), r"do not contain '\[CLS\]'"),
     ):
         file.write_bytes(content)
         with pytest.raises(TokenizerError, match=message):
@@ -433,11 +433,11 @@ def _flat(answers: list[Any]) -> list[Any]:
 
 def test_a_vocabulary_of_another_model_is_refused(model_folder: Path, ours: AlbertWordPieceTokenizer) -> None:
     AlbertForMaskedLM(small(vocab_size=50)).save_pretrained(model_folder)
-    with pytest.raises(TokenizerError, match=rf"{len(PIECES)} pieces and its model 50 embeddings"):
+    with pytest.raises(TokenizerError, match=rf"{len(PIECES)} pieces, but its model has 50 embeddings"):
         AutoTokenizer.from_pretrained(model_folder)
-    with pytest.raises(ConfigError, match=rf"{len(PIECES)} pieces and the model 50"):
+    with pytest.raises(ConfigError, match=rf"{len(PIECES)} pieces, but the model has 50"):
         albertkit.pipeline("fill-mask", model_folder, tokenizer=ours)
-    with pytest.raises(CheckpointError, match=rf"{len(PIECES)} pieces and the model 50 embeddings"):
+    with pytest.raises(CheckpointError, match=rf"{len(PIECES)} pieces, but the model has 50 embeddings"):
         convert(model_folder, model_folder.parent / "out")
 
 

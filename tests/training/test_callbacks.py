@@ -201,9 +201,9 @@ def test_a_resumed_run_starts_at_its_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (Callback(), "callbacks is <albertkit.training.callbacks.Callback object .*; expected a list"),
-        (3, "callbacks is 3; expected a list of albertkit.Callback objects"),
-        ([Callback(), Recorder], r"callbacks\[1\] is <class .*Recorder'>; expected an object of a subclass"),
+        (Callback(), "callbacks is <albertkit.training.callbacks.Callback object .*. Expected a list"),
+        (3, "callbacks is 3. Expected a list of albertkit.Callback objects"),
+        ([Callback(), Recorder], r"callbacks\[1\] is <class .*Recorder'>. Expected an object of a subclass"),
         ([print], r"callbacks\[0\] is <built-in function print>"),
     ],
 )

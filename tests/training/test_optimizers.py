@@ -103,10 +103,10 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_all_other_parameters(
 
 
 def test_muon_is_refused_where_it_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="layers with trainable matrices; choose 'adamw'"):
+    with pytest.raises(ConfigError, match=r"layers with trainable matrices. Choose 'adamw'"):
         build_optimizer(nn.Linear(3, 2), settings("muon", 0.1, 0.0))
     monkeypatch.delattr(torch.optim, "Muon")
-    with pytest.raises(ConfigError, match=r"needs PyTorch 2\.9 or later, and this is"):
+    with pytest.raises(ConfigError, match=r"needs PyTorch 2\.9 or later, but this is"):
         build_optimizer(nn.Linear(3, 2), settings("muon", 0.1, 0.0))
 
 

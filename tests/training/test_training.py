@@ -291,9 +291,9 @@ def test_a_run_counted_in_tokens_is_the_one_counted_in_steps(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tokens": 5}, "steps is 12 and tokens is 5: give the length of a run in one of them"),
+        ({"tokens": 5}, "steps is 12 and tokens is 5. Set the length of a run in one of them"),
         ({"steps": None}, "steps is None and tokens is None"),
-        ({"warmup_tokens": 5}, "warmup_tokens is given, but the length of the run is in steps"),
+        ({"warmup_tokens": 5}, "warmup_tokens is set, but the length of the run is in steps"),
         ({"warmup_steps": 13}, r"warm-up \(13\) and decay \(0\) together are longer than the run \(12 steps"),
         ({"accumulation": 0}, "accumulation must be 1 or more, not 0"),
         ({"spike": 0.0}, "spike must be more than 0"),
@@ -562,7 +562,7 @@ def test_figures_without_their_checkpoints_are_not_overwritten(tmp_path: Path) -
     left.mkdir()
     figures = (tmp_path / "run" / "metrics.jsonl").read_bytes()
     (left / "metrics.jsonl").write_bytes(figures)
-    with pytest.raises(TrainingError, match=r"metrics\.jsonl has figures, but .* has no checkpoint"):
+    with pytest.raises(TrainingError, match=r"metrics\.jsonl has metrics, but .* has no checkpoint"):
         run(left, settings())
     assert (left / "metrics.jsonl").read_bytes() == figures
     # A run that was killed before its first checkpoint leaves the evaluation of step 0, or half of it.

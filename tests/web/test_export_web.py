@@ -107,7 +107,7 @@ def test_refused_before_anything_is_written(save, tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "mine.txt").write_text("mine")
-    with pytest.raises(DataError, match=r"taken holds mine.txt: choose another folder"):
+    with pytest.raises(DataError, match=r"taken holds mine.txt. Choose another folder"):
         export_web(folder, taken)
     for error, message, arguments in (
         (ConfigError, "leave out int8=False", {"int8": False, "calibrate": tmp_path / "a.txt"}),

@@ -107,7 +107,7 @@ def run(
         batches: numbers of rows in a batch; every length is measured with each of them.
         rounds: most counted calls of each side.
         clock: seconds; None for those of the wall.
-        progress: is told what is measured now.
+        progress: called with a description of the current measurement.
     """
     clock = clock or clock_of(model.device)
     end = clock() + 60 * minutes

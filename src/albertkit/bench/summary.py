@@ -1,4 +1,4 @@
-"""A report as figures, each beside that of the other libraries, with targets; and as a picture."""
+"""A report as figures, each compared with the other libraries, with targets; and as a plot."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The `.tar.gz` files in which checkpoints were released: unpacked with a bound, and only what is wanted."""
+"""Unpack the `.tar.gz` files in which checkpoints were released: only needed files, with a size limit."""
 
 import gzip
 import re
@@ -13,16 +13,17 @@ from albertkit.errors import CheckpointError
 ENDINGS = (".tar.gz", ".tgz", ".tar")
 
 _LARGEST_GAIN = 1_100
-"""Bytes that one of an archive can stand for: gzip ends at 1,032, and holes in files would know no limit."""
+"""Maximum number of bytes that one byte of an archive can expand to: gzip ends at 1,032, sparse files have no
+limit."""
 _WANTED = re.compile(r".+\.index|.+\.data-\d{5}-of-\d{5}|checkpoint|.*config.*\.json|.+\.model|vocab\.txt")
 _LARGEST_READ_WHOLE = 64 << 20
-"""Index, config and vocabulary are read as a whole; only the shards of data are mapped."""
+"""Index, config and vocabulary are read completely; only the data shards are mapped."""
 _LONGEST_READ = 1 << 20
-"""Headers and pieces of files are read at once, and are kilobytes; a header that claims more is damaged."""
+"""Headers and parts of files are kilobytes; a header that claims more is damaged."""
 
 
 class _Stream:
-    """What an archive holds after decompression, for a reader that believes every length it finds."""
+    """The decompressed content of an archive, for a reader that trusts every length it finds."""
 
     def __init__(self, file: IO[bytes], archive: Path) -> None:
         self._file = file
@@ -48,10 +49,10 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Non
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack the files of a TensorFlow checkpoint, and no others; return the folder they are in.
+    """Unpack only the files of a TensorFlow checkpoint and return their folder.
 
     Raises:
-        CheckpointError: the archive is damaged, claims more than its size allows, or holds no checkpoint or
+        CheckpointError: the archive is damaged, expands to more than its size allows, or has no checkpoint or
             several.
     """
     room = _LARGEST_GAIN * archive.stat().st_size
@@ -65,18 +66,18 @@ def unpack(archive: Path, folder: Path) -> Path:
                     room -= member.size
                     is_data = ".data-" in member.name
                     if room < 0 or (member.size > _LARGEST_READ_WHOLE and not is_data):
-                        raise CheckpointError(f"{archive} claims to hold more than its size allows.")
+                        raise CheckpointError(f"{archive} expands to more than its size allows.")
                     _extract(tar, member, folder)
     except CheckpointError:
         raise
     except (tarfile.TarError, OSError, EOFError, OverflowError, ValueError, zlib.error) as error:
-        raise CheckpointError(f"{archive} is damaged or no archive ({error}). Copy it again.") from error
+        raise CheckpointError(f"{archive} is damaged or not an archive ({error}). Copy it again.") from error
     places = sorted({path.parent for path in folder.rglob("*.index")})
     places = [place.parent if place.name == "variables" else place for place in places]
     if len(places) != 1:
         names = ", ".join(str(place.relative_to(folder)) for place in places)
         raise CheckpointError(
-            f"{archive} holds {len(places)} checkpoints{': ' + names if names else ''}; expected one. "
-            "Unpack it and give the folder."
+            f"{archive} has {len(places)} checkpoints{': ' + names if names else ''}. Expected one. "
+            "Unpack it and pass the folder."
         )
     return places[0]

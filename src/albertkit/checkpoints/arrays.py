@@ -1,4 +1,4 @@
-"""Weights as NumPy arrays: their types, how safetensors are mapped, and where they meet torch's tensors."""
+"""Weights as NumPy arrays: their data types, mapping of safetensors, conversion from and to torch."""
 
 import json
 import os
@@ -18,12 +18,12 @@ torch: Any = optional("torch", extra="torch")
 Arrays = Mapping[str, np.ndarray]
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-"""NumPy has no such type of its own."""
+"""NumPy itself has no such type."""
 DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 """The types that weights are stored in, by name."""
 _FLOATING = (*DTYPES.values(), np.dtype(np.float64))
 EXPECTED = "expected one of float32, float16, bfloat16 and float64"
-"""How errors name the types that weights are read in."""
+"""The part of an error message that lists the supported data types."""
 
 _SAFETENSORS = {
     **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": BFLOAT16, "BOOL": np.bool_},
@@ -33,7 +33,7 @@ _SAFETENSORS = {
 
 
 def is_floating(array: np.ndarray) -> bool:
-    """Tell whether an array has a type that weights are read in."""
+    """Return whether an array has a supported data type."""
     return array.dtype in _FLOATING
 
 
@@ -44,17 +44,17 @@ class _MappedFile(np.memmap):
 
 
 def map_file(path: Path) -> np.ndarray:
-    """Return the bytes of a file, mapped copy-on-write: changing one changes no file."""
+    """Return the bytes of a file, mapped copy-on-write: changing the array does not change the file."""
     mapped: Any = _MappedFile(path, np.uint8, mode="c")
     mapped.status = path.stat()
     return mapped.view(np.ndarray)
 
 
 def map_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """Return the tensors of a file, mapped copy-on-write: changing one changes no file.
+    """Return the tensors of a file, mapped copy-on-write: changing a tensor does not change the file.
 
     Raises:
-        CheckpointError: the file is damaged, or holds a type that is unknown here.
+        CheckpointError: the file is damaged, or has an unknown data type.
     """
     try:
         with safe_open(path, framework="numpy"):  # checks the header against the size of the file
@@ -64,7 +64,7 @@ def map_safetensors(path: Path) -> dict[str, np.ndarray]:
             header = json.loads(file.read(start - 8))
     except (OSError, SafetensorError, ValueError) as error:
         raise CheckpointError(
-            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete: expected safetensors "
+            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete. Expected safetensors "
             f"({error}). Download or save it again."
         ) from error
     header.pop("__metadata__", None)
@@ -80,7 +80,7 @@ def map_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
-    """Return a tensor of torch as an array of the same type, in the same memory where that is the CPU's."""
+    """Return a torch tensor as an array of the same data type, without a copy if it is on the CPU."""
     tensor = tensor.detach().cpu()
     if tensor.dtype == torch.bfloat16:
         return tensor.contiguous().view(torch.uint16).numpy().view(BFLOAT16)
@@ -88,11 +88,11 @@ def to_numpy(tensor: Any) -> np.ndarray:
 
 
 def to_arrays(tensors: Mapping[str, Any], *, source: str = "the given tensors") -> dict[str, np.ndarray]:
-    """Return tensors of torch as arrays; two names of one tensor stay that.
+    """Return torch tensors as arrays. Names that share a tensor share the array.
 
     Args:
         tensors: name -> tensor.
-        source: what errors say the tensors are from.
+        source: the origin of the tensors, for error messages.
 
     Raises:
         CheckpointError: a tensor is sparse, quantized, without data, or of a type that NumPy lacks.
@@ -110,14 +110,14 @@ def to_arrays(tensors: Mapping[str, Any], *, source: str = "the given tensors") 
 
 
 def to_torch(array: np.ndarray) -> Any:
-    """Return an array as a tensor of torch, in the same memory."""
+    """Return an array as a torch tensor that shares its memory."""
     if array.dtype == BFLOAT16:
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
 
 def to_tensors(arrays: Arrays) -> dict[str, Any]:
-    """Return arrays as tensors of torch; two names of one array stay that."""
+    """Return arrays as torch tensors. Names that share an array share the tensor."""
     made: dict[int, Any] = {}
     for array in arrays.values():
         if id(array) not in made:
@@ -126,10 +126,10 @@ def to_tensors(arrays: Arrays) -> dict[str, Any]:
 
 
 def place_in_file(array: np.ndarray) -> tuple[Path, int] | None:
-    """Return the file and the offset in bytes at which a mapped array lies.
+    """Return the file and the byte offset of a mapped array.
 
     Returns:
-        None for an array in memory, and where the file was deleted or replaced since it was mapped.
+        None for an array in memory, or if the file was deleted or replaced since it was mapped.
     """
     owner: Any = array
     while owner is not None and not isinstance(owner, _MappedFile):

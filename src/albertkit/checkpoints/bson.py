@@ -1,6 +1,6 @@
 """BSON (bsonspec.org): documents of typed fields, with the nine types that Julia's BSON.jl uses.
 
-Documents become dicts, arrays lists, binaries memoryviews of the file without a copy.
+Documents become dicts, arrays become lists, and binaries become memoryviews of the file, without a copy.
 """
 
 import struct
@@ -11,28 +11,28 @@ from albertkit.checkpoints.cursor import Cursor
 from albertkit.errors import CheckpointError
 
 _DEEPEST = 100
-"""Documents inside documents; more would exhaust Python's stack before they mean anything."""
+"""Maximum nesting of documents, so that damaged files do not exhaust Python's stack."""
 _LONGEST_NAME = 1024
 _INT32, _INT64 = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
 
 
 def decode(source: Cursor, *, depth: int = 0) -> dict[str, Any]:
-    """Return the document that begins here.
+    """Return the document that begins at the cursor.
 
     Raises:
-        CheckpointError: it is truncated, damaged, nested too deeply, or has a type that BSON.jl does not
-            write; with the place.
+        CheckpointError: the document is truncated, damaged, nested too deeply, or has a type that BSON.jl
+            does not write. The message gives the position.
     """
     fields: dict[str, Any] = {}
     for name, value in _fields(source, depth):
         if name in fields:
-            raise source.error(f"the field {name!r} is there twice")
+            raise source.error(f"the field {name!r} occurs twice")
         fields[name] = value
     return fields
 
 
 def _fields(source: Cursor, depth: int) -> Any:
-    """Yield the names and values of the document that begins here."""
+    """Yield the names and values of the document that begins at the cursor."""
     if depth > _DEEPEST:
         raise source.error(f"documents are nested more than {_DEEPEST} deep")
     size = source.unsigned(4, "the length of a document")
@@ -91,10 +91,10 @@ def _text(source: Cursor, length: int, what: str) -> str:
 
 
 def encode(document: Mapping[str, Any]) -> list[bytes | memoryview]:
-    """Return the pieces of a document's bytes, to be written one after the other; binaries are not copied.
+    """Return the parts of a document's bytes, to be written one after the other; binaries are not copied.
 
     Raises:
-        CheckpointError: a document of over two gigabytes, which the format cannot express.
+        CheckpointError: the document exceeds two gigabytes, the limit of the format.
     """
     pieces: list[bytes | memoryview] = []
     _encode_fields(document.items(), pieces)
@@ -102,7 +102,7 @@ def encode(document: Mapping[str, Any]) -> list[bytes | memoryview]:
 
 
 def _encode_fields(fields: Any, pieces: list[bytes | memoryview]) -> int:
-    """Add a document to the pieces; return its length."""
+    """Add a document to the parts and return its length."""
     start = len(pieces)
     pieces.append(b"")  # the length, known when the fields are
     size = 5
@@ -111,8 +111,8 @@ def _encode_fields(fields: Any, pieces: list[bytes | memoryview]) -> int:
     pieces.append(b"\0")
     if size not in _INT32:
         raise CheckpointError(
-            f"The model needs {size:,} bytes in one BSON document, and the format ends at {_INT32[-1]:,}. "
-            "Choose a smaller type, or another format."
+            f"The model needs {size:,} bytes in one BSON document, but the format's limit is {_INT32[-1]:,}. "
+            "Choose a smaller data type, or another format."
         )
     pieces[start] = size.to_bytes(4, "little")
     return size
@@ -136,7 +136,7 @@ def _encode_field(name: str, value: Any, pieces: list[bytes | memoryview]) -> in
         kind = 0x0A
     elif isinstance(value, memoryview):
         kind = 0x05
-        # A binary at the limit makes its document too long, which says so.
+        # A binary at the limit makes its document too long, which raises the error.
         pieces.append(min(value.nbytes, _INT32[-1]).to_bytes(4, "little") + b"\0")
         pieces.append(value)
         size = 5 + value.nbytes

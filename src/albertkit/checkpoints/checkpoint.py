@@ -1,4 +1,4 @@
-"""What every reader returns and every writer takes: a checkpoint in our terms."""
+"""The common form of a checkpoint, which every reader returns and every writer takes."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,24 +19,24 @@ VOCABULARY_FILES = (
     "added_tokens.json",
     "vocab.txt",
 )
-"""Files of tokenizers that travel with a model."""
+"""Tokenizer files that belong to a model."""
 
 
 @dataclass(slots=True)
 class Checkpoint:
-    """A model as found in files of any format."""
+    """A model from files of any format."""
 
     format: Format
     config: dict[str, Any]
-    """The content of a config.json: our names, our meaning of "gelu"."""
+    """The content of a config.json, with our names and our meaning of "gelu"."""
     tensors: dict[str, np.ndarray]
     """Every tensor by its name in the file, which `names.canonical` understands, in PyTorch's layout."""
     files: list[Path]
-    """What was read, for checksums."""
+    """The files that were read, for checksums."""
     vocabulary: dict[str, bytes] = field(default_factory=dict)
-    """Tokenizer files by the name they have in our folders."""
+    """Tokenizer files by their names in our folders."""
     pieces: list[str] = field(default_factory=list)
-    """Lines of a `.vocab` file (piece, tab, score), which is all that Julia's files have of a tokenizer."""
+    """Lines of a `.vocab` file (piece, tab, score), the only tokenizer data in Julia's files."""
     notes: list[str] = field(default_factory=list)
     """What a reader had to decide, in words."""
     modules: SentenceModules | None = None

@@ -1,4 +1,4 @@
-"""Reading binary files with every length checked and every fault named by its place in the file."""
+"""Read binary files with a check of every length, and report each error with its position in the file."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,37 +14,37 @@ _LARGEST_PRODUCT = 1 << 48
 
 @dataclass(slots=True)
 class Cursor:
-    """A place in a stretch of bytes of a file; reading moves it on.
+    """A position in a range of bytes of a file; reading advances it.
 
-    A length that a file claims is compared with what is there before anything is allocated, so a damaged file
-    costs no more memory than its own size.
+    Each length in a file is compared with the available bytes before memory is allocated, so a damaged file
+    needs no more memory than its own size.
     """
 
     path: Path
     data: memoryview
     origin: int = 0
-    """Where in the file `data` begins."""
+    """The position of `data` in the file."""
     position: int = 0
-    """The next byte, counted from the beginning of `data`."""
+    """The next byte, relative to the beginning of `data`."""
 
     @property
     def remaining(self) -> int:
-        """Bytes between here and the end."""
+        """Number of bytes from the position to the end."""
         return len(self.data) - self.position
 
     def error(self, what: str) -> CheckpointError:
-        """Return the error to raise for a fault at this place."""
+        """Return the error to raise for a fault at this position."""
         return damaged(self.path, self.origin + self.position, what)
 
     def take(self, size: int, what: str) -> memoryview:
-        """Return the next `size` bytes, without a copy; `what` is named where they are missing."""
+        """Return the next `size` bytes without a copy; `what` names them in the error if they are missing."""
         if not 0 <= size <= self.remaining:
-            raise self.error(f"{what} should have {size:,} bytes, and {self.remaining:,} are left")
+            raise self.error(f"{what} should have {size:,} bytes, but only {self.remaining:,} are left")
         self.position += size
         return self.data[self.position - size : self.position]
 
     def part(self, size: int, what: str) -> "Cursor":
-        """Return the next `size` bytes as a stretch of their own."""
+        """Return the next `size` bytes as a cursor."""
         start = self.position
         return Cursor(self.path, self.take(size, what), self.origin + start)
 
@@ -53,7 +53,7 @@ class Cursor:
         return int.from_bytes(self.take(size, what), "little")
 
     def varint(self, what: str) -> int:
-        """Return the next number, as protocol buffers write it."""
+        """Return the next number in the encoding of protocol buffers."""
         try:
             value, self.position = protobuf.read_varint(self.data, self.position)
         except protobuf.MalformedError as error:
@@ -61,7 +61,7 @@ class Cursor:
         return value
 
     def fields(self, what: str) -> Iterator[tuple[int, "int | Cursor"]]:
-        """Yield the fields of a protocol buffer message: (number, a number or a stretch of bytes)."""
+        """Yield the fields of a protocol buffer message: (number, an integer or a cursor over bytes)."""
         origin, data = self.origin + self.position, self.take(self.remaining, what)
         try:
             for number, value, end in protobuf.read_fields(data):
@@ -72,9 +72,9 @@ class Cursor:
 
 
 def possible_sizes(sizes: Sequence[int]) -> bool:
-    """Tell whether an array can have these sizes: not many, none negative, and their product no overflow.
+    """Return whether an array can have these sizes: few, none negative, no overflow of their product.
 
-    Where one of them is zero the array is empty, but libraries still multiply the others.
+    If a size is zero the array is empty, but libraries still multiply the others.
     """
     if len(sizes) > _MOST_SIZES or min(sizes, default=0) < 0:
         return False
@@ -82,5 +82,5 @@ def possible_sizes(sizes: Sequence[int]) -> bool:
 
 
 def damaged(path: Path, offset: int, what: str) -> CheckpointError:
-    """Return the error for a file that is not what its format says, with the place in bytes."""
+    """Return the error for a file that violates its format, with the position in bytes."""
     return CheckpointError(f"{path} is damaged or incomplete at byte {offset:,}: {what}. Copy it again.")

@@ -1,8 +1,8 @@
 """The Hugging Face folder: config.json and the weights, read and written as (config dict, named tensors).
 
-Weights are read from safetensors (one file or shards), from `pytorch_model.bin` through torch's
-weights-only unpickler, from the older `tf_model.h5`, or from the `model.onnx` of an export: no code in a file
-is ever run. The first two are mapped into memory, not copied.
+Weights are read from safetensors (one file or shards), from `pytorch_model.bin` with torch's weights-only
+unpickler, from the older `tf_model.h5`, or from the `model.onnx` of an export. Code in a file never runs. The
+first two are mapped into memory, not copied.
 """
 
 import re
@@ -38,9 +38,9 @@ _WEIGHTS_WRITTEN = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors|model\.safe
 def locate(name_or_folder: str | Path, *, also: tuple[str, ...] = (), **hub: Unpack[HubOptions]) -> Path:
     """Return the local folder with config and weights of a model.
 
-    Other arguments and errors are those of `hub.resolve`. Files named in `also` are fetched too, if the hub
-    has them. Repositories often hold the same weights in several formats: safetensors are asked for first,
-    and the older file only if there are none.
+    Other arguments and errors are those of `hub.resolve`. Files in `also` are fetched too, if the hub has
+    them. Repositories often have the same weights in several formats: this function first asks for
+    safetensors, and for the older file only if there are none.
     """
 
     def fetch(*weights: str) -> Path:
@@ -62,15 +62,15 @@ def read(path: Path, *, needs_config: bool = True) -> Checkpoint:
 def read_folder(
     folder: str | Path, *, needs_config: bool = True
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read a model folder: the object in config.json, and every tensor by the name it has in the file.
+    """Read a model folder: the object in config.json, and every tensor by its name in the file.
 
-    `needs_config=False` reads a folder without a config.json too; its config is then empty.
+    `needs_config=False` also reads a folder without a config.json; its config is then empty.
 
-    Of several weight files the first of `_READERS` is read, whatever else is there. The tensors are mapped
-    copy-on-write: changing one changes no file, and replacing the file by a rename changes no tensor.
+    Only the first existing file of `_READERS` is read. The tensors are mapped copy-on-write: changing a
+    tensor does not change the file, and replacing the file by a rename does not change a tensor.
 
     Raises:
-        CheckpointError: a file is missing, empty, truncated or not what its name says.
+        CheckpointError: a file is missing, empty, truncated or has another format than its name.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -81,12 +81,12 @@ def read_folder(
         models = model_folders(folder)
         raise CheckpointError(
             f"{folder} has no {CONFIG_FILE}: it {contents(folder)}."
-            + (f" It has models in sub-folders; give one of them: {', '.join(models)}." if models else "")
+            + (f" It has models in sub-folders. Pass one of them: {', '.join(models)}." if models else "")
             + (" Pass config=..., or write the file with config.save_pretrained(folder)." if weights else "")
         )
     if weights is None:
         raise CheckpointError(
-            f"{folder} has no weights: expected {' or '.join(_READERS)}; it {contents(folder)}."
+            f"{folder} has no weights. Expected {' or '.join(_READERS)}; it {contents(folder)}."
         )
     config = read_json(folder / CONFIG_FILE, CheckpointError) if has_config else {}
     return config, _READERS[weights](folder / weights)
@@ -100,14 +100,14 @@ def write_folder(
     beside: Mapping[str, bytes] | None = None,
     max_shard_size: int | str | None = None,
 ) -> None:
-    """Write config.json and model.safetensors into `folder`, which is made where it is missing.
+    """Write config.json and model.safetensors into `folder`, which is created if it is missing.
 
-    Two names of one tensor (`names.TIED`) are stored once, as in the files of `transformers`, unless the
-    config says that the model ties none; a tensor that merely has equal values is kept. All files are
-    complete on the disk before any takes its name, so a crash leaves the old model.
+    Names that share a tensor (`names.TIED`) are stored once, as in the files of `transformers`, unless the
+    config says that the model does not tie them. A tensor that only has equal values is kept. All files are
+    complete on the disk before any is renamed, so a crash leaves the old model intact.
 
     Args:
-        folder: where to write; an older model there is replaced.
+        folder: the folder to write to; an older model in it is replaced.
         config: the content of config.json.
         tensors: name -> tensor.
         beside: further files, by their paths in the folder.
@@ -116,7 +116,7 @@ def write_folder(
 
     Raises:
         CheckpointError: the folder cannot be written.
-        ConfigError: no such size.
+        ConfigError: `max_shard_size` is not a size.
     """
     folder = Path(folder)
     stored = _stored_once(tensors, tied=TIED if config.get("tie_word_embeddings", True) else {})
@@ -131,7 +131,7 @@ def write_folder(
     beside = beside or {}
     try:
         with made_folder(folder), ExitStack() as stack:
-            # Renamed in the reverse order: the files that name others come last.
+            # Renamed in reverse order, so that files that name others come last.
             for name, text in texts.items():
                 stack.enter_context(atomic_path(folder / name)).write_text(text, encoding="utf-8")
             for name, content in beside.items():
@@ -148,12 +148,12 @@ def write_folder(
         raise
     except (OSError, DataError, SafetensorError) as error:
         raise CheckpointError(
-            f"Could not save the model in {folder}: {error}. An older model there is unharmed."
+            f"Could not save the model in {folder}: {error}. An older model there is unchanged."
         ) from error
 
 
 def _stored_once(tensors: Mapping[str, np.ndarray], *, tied: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return tensors as the file can express them: contiguous, and one name for two of the same memory."""
+    """Return tensors in the form of the file: contiguous, and a single name per shared tensor."""
 
     def view(tensor: np.ndarray) -> tuple[Any, ...]:
         return tensor.ctypes.data, tensor.shape, tensor.strides
@@ -166,17 +166,17 @@ def _stored_once(tensors: Mapping[str, np.ndarray], *, tied: Mapping[str, str]) 
 
 
 def number_of_bytes(size: int | str) -> int:
-    """Return a size given as a number, or as text such as "500MB" or "2GiB".
+    """Return the number of bytes of a size, which may be text such as "500MB" or "2GiB".
 
     Raises:
-        ConfigError: it is neither, or below one byte.
+        ConfigError: the size is not a number or such a text, or is below one byte.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(size).strip())
     if not found or found[2].upper() not in _UNITS or isinstance(size, bool):
-        raise ConfigError(f"max_shard_size is {size!r}; expected a number of bytes, or text such as '500MB'")
+        raise ConfigError(f"max_shard_size is {size!r}. Expected a number of bytes, or text such as '500MB'.")
     value = int(float(found[1]) * _UNITS[found[2].upper()])
     if value < 1:
-        raise ConfigError(f"max_shard_size is {size!r}; expected at least one byte")
+        raise ConfigError(f"max_shard_size is {size!r}. Expected at least one byte.")
     return value
 
 
@@ -184,10 +184,10 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "M
 
 
 def split(tensors: Mapping[str, np.ndarray], *, most: int | None) -> dict[str, dict[str, np.ndarray]]:
-    """Return the tensors of each file, in their order, by the name of the file.
+    """Return the tensors of each file by file name, in their order.
 
-    A file has more than `most` bytes of tensors only if a single tensor has; None for one file. (The function
-    of huggingface_hub puts such a tensor into another file than this one, and knows no "GiB".)
+    A file exceeds `most` bytes only if a single tensor does; None for one file. (The function of
+    huggingface_hub uses another order for such a tensor, and does not know "GiB".)
     """
     parts: list[dict[str, np.ndarray]] = [{}]
     size = 0
@@ -207,37 +207,37 @@ def split(tensors: Mapping[str, np.ndarray], *, most: int | None) -> dict[str, d
 
 def _read_pickle(path: Path) -> dict[str, np.ndarray]:
     try:
-        # Files from before torch 1.6 (as the first released models are) are not zip and cannot be mapped.
+        # Files from before torch 1.6, such as the first released models, are not zip and cannot be mapped.
         value = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except MissingExtraError:
         raise
-    except Exception as error:  # a damaged pickle can raise almost anything
+    except Exception as error:  # a damaged pickle can raise almost any exception
         raise CheckpointError(
-            f"{path} ({path.stat().st_size:,} bytes) is damaged, incomplete, or holds more than tensors: "
-            f"expected a dictionary of tensors saved by torch ({type(error).__name__})."
+            f"{path} ({path.stat().st_size:,} bytes) is damaged, incomplete, or has more than tensors. "
+            f"Expected a dictionary of tensors saved by torch ({type(error).__name__})."
         ) from error
     if not isinstance(value, dict) or not all(
         isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in value.items()
     ):
-        raise CheckpointError(f"{path} is not a state dict: expected a dictionary of tensors by name.")
+        raise CheckpointError(f"{path} is not a state dict. Expected a dictionary of tensors by name.")
     return to_arrays(value, source=str(path))
 
 
 def _read_shards(path: Path) -> dict[str, np.ndarray]:
-    """Read the shards an index file lists; each must hold the names the index promises."""
+    """Read the shards that an index lists; each must have the tensors that the index names."""
     weight_map = _weight_map(path)
     read = map_safetensors if "safetensors" in path.name else _read_pickle
     tensors: dict[str, np.ndarray] = {}
     names = {one.name for one in path.parent.iterdir() if one.is_file()}
     for file in sorted(set(weight_map.values())):
-        # An index from the internet must not lead out of its folder.
+        # An index from the internet must not refer to files outside its folder.
         if file not in names:
             raise CheckpointError(f"{path} names the shard {file!r:.200}, which is not in {path.parent}.")
         shard = read(path.parent / file)
         promised = [name for name, place in weight_map.items() if place == file]
         if absent := sorted(set(promised) - set(shard)):
             raise CheckpointError(
-                f"{path} promises {', '.join(absent[:4])} in the shard {file}, which lacks it."
+                f"{path} lists {', '.join(absent[:4])} in the shard {file}, which does not have it."
             )
         tensors |= {name: shard[name] for name in promised}
     return tensors
@@ -247,7 +247,7 @@ def _weight_map(path: Path) -> dict[str, str]:
     """Return the name of the shard of each tensor."""
     weight_map = read_json(path, CheckpointError).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
-        raise CheckpointError(f"{path} is no index of shards: expected a 'weight_map' from names to files.")
+        raise CheckpointError(f"{path} is not an index of shards. Expected a 'weight_map' of names to files.")
     return weight_map
 
 
@@ -263,7 +263,7 @@ _READERS: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
 
 
 def weight_files(folder: str | Path) -> list[Path]:
-    """Return the files that `read_folder` reads weights from: one, or an index and its shards; or none."""
+    """Return the files that `read_folder` reads weights from: one file, an index and its shards, or none."""
     folder = Path(folder)
     name = _weights_in(folder)
     if name is None:

@@ -1,4 +1,4 @@
-"""From a name to config and tensors: which format a path leads to, and reading it whatever it is."""
+"""Detect the format of a model's files, and read config and tensors in any format."""
 
 import inspect
 from collections.abc import Mapping
@@ -20,21 +20,21 @@ from albertkit.published import warn_of_contradictions
 
 
 def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **hub: Unpack[HubOptions]) -> Path:
-    """Return the local path of a model: a foreign checkpoint as it is named, else as `folder.locate`.
+    """Return the local path of a model: a foreign checkpoint unchanged, otherwise as `folder.locate`.
 
     Raises:
-        ModelNotFoundError: nothing by that name.
-        CheckpointError: a folder holds several checkpoints, and nothing says which is meant.
+        ModelNotFoundError: there is no such model.
+        CheckpointError: a folder has several checkpoints, and nothing selects one.
     """
     path = foreign_path(name_or_path, **hub)
     return path if path else folder.locate(name_or_path, also=also, **hub)
 
 
 def foreign_path(name_or_path: str | Path, **hub: Unpack[HubOptions]) -> Path | None:
-    """Return the path of a checkpoint of another writer by its name; None if the name is of anything else.
+    """Return the path of a checkpoint of another library by its name, or None for other names.
 
     Raises:
-        CheckpointError: a folder holds several checkpoints, and nothing says which is meant.
+        CheckpointError: a folder has several checkpoints, and nothing selects one.
     """
     path = as_path(name_or_path)
     return path if path and not hub.get("subfolder") and _is_foreign(path) else None
@@ -43,7 +43,7 @@ def foreign_path(name_or_path: str | Path, **hub: Unpack[HubOptions]) -> Path | 
 def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
     """Read a checkpoint of any format from a path that `locate` returned.
 
-    `needs_config` is as in `folder.read_folder`.
+    For `needs_config` see `folder.read_folder`.
 
     Raises:
         CheckpointError: a file is missing or damaged.
@@ -63,12 +63,12 @@ def load_config(name_or_path: str | Path, **options: Any) -> AlbertConfig:
     """Return the config of a model by its name, in any format.
 
     Args:
-        name_or_path: what `AlbertConfig.from_pretrained` takes, or a checkpoint of another writer.
-        options: as `AlbertConfig.from_pretrained` says.
+        name_or_path: a name for `AlbertConfig.from_pretrained`, or a checkpoint of another library.
+        options: see `AlbertConfig.from_pretrained`.
 
     Raises:
-        ModelNotFoundError: nothing by that name.
-        CheckpointError: a checkpoint of another writer is damaged.
+        ModelNotFoundError: there is no such model.
+        CheckpointError: a checkpoint of another library is damaged.
         ConfigError: the config describes no possible model.
     """
     hub, overrides = split_hub_options(options)
@@ -92,11 +92,11 @@ def load(
     safetensors_only: bool = False,
     **hub: Unpack[HubOptions],
 ) -> tuple[AlbertConfig, Mapping[str, np.ndarray]]:
-    """Return the config, with overrides, and the tensors: those given, the rest from the checkpoint.
+    """Return the config with overrides, and the tensors; missing arguments are read from the checkpoint.
 
     Raises:
-        ConfigError: no checkpoint is named, and config or tensors are not given; or it has no
-            safetensors and `safetensors_only` asks for them; or an override is no argument of the config.
+        ConfigError: neither a checkpoint nor both config and tensors are passed; or the checkpoint has no
+            safetensors although `safetensors_only` is set; or an override is not an argument of the config.
     """
     overrides = overrides or {}
     if isinstance(config, AlbertConfig):
@@ -104,17 +104,19 @@ def load(
     elif config is not None:
         config = load_config(config, **hub, **overrides)
     if state_dict is not None:
-        # The tensors become the parameters, and training them must not change the caller's.
+        # The tensors become the parameters, and training must not change the caller's tensors.
         state_dict = {name: tensor.copy() for name, tensor in state_dict.items()}
     if config is not None and state_dict is not None:
         return config, state_dict
     if name_or_folder is None:
-        raise ConfigError("without a model name or folder, give both config and state_dict")
+        raise ConfigError("there is no model name or folder. Pass one, or both config and state_dict.")
     if state_dict is not None:
         return load_config(name_or_folder, **hub, **overrides), state_dict
     path = locate(name_or_folder, **hub)
     if safetensors_only and not any(path.glob("model*.safetensors*")):
-        raise ConfigError(f"use_safetensors=True, but {path} has no safetensors; leave it out to read others")
+        raise ConfigError(
+            f"use_safetensors=True, but {path} has no safetensors. Omit it to read other files."
+        )
     checkpoint = read(path, needs_config=config is None)
     if config is None:
         config = checkpoint.to_config()
@@ -127,7 +129,7 @@ def load(
 
 
 def split_options(model_class: type, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options that only the constructor of a model takes, and the others, for the config."""
+    """Split options into those that only the constructor of a model takes, and those of the config."""
     constructor = inspect.signature(model_class).parameters.keys() - {"config", *ARGUMENTS}
     return (
         {name: value for name, value in options.items() if name in constructor},
@@ -146,7 +148,7 @@ def _add_modules(config: AlbertConfig, name_or_path: str | Path, **hub: Unpack[H
 
 
 def _is_foreign(path: Path) -> bool:
-    """Tell whether a path leads to a checkpoint of Google's or Julia's and not to one of Hugging Face's."""
+    """Return whether a path leads to a checkpoint of Google or Julia, not of Hugging Face."""
     if path.is_file() and path.name.endswith((*julia.ENDINGS, *archive.ENDINGS)):
         return True
     if path.is_dir() and folder.weight_files(path):

@@ -5,9 +5,9 @@
     30k-clean.model, or vocab.txt                                 the vocabulary
     checkpoint                                                    the name of the newest of several
 
-Read from a folder, from a TensorFlow Hub module (`variables/variables.*`, vocabulary in `assets/`), from the
-`.tar.gz` that either was released as, or by the path of one checkpoint of several. TensorFlow 2 writes
-the same files with other names (object_graph.py).
+`read` accepts a folder, a TensorFlow Hub module (`variables/variables.*`, vocabulary in `assets/`), the
+released `.tar.gz` of either, or the path of one of several checkpoints. TensorFlow 2 writes the same files
+with other names (object_graph.py).
 """
 
 import re
@@ -37,10 +37,10 @@ _MAPPING = "encoder.embedding_hidden_mapping_in"
 
 
 def find(path: Path) -> Path | None:
-    """Return the prefix of the checkpoint that a folder, one of its files or a prefix leads to, or None.
+    """Return the prefix of the checkpoint that belongs to a folder, one of its files or a prefix, or None.
 
     Raises:
-        CheckpointError: a folder holds several, and nothing says which.
+        CheckpointError: a folder has several checkpoints, and nothing selects one.
     """
     if not path.is_dir():
         text = re.sub(r"\.index$|\.data-\d{5}-of-\d{5}$|\.meta$", "", str(path))
@@ -53,14 +53,14 @@ def find(path: Path) -> Path | None:
     if newest in found:
         return newest
     names = ", ".join(str(prefix) for prefix in found)
-    raise CheckpointError(f"{path} holds {len(found)} checkpoints; give the path of one: {names}")
+    raise CheckpointError(f"{path} has {len(found)} checkpoints. Pass the path of one: {names}")
 
 
 def read(path: Path) -> Checkpoint:
-    """Read what `find` finds, or an archive of it.
+    """Read a checkpoint that `find` accepts, or its archive.
 
     Raises:
-        CheckpointError: a file is missing or damaged; with the place in bytes.
+        CheckpointError: a file is missing or damaged. The message gives the position in bytes.
         ConfigError: the config describes no possible model.
     """
     if path.is_file() and path.name.endswith(archive.ENDINGS):
@@ -72,7 +72,7 @@ def read(path: Path) -> Checkpoint:
     prefix = find(path)
     if prefix is None:
         raise CheckpointError(
-            f"{path} is no TensorFlow checkpoint: expected files NAME.index and NAME.data-00000-of-00001"
+            f"{path} is not a TensorFlow checkpoint. Expected files NAME.index and NAME.data-00000-of-00001"
             + (f"; it {contents(path)}." if path.is_dir() else ".")
         )
     bundle = Bundle(prefix)
@@ -82,19 +82,19 @@ def read(path: Path) -> Checkpoint:
     for key, entry in bundle.entries.items():
         name = variables.get(key, key)
         if entry.dtype is not None:
-            # State of training may be three times the weights; it is left where it is.
+            # Training state may be three times as large as the weights, so it is not read.
             check = why_no_weight(name) is None or name.endswith(OLDER_FACTOR)
             tensors[name] = bundle.read(key, check=check)
         elif key != object_graph.GRAPH:
-            notes.append(f"{name} was not read: no weights are of the type {entry.type_name}")
+            notes.append(f"{name} was not read: weights cannot have the type {entry.type_name}")
     heads = object_graph.merge_heads(tensors) if variables else None
     tensors = {name: in_our_layout(name, tensor) for name, tensor in tensors.items()}
     folder = prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
     values, is_google = _read_config(folder, tensors, notes)
     if heads is not None and values.get("num_attention_heads") != heads:
         raise ConfigError(
-            f"the config of {prefix} has num_attention_heads {values.get('num_attention_heads')!r}, and its "
-            f"tensors are of {heads} heads; correct the config"
+            f"the config of {prefix} has num_attention_heads {values.get('num_attention_heads')!r}, but its "
+            f"tensors have {heads} heads. Correct the config."
         )
     values = with_labels(_multiply_out(values, tensors, notes), tensors)
     config = AlbertConfig.from_google_dict(values) if is_google else AlbertConfig.from_dict(values)
@@ -110,11 +110,11 @@ def read(path: Path) -> Checkpoint:
 
 
 def write(folder: Path, checkpoint: Checkpoint, *, prefix: str = PREFIX) -> list[Path]:
-    """Write a checkpoint in our terms as the original code would, vocabulary included; return the paths.
+    """Write a checkpoint in the original code's format, including the vocabulary; return the paths.
 
     Raises:
-        CheckpointError: a tensor that the format has no name for.
-        ConfigError: an activation that the original code does not have.
+        CheckpointError: the format has no name for a tensor.
+        ConfigError: the original code does not have the activation.
         OSError: the folder cannot be written.
     """
     config = google_config(checkpoint.config)
@@ -139,12 +139,12 @@ def write(folder: Path, checkpoint: Checkpoint, *, prefix: str = PREFIX) -> list
 
 
 def in_our_layout(name: str, tensor: np.ndarray) -> np.ndarray:
-    """Return a tensor of a file in PyTorch's layout: matrices that multiply from the right are turned."""
+    """Return a tensor of a file in PyTorch's layout, with right-multiplied matrices transposed."""
     return np.ascontiguousarray(tensor.T) if tensor.ndim == 2 and is_turned(name) else tensor
 
 
 def google_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return our tensors under Google's names and in TensorFlow's layout.
+    """Return our tensors with Google's names and in TensorFlow's layout.
 
     Raises:
         CheckpointError: a tensor that Google's models do not have.
@@ -156,18 +156,18 @@ def google_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def google_name(name: str) -> str:
-    """Return Google's name of a tensor that has our name.
+    """Return Google's name of one of our tensors.
 
     Raises:
         CheckpointError: Google's models do not have the tensor.
     """
     if (found := to_google(name)) is None:
-        raise CheckpointError(f"The original code has no tensor like {name}; choose the format 'hf'.")
+        raise CheckpointError(f"The original code has no tensor like {name}. Choose the format 'hf'.")
     return found
 
 
 def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of an `albert_config.json`: ours, with Google's names of activations.
+    """Return the content of an `albert_config.json`: our config with Google's names of activations.
 
     Raises:
         ConfigError: an activation or another setting that the original code does not have.
@@ -176,24 +176,24 @@ def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
     known = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
     if act not in known:
         raise ConfigError(
-            f"hidden_act is {act!r}, which the original code does not have (its 'gelu' is our 'gelu_new'); "
-            f"expected one of {', '.join(known)}. Choose the format 'hf'."
+            f"hidden_act is {act!r}, which the original code does not have (its 'gelu' is our 'gelu_new'). "
+            f"Expected one of {', '.join(known)}. Or choose the format 'hf'."
         )
     for name, value in _ALWAYS.items():
         if config.get(name, value) != value:
             raise ConfigError(
-                f"{name} is {config[name]!r}; in the original code it is always {value!r}. "
+                f"{name} is {config[name]!r}, but in the original code it is always {value!r}. "
                 "Choose the format 'hf'."
             )
-    # The original code keeps keys it does not know, so nothing of ours is lost.
+    # The original code keeps unknown keys, so none of ours is lost.
     kept = {name: value for name, value in config.items() if name != "model_type"}
     return kept | {"hidden_act": known[act]}
 
 
 def with_labels(values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return a config with as many labels as the classifier has; Google's configs do not say it."""
+    """Return a config with the number of labels of the classifier, which Google's configs do not record."""
     bias = next((tensor for name, tensor in tensors.items() if canonical(name) == "classifier.bias"), None)
-    # A config that came from ours says itself what it is.
+    # A config that was converted from ours already has the labels.
     if bias is None or "architectures" in values:
         return dict(values)
     return {**values, "num_labels": bias.size}
@@ -214,14 +214,14 @@ def _read_config(
     candidates = found or others
     if len(candidates) > 1:
         names = ", ".join(path.name for path in candidates)
-        raise CheckpointError(f"{folder} holds several configs ({names}); name one {GOOGLE_CONFIG_FILE}.")
+        raise CheckpointError(f"{folder} has several configs ({names}). Name one {GOOGLE_CONFIG_FILE}.")
     if not candidates:
         return _config_by_shapes(folder, tensors, notes), True
     return read_json(candidates[0], CheckpointError), candidates[0].name != CONFIG_FILE
 
 
 def _config_by_shapes(folder: Path, tensors: Mapping[str, np.ndarray], notes: list[str]) -> dict[str, Any]:
-    """Return the config of a published shape, for modules of TensorFlow Hub, which have none."""
+    """Return the config of a published shape, for TensorFlow Hub modules, which have no config."""
     shapes = {
         canonical(name).removeprefix("albert."): tuple(tensor.shape) for name, tensor in tensors.items()
     }
@@ -230,8 +230,8 @@ def _config_by_shapes(folder: Path, tensors: Mapping[str, np.ndarray], notes: li
     size = next(of_that_width, None)
     if size is None or len(words) != 2:
         raise CheckpointError(
-            f"{folder} has no {GOOGLE_CONFIG_FILE}, and its tensors are of no published shape; put the "
-            "file there: heads and layers cannot be seen from the tensors."
+            f"{folder} has no {GOOGLE_CONFIG_FILE}, and its tensors have no published shape. Put the file "
+            "there: the tensors do not show the numbers of heads and layers."
         )
     notes.append(
         f"there is no {GOOGLE_CONFIG_FILE}; by its shapes this is ALBERT {size}; dropout unknown, set to 0"
@@ -241,19 +241,19 @@ def _config_by_shapes(folder: Path, tensors: Mapping[str, np.ndarray], notes: li
 
 
 def _multiply_out(values: dict[str, Any], tensors: dict[str, np.ndarray], notes: list[str]) -> dict[str, Any]:
-    """Give a checkpoint of the older Chinese layout today's form, which computes the same.
+    """Convert a checkpoint of the older Chinese layout to the current form, which computes the same.
 
-    There words are mapped to the hidden width before positions and segments are added, and the LayerNorm is
-    of that width. So the product of the two factors is a table of words of the hidden width, and the mapping
-    after the LayerNorm is the identity. The masked-word head goes through the same two factors.
+    That layout maps words to the hidden size before it adds positions and segments, and its LayerNorm has the
+    hidden size. So the product of the two factors is a table of words of the hidden size, and the mapping
+    after the LayerNorm is the identity. The masked language modeling head uses the same two factors.
     """
     factor = next((name for name in tensors if name.endswith(OLDER_FACTOR)), None)
     if factor is None:
         return values
     if values.get("ln_type", "postln") != "postln":
         raise ConfigError(
-            f"ln_type is {values['ln_type']!r}: a LayerNorm before each layer is another network, which "
-            "albertkit does not have"
+            f"ln_type is {values['ln_type']!r}: a network with a LayerNorm before each layer is another "
+            "architecture, which albertkit does not support"
         )
     words = next((name for name in tensors if canonical(name) == f"albert.{_WORDS}"), None)
     if words is None or tensors[words].ndim != 2 or tensors[words].shape[1:] != tensors[factor].shape[:1]:

@@ -1,12 +1,12 @@
-"""ALBERT as Julia's BSON.jl stores it: a `.tfbson` with `config`, `weights` and `vocab`.
+"""ALBERT in the files of Julia's BSON.jl: a `.tfbson` with `config`, `weights` and `vocab`.
 
-BSON.jl writes Julia values as documents whose field "tag" says what they are (its src/extensions.jl): arrays
-with type, size and bytes, structs with type and fields, a Dict as the struct of its keys and values. The
-article of TextAnalysis.jl's ALBERT loads `config` (Google's), `weights` (by Google's names) and `vocab` (the
-lines of 30k-clean.vocab). Julia's arrays are column-major and those files hold the transpose of TensorFlow's
-tensors, so the bytes are TensorFlow's own, with the sizes in reverse order; vectors are 1 x n.
+BSON.jl writes Julia values as documents whose field "tag" gives their kind (see its src/extensions.jl):
+arrays with type, size and bytes, structs with type and fields, a Dict as the struct of its keys and values.
+The article of TextAnalysis.jl's ALBERT loads `config` (Google's), `weights` (by Google's names) and `vocab`
+(the lines of 30k-clean.vocab). Julia's arrays are column-major and those files hold the transpose of
+TensorFlow's tensors, so the bytes are TensorFlow's own, with the sizes in reverse order; vectors are 1 x n.
 
-A type in a file is a name that is compared with those known here. Nothing in a file is looked up or run.
+A type in a file is only a name, which is compared with known names. Nothing in a file is looked up or run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,27 +48,27 @@ class JuliaType:
 
 @dataclass(frozen=True, slots=True)
 class JuliaStruct:
-    """A Julia value of a type that means nothing here."""
+    """A Julia value of an unknown type."""
 
     type: JuliaType
     fields: Any
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """Return the variables of a file written by BSON.jl, by name.
+    """Return the variables in a file of BSON.jl by name.
 
     Dicts, arrays and numbers become those of Python and NumPy (column-major, so `array.T` is contiguous);
     other structs become `JuliaStruct`.
 
     Raises:
-        CheckpointError: the file is damaged, or refers to itself in a circle.
+        CheckpointError: the file is damaged, or contains a circular reference.
     """
     path = Path(path)
     if not path.is_file() or not path.stat().st_size:
         raise CheckpointError(
-            f"{path} is {'empty' if path.is_file() else 'no file'}: expected one of BSON.jl."
+            f"{path} is {'empty' if path.is_file() else 'not a file'}. Expected a file of BSON.jl."
         )
-    # Mapped copy-on-write: arrays stay views of the file until they are changed.
+    # Mapped copy-on-write: arrays remain views of the file until they are changed.
     data = memoryview(np.memmap(path, dtype=np.uint8, mode="c"))  # type: ignore[arg-type]
     source = Cursor(path, data)
     document = bson.decode(source)
@@ -76,12 +76,12 @@ def load(path: str | Path) -> dict[str, Any]:
         raise source.error(f"{source.remaining:,} bytes follow the document")
     backrefs = document.pop("_backrefs", [])
     if not isinstance(backrefs, list):
-        raise CheckpointError(f"{path} is damaged: its back references are no list. Copy it again.")
+        raise CheckpointError(f"{path} is damaged: its back references are not a list. Copy it again.")
     return _Raising(path, backrefs).values(document)
 
 
 class _Raising:
-    """Turns tagged documents into values; what BSON.jl calls raising."""
+    """Converts tagged documents to values, which BSON.jl calls raising."""
 
     def __init__(self, path: Path, backrefs: list[Any]) -> None:
         self._path = path
@@ -127,11 +127,11 @@ class _Raising:
     def _datatype(self, value: dict[str, Any]) -> JuliaType:
         name = self._field(value, "name", list)
         if not name or not all(isinstance(part, str) for part in name):
-            raise self._error(f"a type has the name {name[:4]!r}; expected its modules and its own name")
+            raise self._error(f"a type has the name {name[:4]!r}. Expected its modules and its own name")
         return JuliaType(name[-1], tuple(self.value(self._field(value, "params", list))))
 
     def _backref(self, value: dict[str, Any]) -> Any:
-        """Return a value that occurs several times, stored once and counted from 1."""
+        """Return a value that occurs several times but is stored once; references are counted from 1."""
         number = self._field(value, "ref", int)
         if not 1 <= number <= len(self._backrefs):
             raise self._error(f"back reference {number} of {len(self._backrefs)}")
@@ -155,7 +155,7 @@ class _Raising:
             keys, entries = data
             if not isinstance(keys, list) or not isinstance(entries, list) or len(keys) != len(entries):
                 raise self._error("a Dict has other than as many keys as values, in lists")
-            # Many Dicts of one shared list could fill the memory from a small file.
+            # Many Dicts of one shared list could exhaust the memory from a small file.
             self._entries_left -= len(keys)
             if self._entries_left < 0 or not all(isinstance(key, str) for key in keys):
                 raise self._error("a Dict has keys other than texts, or there are more entries than bytes")
@@ -191,7 +191,7 @@ class _Raising:
                 return np.dtype(_COMPLEX[part])
             if part in _DTYPES:
                 return np.dtype([("re", _DTYPES[part]), ("im", _DTYPES[part])])
-        raise self._error(f"arrays of {kind.name} are not known here; expected numbers")
+        raise self._error(f"arrays of {kind.name} are not supported. Expected numbers")
 
     def _type(self, value: dict[str, Any]) -> JuliaType:
         kind = self.value(value.get("type"))
@@ -202,7 +202,7 @@ class _Raising:
     def _field(self, value: dict[str, Any], name: str, kind: type) -> Any:
         found = value.get(name)
         if type(found) is not kind:
-            raise self._error(f"the field {name!r} of a {value['tag']} is missing or no {kind.__name__}")
+            raise self._error(f"the field {name!r} of a {value['tag']} is missing or not a {kind.__name__}")
         return found
 
     def _error(self, what: str) -> CheckpointError:
@@ -216,7 +216,7 @@ def save(path: str | Path, variables: Mapping[str, Any]) -> None:
     """Write variables as `BSON.@save` does: dicts as Dict, NumPy arrays as Array, lists as Vector.
 
     Raises:
-        CheckpointError: a value of another kind, or over two gigabytes.
+        CheckpointError: a value has another kind, or the file would exceed two gigabytes.
         OSError: the file cannot be written.
     """
     pieces = bson.encode({name: _lower(value) for name, value in variables.items()})
@@ -225,11 +225,11 @@ def save(path: str | Path, variables: Mapping[str, Any]) -> None:
 
 
 def _lower(value: Any) -> Any:
-    """Return a value in the documents of BSON.jl."""
+    """Return a value as documents of BSON.jl."""
     if isinstance(value, np.ndarray):
         name = next((name for name, code in _DTYPES.items() if np.dtype(code) == value.dtype), None)
         if name is None:
-            raise CheckpointError(f"Julia's BSON.jl has no arrays of {value.dtype} here; choose float32.")
+            raise CheckpointError(f"Files of BSON.jl cannot have arrays of {value.dtype}. Choose float32.")
         return {
             "tag": "array",
             "type": _datatype("Main", "Core", name),
@@ -267,13 +267,13 @@ def read(path: Path) -> Checkpoint:
     config, weights, pieces = (variables.get(name) for name in ("config", "weights", "vocab"))
     if not isinstance(config, dict) or not isinstance(weights, dict):
         raise CheckpointError(
-            f"{path} has the variables {', '.join(variables) or 'none'}: expected 'config' and 'weights', "
+            f"{path} has the variables {', '.join(variables) or 'none'}. Expected 'config' and 'weights', "
             "each a Dict, as `BSON.@save path config weights vocab` writes them."
         )
     tensors = {}
     for name, array in weights.items():
         if not hasattr(array, "dtype") or array.dtype.kind not in "fiu":
-            raise CheckpointError(f"{path}: weights[{name!r}] is no array of numbers.")
+            raise CheckpointError(f"{path}: weights[{name!r}] is not an array of numbers.")
         known = from_google(name)
         tensor = tensor_of(array, is_vector=known is not None and known[1].is_vector)
         tensors[name] = google.in_our_layout(name, tensor)
@@ -284,16 +284,16 @@ def read(path: Path) -> Checkpoint:
 
 
 def write(path: Path, checkpoint: Checkpoint) -> list[Path]:
-    """Write a checkpoint as a file for Julia, in a folder that is made if it is missing; return the path.
+    """Write a checkpoint as a file for Julia, in a folder that is created if missing; return the path.
 
     Raises:
-        CheckpointError: a tensor that Google's models do not have, or of a type that Julia's files lack.
-        ConfigError: as `google.google_config`.
+        CheckpointError: Google's models do not have a tensor, or Julia's files do not support its data type.
+        ConfigError: see `google.google_config`.
         OSError: the file cannot be written.
     """
     weights = google.google_tensors(checkpoint.tensors)
     if BFLOAT16 in {tensor.dtype for tensor in weights.values()}:
-        raise CheckpointError("Julia's files have no bfloat16; pass dtype 'float32' or 'float16'.")
+        raise CheckpointError("Julia's files do not support bfloat16. Pass dtype 'float32' or 'float16'.")
     variables = {
         "config": google.google_config(checkpoint.config),
         "weights": {name: array_of(tensor) for name, tensor in weights.items()},
@@ -305,11 +305,11 @@ def write(path: Path, checkpoint: Checkpoint) -> list[Path]:
 
 
 def tensor_of(array: np.ndarray, *, is_vector: bool) -> np.ndarray:
-    """Return a weight as TensorFlow has it, from the transpose that Julia's files hold."""
+    """Return a weight in TensorFlow's layout, from the transpose in Julia's files."""
     array = array.T
     if is_vector and array.shape[1:] == (1,):
         array = array[:, 0]
-    # The places of values in a BSON file are odd, and some instructions want them even.
+    # Values in a BSON file can have odd addresses, but some instructions need even ones.
     return np.require(array, requirements=["C", "ALIGNED", "WRITEABLE"])
 
 

@@ -1,10 +1,10 @@
 """`tf_model.h5`: the weights of the former TensorFlow classes of `transformers`, as Keras 2 stored them.
 
-Each top-level group is a layer; its attribute `weight_names` lists the paths of its tensors below it, such as
+Each top-level group is a layer. Its attribute `weight_names` lists the paths of its tensors below it, such as
 "tf_albert_model/albert/encoder/embedding_hidden_mapping_in/kernel:0".
 
-HDF5 can place data in other files and claim sizes without data. Keras does neither, so both are refused
-before anything is read.
+HDF5 files can refer to data in other files and declare sizes without data. Keras does neither, so both raise
+an error before anything is read.
 """
 
 import mmap
@@ -24,7 +24,7 @@ def read_h5(path: Path) -> dict[str, np.ndarray]:
     """Read every tensor by its Keras name, in PyTorch's layout.
 
     Raises:
-        CheckpointError: the file is damaged or not of this kind, or refers to data outside itself.
+        CheckpointError: the file is damaged, has another format, or refers to data outside itself.
     """
     try:
         _check_heaps(path)
@@ -32,26 +32,26 @@ def read_h5(path: Path) -> dict[str, np.ndarray]:
             tensors = _Reader(path, file).tensors()
     except AlbertKitError:
         raise
-    except Exception as error:  # a damaged file can make the library raise almost anything
+    except Exception as error:  # a damaged file can make the library raise almost any exception
         raise CheckpointError(
-            f"{path} ({path.stat().st_size:,} bytes) is damaged, or no file of Keras weights "
+            f"{path} ({path.stat().st_size:,} bytes) is damaged, or is not a file of Keras weights "
             f"({type(error).__name__}: {error})."
         ) from error
     if not tensors:
-        raise CheckpointError(f"{path} holds no weights of Keras layers.")
+        raise CheckpointError(f"{path} has no weights of Keras layers.")
     return tensors
 
 
 def _check_heaps(path: Path) -> None:
-    """Check the heaps that hold texts: HDF5 1.14 never returns from one with an object of no size.
+    """Check the heaps of texts: HDF5 1.14 never returns from a heap with an object of size 0.
 
-    A heap is "GCOL", its version, its size, and objects: 16 bytes and the content; object 0 is free space.
+    A heap is "GCOL", its version, its size, and objects: 16 bytes and the content. Object 0 is free space.
 
     Raises:
         CheckpointError: a heap is damaged.
     """
     if not path.stat().st_size:
-        return  # which cannot be mapped
+        return  # an empty file cannot be mapped
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start = content.find(_HEAP)
         objects = 0
@@ -99,18 +99,18 @@ class _Reader:
         return tensors
 
     def _find(self, group: Any, name: str) -> Any:
-        """Return what a path of hard links leads to, below a group."""
+        """Return the object at a path of hard links below a group."""
         for part in name.split("/"):
             if part in ("", "."):
                 raise self._refusal(name, "is not a path below its group")
             link = group.get(part, getlink=True)
             if not isinstance(link, h5py.HardLink):
-                raise self._refusal(name, f"is reached by a {type(link).__name__}; expected the data itself")
+                raise self._refusal(name, f"is reached by a {type(link).__name__}. Expected the data itself")
             group = group[part]
         return group
 
     def _names(self, group: Any, attribute: str) -> list[str]:
-        """Return a list of names; lists over 64 kB, the limit of an attribute, are in parts from 0."""
+        """Return a list of names. Lists over 64 kB, an attribute's limit, are in numbered parts from 0."""
         attributes = group.attrs
         parts = [attribute] if attribute in attributes else []
         while f"{attribute}{len(parts)}" in attributes and attribute not in attributes:
@@ -119,10 +119,10 @@ class _Reader:
         for part in parts:
             stored = attributes.get_id(part)
             self._take(stored.shape, stored.get_type().get_size(), part)
-            if 0 in stored.shape:  # a layer without weights: an empty list is stored as one of numbers
+            if 0 in stored.shape:  # a layer without weights: an empty list is stored as a list of numbers
                 continue
             if stored.dtype.kind not in "SO":
-                raise self._refusal(part, f"is of type {stored.dtype}; expected names")
+                raise self._refusal(part, f"is of type {stored.dtype}. Expected names")
             names += [name.decode() if isinstance(name, bytes) else str(name) for name in attributes[part]]
         return names
 
@@ -131,7 +131,7 @@ class _Reader:
             raise self._refusal(name, "is not an array of numbers")
         properties = dataset.id.get_create_plist()
         if dataset.is_virtual or properties.get_external_count() or properties.get_nfilters():
-            raise self._refusal(name, "is virtual, external or compressed; expected plain data in this file")
+            raise self._refusal(name, "is virtual, external or compressed. Expected plain data in this file")
         self._take(dataset.shape, dataset.dtype.itemsize, name)
         if dataset.id.get_storage_size() < dataset.nbytes:
             raise self._refusal(name, f"claims {dataset.nbytes:,} bytes and has fewer")
@@ -140,7 +140,7 @@ class _Reader:
         return np.ascontiguousarray(turned, turned.dtype.newbyteorder("="))
 
     def _take(self, shape: tuple[int, ...] | None, size: int, name: str) -> None:
-        """Count claimed bytes, before anything is allocated for them."""
+        """Count declared bytes before memory is allocated for them."""
         for number in shape or ():
             size *= number
         self.room -= size

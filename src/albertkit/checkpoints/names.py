@@ -1,9 +1,9 @@
-"""The one table of tensors: their shapes, our names, which are Hugging Face's, and those of other writers.
+"""The only table of tensors: their shapes, their names in Hugging Face's and our files, and in other formats.
 
-Our name of a tensor is its path in the module tree, so a state dict needs no translation. The table gives
-the encoder's names without a prefix; a model with a head holds the encoder under `albert.` and the head
-beside it. Other formats are further columns of the same table: Julia's files use Google's names, and those of
-Keras are ours with slashes.
+Our name of a tensor is its path in the module tree, so a state dict needs no translation. The table gives the
+encoder's names without a prefix. In a model with a head, the encoder has the prefix `albert.`, and the head
+has none. Other formats are further columns of the same table. Julia's files use Google's names, and Keras
+files use ours with slashes.
 """
 
 import re
@@ -14,10 +14,10 @@ from albertkit.config import AlbertConfig
 from albertkit.heads import BASE_PREFIX, TensorSpec, all_tensors, linear_pair, norm_pair
 
 REQUIRED = ("embeddings", "encoder")
-"""Parts without which a checkpoint is none; the others are task heads that fine-tuning may begin anew."""
+"""Parts that every checkpoint must have; the other parts are task heads that fine-tuning can initialize."""
 
 _NAMES_KEPT = 500
-"""Number of names whose specs are cached: loading a model looks each of its 40 or so up several times."""
+"""Size of the cache of specs by name: loading a model looks up each of its 40 or so names several times."""
 
 _LAYER = "encoder.albert_layer_groups.{group}.albert_layers.{layer}."
 _GOOGLE = "bert/encoder/transformer/group_{group}/inner_group_{layer}/"
@@ -56,7 +56,7 @@ TABLE: tuple[TensorSpec, ...] = (
     *_in_layer(linear_pair, "ffn_output", "H I", "ffn_1/intermediate/output/dense", "output/dense", "output"),
     *all_tensors(),
 )  # fmt: skip
-"""In the order of PyTorch's state dicts; those of the heads are from `heads.py`."""
+"""In the order of PyTorch's state dicts. The tensors of the heads are in `heads.py`."""
 
 OLDER_FACTOR = "bert/embeddings/word_embeddings_2"
 """In the first Chinese checkpoints: the second factor of the word embeddings, E x H, without a bias."""
@@ -65,15 +65,15 @@ TIED = {
     "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
     "predictions.decoder.bias": "predictions.bias",
 }
-"""Second name of a shared tensor -> the name it is stored under, in our files and in those of others."""
+"""Second name of a shared tensor -> the name it is stored under, in our files and in others."""
 
 UNTIED = {"predictions.bias": "predictions.decoder.bias"}
-"""The same for a model that does not tie its word embeddings: `transformers` then reads the decoder's own
-bias alone, so that one counts where a file holds both, and files hold both."""
+"""The same for a model with untied word embeddings: `transformers` then reads only the decoder's own bias, so
+that bias takes precedence if a file has both."""
 
 
 def shared_names(config: AlbertConfig) -> dict[str, str]:
-    """Return `TIED` or `UNTIED`, as the config says."""
+    """Return `TIED` or `UNTIED`, depending on the config."""
     return TIED if config.tie_word_embeddings else UNTIED
 
 
@@ -81,13 +81,13 @@ WRAPPERS = ("module.", "_orig_mod.")
 """Prefixes of models saved from inside torch's DataParallel or `torch.compile`."""
 
 OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
-"""LayerNorm as TensorFlow names it, kept by the first converters to PyTorch."""
+"""TensorFlow's names of LayerNorm tensors, which the first converters to PyTorch kept."""
 
 NOT_WEIGHTS = {
     "embeddings.position_ids": "the positions 0, 1, 2, ...: a constant that older versions stored",
     "embeddings.token_type_ids": "the segment 0: a constant that older versions stored",
 }
-"""Buffers in older files that hold nothing learned, each with the reason it is left out."""
+"""Buffers in older files without learned values, each with the reason for leaving it out."""
 
 _LEFT_OUT = {
     re.compile(rf".*{OLDER_FACTOR}", re.DOTALL): "multiplied into the word embeddings",
@@ -99,7 +99,7 @@ _LEFT_OUT = {
     ): "state of an optimizer or of a run",
     re.compile(r".+/ExponentialMovingAverage"): "a moving average of weights that are in the file themselves",
 }
-"""Patterns of other names of tensors that are left out, each with the reason."""
+"""Patterns of other tensor names that are left out, each with the reason."""
 
 
 def _pattern(template: str) -> str:
@@ -113,10 +113,10 @@ _SPECS = {re.compile(_pattern(spec.ours)): spec for spec in TABLE}
 
 @cache
 def _google_specs() -> dict[re.Pattern[str], TensorSpec]:
-    """Return patterns of Google's names; made when first needed, since most files have none.
+    """Return patterns of Google's names; created at first use, because most files have none.
 
-    A module of TensorFlow Hub, or a model inside another, puts a scope before the names, and some have no
-    "bert/". The heads of fine-tuned models have no scope of their own, so nothing may stand before them.
+    A TensorFlow Hub module, or a model inside another, puts a scope before the names, and some have no
+    "bert/". The heads of fine-tuned models have no scope, so their names must match from the beginning.
     """
     return {
         re.compile(
@@ -129,9 +129,9 @@ def _google_specs() -> dict[re.Pattern[str], TensorSpec]:
 
 
 def canonical(name: str) -> str:
-    """Return the name found in a file, without wrappers and with today's endings; `albert.` stays as found.
+    """Return a name from a file without wrappers and with current endings; `albert.` is kept if present.
 
-    A name of Google's or of Keras' becomes ours, an encoder's with the prefix `albert.`.
+    Google's and Keras' names are converted to ours; an encoder's name gets the prefix `albert.`.
     """
     while name.startswith(WRAPPERS):
         name = name.partition(".")[2]
@@ -147,21 +147,21 @@ def canonical(name: str) -> str:
 
 @lru_cache(_NAMES_KEPT)
 def from_google(name: str) -> tuple[str, TensorSpec] | None:
-    """Return our name (an encoder's with its prefix) and the spec of a tensor that Google names, or None."""
+    """Return our name (with prefix for the encoder) and the spec of Google's tensor name, or None."""
     if "/" not in name and not name.startswith("output_"):
         return None
-    # The garden's attention once had its output beside it.
+    # The model garden once named the attention's output differently.
     name = name.replace("/self_attention_output/", "/self_attention/attention_output/")
     for pattern, spec in _google_specs().items():
         if found := pattern.fullmatch(name):
-            # The older layout and the garden have one layer, and so no numbers.
+            # The older layout and the garden have one layer, and therefore no numbers.
             numbers = {"group": 0, "layer": 0} | found.groupdict()
             return prefix_of(spec) + spec.ours.format_map(numbers), spec
     return None
 
 
 def to_google(name: str) -> str | None:
-    """Return Google's name of a tensor named by us; None where Google has none for it."""
+    """Return Google's name of one of our tensors, or None if Google has no such tensor."""
     bare = canonical(name).removeprefix(BASE_PREFIX)
     for pattern, spec in _SPECS.items():
         if (found := pattern.fullmatch(bare)) and spec.google is not None:
@@ -170,12 +170,12 @@ def to_google(name: str) -> str | None:
 
 
 def is_keras(name: str) -> bool:
-    """Tell whether a name is of a variable of Keras, as `transformers` stored them with TensorFlow."""
+    """Return whether a name is a Keras variable, as `transformers` stored them with TensorFlow."""
     return name.endswith(":0")
 
 
 def is_turned(name: str) -> bool:
-    """Tell whether a file of TensorFlow's has the matrix of that name as inputs x outputs."""
+    """Return whether TensorFlow files store the matrix of that name as inputs x outputs."""
     if is_keras(name):
         return name.endswith("/kernel:0")
     known = from_google(name)
@@ -184,18 +184,18 @@ def is_turned(name: str) -> bool:
 
 @lru_cache(_NAMES_KEPT)
 def spec_of(name: str) -> TensorSpec | None:
-    """Return the spec of a tensor by its name, with or without the prefix; None for a foreign name."""
+    """Return the spec of a tensor by its name, with or without prefix, or None for an unknown name."""
     bare = canonical(name).removeprefix(BASE_PREFIX)
     return next((spec for pattern, spec in _SPECS.items() if pattern.fullmatch(bare)), None)
 
 
 def parts_of(names: Iterable[str]) -> set[str]:
-    """Return the parts of a network that these names belong to."""
+    """Return the parts of the network that these names belong to."""
     return {spec.part for name in names if (spec := spec_of(name))}
 
 
 def in_model(name: str, expected: Container[str]) -> str | None:
-    """Return the name in `expected` of the tensor that a file calls `name`; None if there is none.
+    """Return the name in `expected` of a tensor with the name `name` in a file, or None.
 
     Covers an encoder's file in a model with a head, and the reverse.
     """
@@ -205,7 +205,7 @@ def in_model(name: str, expected: Container[str]) -> str | None:
 
 
 def why_no_weight(name: str) -> str | None:
-    """Say why a tensor of a file belongs to no model: a constant, state of training; None for others."""
+    """Return why no model has a tensor of a file (a constant, training state), or None if one may have it."""
     for pattern, reason in _LEFT_OUT.items():
         if pattern.fullmatch(name):
             return reason
@@ -213,7 +213,7 @@ def why_no_weight(name: str) -> str | None:
 
 
 def executed_layers(config: AlbertConfig, prefix: str) -> list[str]:
-    """Return the layers' names in the order in which they are applied; shared layers occur several times."""
+    """Return the layers' names in the order of execution; shared layers occur several times."""
     return [
         f"{prefix}encoder.albert_layer_groups.{group}.albert_layers.{inner}"
         for group in range(config.num_hidden_groups)
@@ -223,7 +223,7 @@ def executed_layers(config: AlbertConfig, prefix: str) -> list[str]:
 
 
 def prefix_of(spec: TensorSpec) -> str:
-    """Return what a model with a head puts before the spec's name."""
+    """Return the prefix of the spec's name in a model with a head."""
     return BASE_PREFIX if spec.part in (*REQUIRED, "pooler") else ""
 
 

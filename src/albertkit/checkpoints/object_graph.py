@@ -1,11 +1,11 @@
-"""Checkpoints of TensorFlow 2: keys are places in a graph of objects, and the graph is stored beside them.
+"""Checkpoints of TensorFlow 2: keys are places in a graph of objects, which is stored in the same files.
 
     variables/3/.ATTRIBUTES/VARIABLE_VALUE    a tensor, as in any tensor bundle
-    _CHECKPOINTABLE_OBJECT_GRAPH              a string: which variable each key is of, and the name it had
+    _CHECKPOINTABLE_OBJECT_GRAPH              a string: the variable of each key, and its original name
 
-The graph is the protocol buffer of tensorflow/core/protobuf/trackable_object_graph.proto. So are modules of
-TensorFlow Hub stored (`tensorflow/albert_en_base`) and what `save_weights` of Keras 2 writes: of the encoder
-of TensorFlow's model garden (official/nlp), or of the TensorFlow classes of `transformers`.
+The graph is the protocol buffer of tensorflow/core/protobuf/trackable_object_graph.proto. TensorFlow Hub
+modules (`tensorflow/albert_en_base`) use this format, and so does `save_weights` of Keras 2 for the encoder
+of TensorFlow's model garden (official/nlp) and for the TensorFlow classes of `transformers`.
 """
 
 from collections.abc import Iterator
@@ -21,25 +21,25 @@ GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def variable_names(bundle: Bundle) -> dict[str, str]:
-    """Key of each weight in the bundle -> a name that `names.canonical` understands; {} without a graph.
+    """Map the key of each weight in the bundle to a name for `names.canonical`; {} without a graph.
 
     Raises:
-        CheckpointError: the graph is damaged, with the place; or a weight is there twice.
+        CheckpointError: the graph is damaged (the message gives the position), or a weight occurs twice.
     """
     if GRAPH not in bundle.entries:
         return {}
     names: dict[str, str] = {}
     keys: dict[str, str] = {}
     for full_name, key in _variables(bundle.read_string(GRAPH)):
-        # An optimizer's variables are called after the weights they belong to; their keys tell them apart.
+        # An optimizer's variables have the names of their weights, but different keys.
         if not full_name or key not in bundle.entries or why_no_weight(key):
             continue
-        # The graph leaves out the ending by which names of Keras' are known.
+        # The graph omits the ending that identifies Keras names.
         name = full_name if from_google(full_name) else f"{full_name}:0"
         if keys.setdefault(name, key) != key and spec_of(name):
             raise CheckpointError(
-                f"{bundle.prefix} holds the variable {full_name} twice, as {keys[name]} and as {key}: "
-                "expected one. Save the encoder alone."
+                f"{bundle.prefix} has the variable {full_name} twice, as {keys[name]} and as {key}. "
+                "Expected one. Save only the encoder."
             )
         names[key] = name
     return names
@@ -61,10 +61,10 @@ def _variables(graph: Cursor) -> Iterator[tuple[str, str]]:
 
 
 def merge_heads(tensors: dict[str, np.ndarray]) -> int | None:
-    """Give the garden's attention the shapes of the original's, in place; return its number of heads, if any.
+    """Reshape the garden's attention to the original's shapes in place; return its number of heads, if any.
 
-    There queries, keys and values are H x heads x size with biases heads x size, and the output is
-    heads x size x H; the order of the numbers is the original's.
+    The garden's queries, keys and values are H x heads x size with biases heads x size, and its output is
+    heads x size x H. The order of the numbers is the same as in the original.
 
     Raises:
         ConfigError: matrices of one model have different numbers of heads.

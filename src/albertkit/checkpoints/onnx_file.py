@@ -13,23 +13,23 @@ onnx = optional("onnx")
 
 ONNX_FILE = "model.onnx"
 SCALE = "/scale"
-"""Ends the names of the scales of tensors in int8, which stand beside them."""
+"""Ending of the names of int8 tensors' scales."""
 PRODUCER = "albertkit"
 
 
 def read_onnx(path: Path) -> dict[str, np.ndarray]:
-    """Read every weight by its name in the state dict; those in int8 come back as the floats they stand for.
+    """Read every weight by its name in the state dict; int8 weights are converted to floats.
 
     Raises:
-        CheckpointError: the file is damaged, or of another writer.
+        CheckpointError: the file is damaged, or albertkit did not write it.
     """
     try:
-        # Data in other files is not ours, and could be any file of the machine.
+        # Files with external data are not ours, and could refer to any file of the machine.
         model = onnx.load(str(path), load_external_data=False)
         if model.producer_name != PRODUCER:
             raise CheckpointError(
-                f"{path} was written by {model.producer_name or 'nobody known'}: only weights in files of "
-                "`albertkit export onnx` have names that say what they are."
+                f"{path} was written by {model.producer_name or 'an unknown program'}. Only files of "
+                "`albertkit export onnx` have the names of the weights."
             )
         stored = {one.name: one for one in model.graph.initializer if not one.name.startswith("constants/")}
         return {name: _weight(stored, name) for name in stored if not name.endswith(SCALE)}
@@ -37,13 +37,13 @@ def read_onnx(path: Path) -> dict[str, np.ndarray]:
         raise
     except Exception as error:  # protobuf's errors have no common base
         raise CheckpointError(
-            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete: expected an ONNX file "
+            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete. Expected an ONNX file "
             f"({error})."
         ) from error
 
 
 def _weight(stored: dict[str, Any], name: str) -> np.ndarray:
-    """Return a tensor as PyTorch has it: matrices are stored as inputs x outputs, tables are not."""
+    """Return a tensor in PyTorch's layout: matrices are stored as inputs x outputs, tables are not."""
     tensor = _tensor(stored[name])
     if name + SCALE in stored:
         tensor = tensor.astype(np.float32) * _tensor(stored[name + SCALE])
@@ -53,7 +53,7 @@ def _weight(stored: dict[str, Any], name: str) -> np.ndarray:
 
 def _tensor(stored: Any) -> np.ndarray:
     if stored.data_location == onnx.TensorProto.EXTERNAL:
-        raise CheckpointError(f"The ONNX file keeps {stored.name} in another file; expected one file.")
-    if stored.data_type == onnx.TensorProto.BFLOAT16:  # which older versions of onnx return as float32
+        raise CheckpointError(f"The ONNX file keeps {stored.name} in another file. Expected one file.")
+    if stored.data_type == onnx.TensorProto.BFLOAT16:  # older versions of onnx return it as float32
         return np.frombuffer(bytearray(stored.raw_data), BFLOAT16).reshape(tuple(stored.dims))
     return onnx.numpy_helper.to_array(stored).copy()

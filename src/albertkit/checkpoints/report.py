@@ -1,4 +1,4 @@
-"""Fitting the tensors of a file to the names of a model, and the report of it."""
+"""Match the tensors of a file with the names of a model, and report the result."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,34 +18,36 @@ from albertkit.checkpoints.names import (
 from albertkit.errors import CheckpointError, ShapeMismatchError
 
 _SHOWN = 4
-"""How many tensors an error names."""
+"""Maximum number of tensors that an error lists."""
 
 
 @dataclass(slots=True)
 class LoadReport:
-    """What became of each tensor of the file and of the model."""
+    """The report of each tensor of the file and of the model."""
 
     loaded: dict[str, str] = field(default_factory=dict)
     """Name in the model -> name in the file."""
     missing: list[str] = field(default_factory=list)
-    """Names of the model that the file lacks: their tensors keep their initial values."""
+    """Names in the model that the file lacks. These tensors keep their initial values."""
     unexpected: list[str] = field(default_factory=list)
-    """Names in the file that this model has no place for and ALBERT no known use."""
+    """Names in the file that neither this model nor ALBERT has a known use for."""
     reshaped: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
-    """Name in the model -> (shape in the file, shape in the model): left at their initial values."""
+    """Name in the model -> (shape in the file, shape in the model). These tensors keep their initial
+    values."""
     conflicting: dict[str, str] = field(default_factory=dict)
-    """Name in the file -> the name it shares its tensor with in the model, whose different values won."""
+    """Name in the file -> the name that it shares its tensor with in the model, whose different values are
+    used."""
     ignored: dict[str, str] = field(default_factory=dict)
-    """Name in the file -> why it is rightly left out (a constant, a head this model does not have)."""
+    """Name in the file -> why it is left out on purpose (a constant, a head this model does not have)."""
 
     @property
     def ok(self) -> bool:
-        """Whether the model is complete and nothing in the file is unexplained."""
+        """Whether the model is complete and every tensor in the file is explained."""
         return not (self.missing or self.unexpected or self.reshaped or self.conflicting)
 
     @property
     def differences(self) -> list[str]:
-        """Each reshaped tensor in words."""
+        """A description of each tensor with another shape."""
         return [
             f"{name} is {_sizes(found)} in the file and {_sizes(wanted)} in the model"
             for name, (found, wanted) in self.reshaped.items()
@@ -56,7 +58,7 @@ class LoadReport:
         return {"ok": self.ok, **asdict(self)}
 
     def loading_info(self) -> dict[str, Any]:
-        """Return the report under the names that `transformers` gives its parts."""
+        """Return the report under the names of `transformers`."""
         return {
             "missing_keys": set(self.missing),
             "unexpected_keys": set(self.unexpected),
@@ -86,24 +88,24 @@ def match(
     tied: Mapping[str, str] = TIED,
     ignore_mismatched_sizes: bool = False,
 ) -> tuple[dict[str, np.ndarray], LoadReport]:
-    """Give the tensors of a file the names that a model expects.
+    """Map the tensors of a file to the names that a model expects.
 
-    The file may be of the encoder alone and the model have a head, or the reverse; names of older writers
-    are understood. Both names of a shared tensor are filled from whichever the file holds, so a strict
-    `load_state_dict` succeeds when nothing is missing.
+    The file may have only the encoder and the model a head, or the reverse; older names are understood. Both
+    names of a shared tensor get the one that the file has, so a strict `load_state_dict` succeeds if nothing
+    is missing.
 
     Args:
         tensors: name in the file -> tensor.
         expected: name in the model -> shape, as `{k: v.shape for k, v in model.state_dict().items()}`.
         tied: second name of a shared tensor -> first name; empty for a model that shares none.
-        ignore_mismatched_sizes: report a tensor of another shape and leave it out, instead of raising.
+        ignore_mismatched_sizes: whether to report and leave out a tensor of another shape instead of raising.
 
     Returns:
-        Name in the model -> tensor, and the account.
+        Name in the model -> tensor, and the report.
 
     Raises:
-        CheckpointError: a tensor of the embeddings or the encoder is missing, two tensors of the file
-            claim one name, or a tensor holds no floating-point numbers.
+        CheckpointError: a tensor of the embeddings or the encoder is missing, two tensors of the file map to
+            one name, or a tensor has no floating-point numbers.
         ShapeMismatchError: a tensor has another shape.
     """
     matched: dict[str, np.ndarray] = {}
@@ -118,7 +120,7 @@ def match(
                 report.ignored[name] = reason
         elif target in matched:
             raise CheckpointError(
-                f"The file holds {target} twice, as {report.loaded[target]!r} and as {name!r}: expected one. "
+                f"The file has {target} twice, as {report.loaded[target]!r} and as {name!r}. Expected one. "
                 "Remove the other from the file."
             )
         elif not is_floating(tensor):
@@ -138,31 +140,31 @@ def match(
     report.missing = [name for name in expected if name not in matched and name not in report.reshaped]
     if report.reshaped and not ignore_mismatched_sizes:
         raise ShapeMismatchError(
-            f"Weights and config do not fit each other: {_some(report.differences, '; ')}. "
-            "Check that they belong together; to begin these tensors anew (a head with other labels), "
+            f"Weights and config do not match: {_some(report.differences, '; ')}. "
+            "Check that they belong together. To initialize these tensors (a head with other labels), "
             "pass ignore_mismatched_sizes=True."
         )
     lost = [name for name in report.missing if _part(name) in REQUIRED]
     if lost:
         raise CheckpointError(
-            f"The file is not a whole ALBERT: it lacks {_some(lost)}, without which the model cannot work. "
-            f"It holds {_some(list(tensors)) if tensors else 'no tensors'}. "
+            f"The file is not a complete ALBERT: it lacks {_some(lost)}, which every model needs. "
+            f"It has {_some(list(tensors)) if tensors else 'no tensors'}. "
             "Check that config.json and the weights belong together."
         )
     return matched, report
 
 
 def _why_left_out(name: str) -> str | None:
-    """Say why a tensor that the model has no place for is no loss; None if it may be one."""
+    """Return why a tensor that the model does not have can be left out, or None if it may be needed."""
     if reason := why_no_weight(name):
         return reason
     part = _part(name)
-    # A surplus tensor of the encoder means another shape of network, not another task.
+    # An extra tensor of the encoder means another network shape, not another task.
     return f"the {part}, which this model does not have" if part and part not in REQUIRED else None
 
 
 def _share(first: str, second: str, matched: dict[str, np.ndarray], report: LoadReport) -> None:
-    """Let two names of the model have one tensor, that of `first` where the file holds both."""
+    """Share one tensor between two names of the model; `first` takes precedence if the file has both."""
     if first not in matched and second not in matched:
         return
     if first not in matched:
@@ -189,13 +191,13 @@ def _part(name: str) -> str | None:
 
 
 def _some(texts: list[str], separator: str = ", ") -> str:
-    """Join the first few of `texts`, and say how many more there are."""
+    """Join the first few texts, and add how many more there are."""
     more = f"{separator}and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return separator.join(texts[:_SHOWN]) + more
 
 
 def left_out(reasons: Mapping[str, str]) -> list[str]:
-    """Return a line for each reason with the names that have it."""
+    """Return a line for each reason, with the names it applies to."""
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)

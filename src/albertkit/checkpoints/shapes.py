@@ -1,4 +1,4 @@
-"""The tensors of every model class, worked out from its name and config, and fitting a file to them."""
+"""Compute the tensors of every model class from its name and config, and match a file with them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
@@ -16,9 +16,9 @@ _ENCODER = [spec for spec in TABLE if spec.part in REQUIRED]
 
 
 def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> str:
-    """Return the model class that these tensors make: the one that uses most parts of the network.
+    """Return the model class of these tensors: the class that uses the most parts of the network.
 
-    Where several classes have tensors of the same names, the config says which one it is.
+    If several classes have tensors of the same names, the config decides.
     """
     parts = parts_of(tensors)
 
@@ -35,7 +35,7 @@ def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> str:
 def fit(
     architecture: str, config: AlbertConfig, tensors: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], LoadReport]:
-    """Return the tensors of a file that a model has, under the model's names, and an account of all of them.
+    """Return the tensors of a file that a model has, under the model's names, and a report of all tensors.
 
     Args:
         architecture: the name of a model class.
@@ -43,11 +43,11 @@ def fit(
         tensors: name in the file -> tensor.
 
     Returns:
-        Name in the model -> tensor, in the order of the model, whatever the order of the file; the account.
+        Name in the model -> tensor, in the order of the model; and the report.
 
     Raises:
         CheckpointError: a tensor of the encoder is missing, or one has another shape.
-        ConfigError: as `expected_shapes`.
+        ConfigError: see `expected_shapes`.
     """
     expected = expected_shapes(architecture, config)
     matched, report = match(tensors, expected, tied=shared_names(config))
@@ -55,7 +55,7 @@ def fit(
 
 
 def expected_shapes(architecture: str, config: AlbertConfig) -> dict[str, tuple[int, ...]]:
-    """Return what `{name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}` would be.
+    """Return `{name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}` without a model.
 
     Args:
         architecture: the name of a model class, such as "AlbertForMaskedLM".
@@ -65,7 +65,7 @@ def expected_shapes(architecture: str, config: AlbertConfig) -> dict[str, tuple[
         Name -> shape, in the order of the state dict; tied tensors under both names.
 
     Raises:
-        ConfigError: there is no such class, or the config prunes heads that it does not have.
+        ConfigError: the class does not exist, or the config prunes heads that it does not have.
     """
     head = head_of(architecture)
     pruned = merged_pruned_heads(config, config.pruned_heads)
@@ -86,24 +86,25 @@ def expected_shapes(architecture: str, config: AlbertConfig) -> dict[str, tuple[
 
 
 def merged_pruned_heads(config: AlbertConfig, heads: Mapping[int, Iterable[int]]) -> dict[int, list[int]]:
-    """Return the heads to prune with those that the config prunes already, for the layers of `heads`.
+    """Return the heads to prune, including those that the config already prunes, for the layers of `heads`.
 
     Args:
         config: the model's config.
-        heads: distinct layer -> heads, both numbered from 0 as without pruning.
+        heads: layer with its own weights -> heads, both numbered from 0 as without pruning.
 
     Raises:
-        ConfigError: there is no such layer or head, or a layer would keep none.
+        ConfigError: there is no such layer or head, or a layer would have no heads left.
     """
     distinct = config.num_hidden_groups * config.inner_group_num
     merged: dict[int, list[int]] = {}
     for layer, gone in heads.items():
         if not _is_index(layer, distinct):
             raise ConfigError(
-                f"no distinct layer {layer!r} to prune; this model has {distinct} (0 to {distinct - 1})"
+                f"no layer {layer!r} to prune. This model has {distinct} with their own weights "
+                f"(0 to {distinct - 1})."
             )
         if isinstance(gone, str) or not isinstance(gone, Iterable):
-            raise ConfigError(f"heads to prune in layer {layer} are {gone!r}; expected a list of ids")
+            raise ConfigError(f"heads to prune in layer {layer} are {gone!r}. Expected a list of ids.")
         gone = list(gone)
         if not all(_is_index(head, config.num_attention_heads) for head in gone):
             raise ConfigError(f"heads to prune {gone} must lie in 0 to {config.num_attention_heads - 1}")
@@ -135,20 +136,20 @@ def saved_class(config: AlbertConfig) -> str:
 
 
 def check_head(config: AlbertConfig, architecture: str, *, name: str) -> None:
-    """Check that a model is not used for another task than its head was trained for.
+    """Check that a model is used for the task that its head was trained for.
 
     Args:
-        config: as saved with the weights.
-        architecture: the name of the model class that the weights are to be loaded as.
-        name: of the model.
+        config: the config saved with the weights.
+        architecture: the name of the model class to load the weights into.
+        name: the name of the model.
 
     Raises:
-        CheckpointError: the head is that of another task; its scores would mean something else.
+        CheckpointError: the head belongs to another task, so its scores have another meaning.
     """
     trained = (config.architectures or [""])[0]
     if trained in HEADS and HEADS[trained].is_mistaken_for(head_of(architecture)):
         raise CheckpointError(
             f"{name!r} was trained for {HEADS[trained].task} ({trained}), not for "
-            f"{HEADS[architecture].task} ({architecture}): its scores mean something else. Give a checkpoint "
-            "of that task"
+            f"{HEADS[architecture].task} ({architecture}): its scores have another meaning. Pass a "
+            "checkpoint of that task."
         )

@@ -1,14 +1,14 @@
-"""Sorted string tables: the file of (key, value) pairs that is the `.index` of a TensorFlow checkpoint.
+"""Sorted string tables: the (key, value) file that is the `.index` of a TensorFlow checkpoint.
 
 The layout is that of LevelDB (github.com/google/leveldb, doc/table_format.md):
 
-    data blocks     entries, sorted; each key states how much of the one before it begins with
+    data blocks     entries, sorted; each key gives the length of its common prefix with the key before it
     metaindex block empty here
-    index block     for each data block: a key not below its last, and the block's place
-    footer          places of the metaindex and index blocks, padding, a magic number; 48 bytes
+    index block     for each data block: a key that is not below its last key, and the block's position
+    footer          positions of the metaindex and index blocks, padding, a magic number; 48 bytes
 
-A block ends with the places of keys that are spelt out ("restarts") and their number. After each block come
-one byte for its compression and a checksum: CRC-32C, "masked" because a checksum of checksums is weak.
+A block ends with the positions of complete keys ("restarts") and their number. After each block come one byte
+for its compression and a checksum: CRC-32C, "masked" because a checksum of checksums is weak.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,9 +26,9 @@ _NO_COMPRESSION, _SNAPPY = 0, 1
 _BLOCK_SIZE = 256 * 1024
 _KEYS_PER_RESTART = 16
 _LARGEST_GAIN = 64
-"""The most bytes that one byte of Snappy's can stand for: a copy of 64 bytes takes at least two."""
+"""Maximum number of bytes that one byte of Snappy can expand to: a copy of 64 bytes takes at least two."""
 _LONGEST_KEY = 1_000
-"""In bytes. Keys repeat their beginnings for free, so without a limit a small file could hold gigabytes."""
+"""In bytes. Common prefixes take no space, so without a limit a small file could have gigabytes of keys."""
 
 
 def masked_checksum(data: bytes | memoryview, *more: bytes | memoryview) -> int:
@@ -46,7 +46,8 @@ def read_table(path: Path) -> Iterator[tuple[bytes, Cursor]]:
     """Yield the keys and values of a table in their order.
 
     Raises:
-        CheckpointError: the file is no table, is truncated, or a checksum differs; with the place.
+        CheckpointError: the file is not a table, is truncated, or a checksum differs. The message gives the
+            position.
     """
     data = memoryview(path.read_bytes())
     file = Cursor(path, data, 0, max(len(data) - _FOOTER_SIZE, 0))
@@ -69,7 +70,7 @@ def _handle(source: Cursor) -> tuple[int, int]:
 
 
 def _block(path: Path, data: memoryview, offset: int, size: int) -> Cursor:
-    """Return a block by its place, its checksum compared, decompressed."""
+    """Return a decompressed block by its position, after comparing its checksum."""
     file = Cursor(path, data, 0, min(offset, len(data)))
     content = file.part(size, "a block")
     trailer = file.part(5, "the checksum of a block")
@@ -78,10 +79,10 @@ def _block(path: Path, data: memoryview, offset: int, size: int) -> Cursor:
     if masked_checksum(content.data, bytes([compression])) != stored:
         raise content.error(f"the checksum of the block of {size:,} bytes differs from the stored one")
     if compression == _SNAPPY:
-        # Faults inside are reported with the place of the block, since their own is not in the file.
+        # Errors inside are reported with the block's position, because theirs is not a position in the file.
         return Cursor(path, memoryview(decompress(content)), offset)
     if compression != _NO_COMPRESSION:
-        raise content.error(f"the compression {compression} is unknown; expected none (0) or Snappy (1)")
+        raise content.error(f"the compression {compression} is unknown. Expected none (0) or Snappy (1)")
     return content
 
 
@@ -105,14 +106,14 @@ def _entries(block: Cursor) -> Iterator[tuple[bytes, Cursor]]:
 
 
 def decompress(source: Cursor) -> bytes:
-    """Return the bytes that a stretch compressed with Snappy stands for.
+    """Return the decompressed bytes of a range compressed with Snappy.
 
     The format (github.com/google/snappy, format_description.txt): the length of the result as a varint, then
-    elements whose lowest two bits say what they are: bytes to copy over, or a stretch of what there already
-    is. Only the index of a checkpoint is ever compressed, some kilobytes, so plain Python is fast enough.
+    elements whose lowest two bits give their kind: bytes to copy, or a range of the previous output. Only the
+    index of a checkpoint is compressed, a few kilobytes, so plain Python is fast enough.
 
     Raises:
-        CheckpointError: the stretch is not valid, or its result is not of the length it states.
+        CheckpointError: the range is invalid, or its result does not have the declared length.
     """
     length = source.varint("the length of a compressed block")
     if length > _LARGEST_GAIN * source.remaining:
@@ -122,7 +123,7 @@ def decompress(source: Cursor) -> bytes:
         tag = source.unsigned(1, "an element")
         kind, high = tag & 3, tag >> 2
         if kind == 0:
-            # Up to 60 bytes state their number in the tag, more in the one to four bytes after it.
+            # Up to 60 bytes give their number in the tag, more in the one to four bytes after it.
             size = high + 1 if high < 60 else source.unsigned(high - 59, "the length of a literal") + 1
             result += source.take(size, "a literal")
         else:
@@ -133,7 +134,7 @@ def decompress(source: Cursor) -> bytes:
             if not 0 < offset <= len(result):
                 raise source.error(f"a copy from {offset:,} bytes back, where there are {len(result):,}")
             start = len(result) - offset
-            # A copy may run into its own result, which repeats a pattern.
+            # A copy may overlap its own output, which repeats a pattern.
             pattern = result[start : start + size]
             result += (pattern * -(-size // len(pattern)))[:size]
         if len(result) > length:
@@ -147,7 +148,7 @@ def decompress(source: Cursor) -> bytes:
 
 
 def write_table(path: Path, entries: Mapping[bytes, bytes]) -> None:
-    """Write a table: the very bytes that TensorFlow writes, where one block holds all."""
+    """Write a table with exactly the bytes that TensorFlow writes if one block holds all entries."""
     table = bytearray()
     index: list[tuple[bytes, bytes]] = []
     for group in _groups(sorted(entries.items())):
@@ -162,7 +163,7 @@ def write_table(path: Path, entries: Mapping[bytes, bytes]) -> None:
 
 
 def _groups(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Yield the entries of each block: as many as fill its size."""
+    """Yield the entries of each block, as many as fill its size."""
     group: list[tuple[bytes, bytes]] = []
     size = 0
     for key, value in entries:
@@ -193,7 +194,7 @@ def _encode_block(entries: list[tuple[bytes, bytes]], keys_per_restart: int) -> 
 
 
 def _append(table: bytearray, block: bytes) -> bytes:
-    """Add a block with its trailer; return the handle that says where it is."""
+    """Add a block with its trailer and return the handle with its position."""
     handle = varint(len(table)) + varint(len(block))
     compression = bytes([_NO_COMPRESSION])
     table += block + compression + masked_checksum(block, compression).to_bytes(4, "little")
@@ -201,7 +202,7 @@ def _append(table: bytearray, block: bytes) -> bytes:
 
 
 def _short_successor(key: bytes) -> bytes:
-    """Return the shortest key above this one, as LevelDB ends its index."""
+    """Return the shortest key above this one, which LevelDB uses at the end of its index."""
     for place, byte in enumerate(key):
         if byte != 0xFF:
             return key[:place] + bytes([byte + 1])

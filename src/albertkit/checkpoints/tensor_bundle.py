@@ -1,7 +1,7 @@
 """TensorFlow's checkpoint format ("tensor bundle", version 2): named tensors in an index and data shards.
 
     PREFIX.index                    a table (sstable.py): "" -> header, tensor name -> entry
-    PREFIX.data-00000-of-00001      the values, one tensor after the other; as many shards as the header says
+    PREFIX.data-00000-of-00001      the values, one tensor after the other; the header gives the shard count
 
 Header and entries are the protocol buffers of tensorflow/core/protobuf/tensor_bundle.proto. Values are little
 endian and row-major; each tensor has a masked CRC-32C of its bytes.
@@ -40,10 +40,10 @@ _NAMES = {4: "uint8", 5: "int16", 6: "int8", 7: _STRING, 8: "complex64", 10: "bo
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the index says of a tensor."""
+    """The entry of a tensor in the index."""
 
     dtype: np.dtype | None
-    """None for types that no weights have (strings)."""
+    """None for types that weights cannot have (strings)."""
     type_name: str
     shape: tuple[int, ...]
     shard: int
@@ -56,8 +56,8 @@ def read_index(path: Path) -> tuple[dict[str, Entry], int]:
     """Return the entries of a `.index` file by tensor name, in their order, and the number of shards.
 
     Raises:
-        CheckpointError: the file is damaged, or is of a kind that no ALBERT checkpoint is (big-endian,
-            tensors in slices); with the place.
+        CheckpointError: the file is damaged, or has a feature that ALBERT checkpoints do not use (big-endian,
+            tensors in slices). The message gives the position.
     """
     entries: dict[str, Entry] = {}
     shards = None
@@ -65,7 +65,7 @@ def read_index(path: Path) -> tuple[dict[str, Entry], int]:
         if shards is None:
             if key != b"":
                 raise value.error(
-                    "the first key is not that of the header; the file is a table of other things"
+                    "the first key does not belong to the header: the file is a table of other data"
                 )
             shards = _read_header(value)
             continue
@@ -75,7 +75,7 @@ def read_index(path: Path) -> tuple[dict[str, Entry], int]:
             raise value.error(f"the name {key!r} is not UTF-8") from None
         entries[name] = _read_entry(value, name, shards)
     if shards is None:
-        raise CheckpointError(f"{path} is no index of a checkpoint: it holds nothing, not even a header.")
+        raise CheckpointError(f"{path} is not the index of a checkpoint: it has no entries and no header.")
     return entries, shards
 
 
@@ -84,7 +84,7 @@ def _read_header(source: Cursor) -> int:
     values = dict(source.fields("the header"))
     shards = values.get(1, 1)
     if values.get(2, 0) != 0:
-        raise source.error("the checkpoint is big-endian; expected little-endian")
+        raise source.error("the checkpoint is big-endian. Expected little-endian")
     if not isinstance(shards, int) or not 1 <= shards <= 100_000:  # five digits in the names of the shards
         raise source.error(f"the header states {shards!r:.40} shards")
     return shards
@@ -93,12 +93,12 @@ def _read_header(source: Cursor) -> int:
 def _read_entry(source: Cursor, name: str, shards: int) -> Entry:
     values = dict(source.fields(f"the entry of {name!r}"))
     if 7 in values:
-        raise source.error(f"{name!r} is stored in slices, as partitioned variables are; not supported")
+        raise source.error(f"{name!r} is stored in slices (a partitioned variable), which is not supported")
     kind, shard, offset, size, checksum = (_number_in(values, field) for field in (1, 3, 4, 5, 6))
     shape = _read_shape(values[2], name) if isinstance(values.get(2), Cursor) else ()
     dtype = _DTYPES.get(kind)
     if shard >= shards:
-        raise source.error(f"{name!r} is in shard {shard:,}, and there are {shards:,}")
+        raise source.error(f"{name!r} is in shard {shard:,}, but there are only {shards:,}")
     if dtype is not None and prod(shape) * dtype.itemsize != size:
         raise source.error(f"{name!r} has the shape {shape} of {dtype}, but {size:,} bytes")
     type_name = str(dtype) if dtype else _NAMES.get(kind, f"type {kind}")
@@ -123,18 +123,18 @@ def _number_in(values: Mapping[int, Any], field: int) -> int:
 
 
 class Bundle:
-    """The tensors of a checkpoint, mapped into memory shard by shard when first asked for."""
+    """The tensors of a checkpoint; each shard is mapped into memory when it is first used."""
 
     def __init__(self, prefix: Path) -> None:
-        """Read the index of the checkpoint `prefix`, the part of its files' names before ".index".
+        """Read the index of the checkpoint `prefix`, the part of its file names before ".index".
 
         Raises:
-            CheckpointError: as `read_index`, or there is no such file.
+            CheckpointError: see `read_index`; or the file does not exist.
         """
         self.prefix = prefix
         index = prefix.with_name(prefix.name + ".index")
         if not index.is_file():
-            raise CheckpointError(f"There is no {index}: expected the index of a TensorFlow checkpoint.")
+            raise CheckpointError(f"There is no {index}. Expected the index of a TensorFlow checkpoint.")
         self.entries, self.num_shards = read_index(index)
         self._shards: dict[int, np.ndarray] = {}
 
@@ -146,11 +146,12 @@ class Bundle:
         """Return a tensor by its name, mapped copy-on-write.
 
         Args:
-            name: one of `entries`, of a type that weights have.
-            check: compare the checksum, which reads all of it.
+            name: a name in `entries`, with a data type that weights can have.
+            check: whether to compare the checksum, which reads the whole tensor.
 
         Raises:
-            CheckpointError: the shard is missing or too short, or the checksum differs; with the place.
+            CheckpointError: the shard is missing or too short, or the checksum differs. The message gives the
+                position.
         """
         entry = self.entries[name]
         assert entry.dtype is not None
@@ -167,7 +168,7 @@ class Bundle:
         """Return a single string by its name. It is stored as its length, a checksum of that, and the bytes.
 
         Raises:
-            CheckpointError: as `read`, or it is something else.
+            CheckpointError: see `read`; or the entry is not a single string.
         """
         entry = self.entries[name]
         source = Cursor(self.shard_path(entry.shard), self._values(name).data, entry.offset)
@@ -176,21 +177,21 @@ class Bundle:
         size = source.varint(f"the length of {name!r}")
         stored = source.take(4, f"the checksum of the length of {name!r}")
         content = source.part(size, name)
-        # The checksum is of the length as a number of four or eight bytes, of its checksum, and of the bytes.
+        # The checksum covers the length as a number of four or eight bytes, its checksum, and the bytes.
         length = size.to_bytes(4 if size < 1 << 32 else 8, "little")
         if source.remaining or masked_checksum(length, bytes(stored), content.data) != entry.checksum:
             raise self._wrong_checksum(name)
         return content
 
     def _values(self, name: str) -> np.ndarray:
-        """Return the bytes of a tensor, none copied."""
+        """Return the bytes of a tensor without copying them."""
         entry = self.entries[name]
         shard = self._map(entry.shard)
         if entry.offset + entry.size > len(shard):
             raise damaged(
                 self.shard_path(entry.shard),
                 len(shard),
-                f"the file ends, and {name!r} should be at bytes {entry.offset:,} to "
+                f"the file ends before {name!r}, which should be at bytes {entry.offset:,} to "
                 f"{entry.offset + entry.size:,}",
             )
         return shard[entry.offset : entry.offset + entry.size]
@@ -205,7 +206,7 @@ class Bundle:
             path = self.shard_path(shard)
             if not path.is_file():
                 raise CheckpointError(
-                    f"There is no {path}: the index of the checkpoint names {self.num_shards} such files."
+                    f"There is no {path}: the index of the checkpoint lists {self.num_shards} such files."
                 )
             # An empty file cannot be mapped.
             self._shards[shard] = map_file(path) if path.stat().st_size else np.empty(0, dtype=np.uint8)
@@ -215,10 +216,10 @@ class Bundle:
 def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
     """Write the index and one data shard; return their paths.
 
-    Both are complete on the disk before either takes its name.
+    Both are complete on the disk before either is renamed.
 
     Raises:
-        CheckpointError: a type that the format has no place for.
+        CheckpointError: the format does not support a data type.
         OSError: the files cannot be written.
     """
     paths = [prefix.with_name(f"{prefix.name}{ending}") for ending in (".index", ".data-00000-of-00001")]
@@ -230,7 +231,7 @@ def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
             for name, tensor in sorted(tensors.items()):
                 if tensor.dtype not in _NUMBERS:
                     raise CheckpointError(
-                        f"{name} is {tensor.dtype}: expected one of {', '.join(map(str, _NUMBERS))}."
+                        f"{name} is {tensor.dtype}. Expected one of {', '.join(map(str, _NUMBERS))}."
                     )
                 values = np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
                 shape = b"".join(message(2, _number(1, size)) for size in tensor.shape)
@@ -247,7 +248,7 @@ def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
 
 
 def prefixes(folder: Path) -> list[Path]:
-    """Return the checkpoints in a folder, as prefixes: names of index files that have a shard beside them."""
+    """Return the checkpoints in a folder, as prefixes: names of index files that have a data shard."""
     shard = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
     names = {found[1] for child in folder.iterdir() if (found := shard.fullmatch(child.name))}
     found = (folder / name for name in names if (folder / f"{name}.index").is_file())
@@ -255,5 +256,5 @@ def prefixes(folder: Path) -> list[Path]:
 
 
 def _number(field: int, value: int) -> bytes:
-    """Return a field of a protocol buffer; zero, the default, is left out."""
+    """Return a field of a protocol buffer; zero, the default, is omitted."""
     return number(field, value) if value else b""

@@ -19,42 +19,42 @@ def answer(
     questions: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Questions; without any, those of --file or of a pipe.",
+            help="Questions (default: from --file or a pipe).",
             metavar="QUESTION",
             show_default=False,
         ),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(help="The text that answers them.", show_default=False)
+        str | None, typer.Option(help="Context that answers the questions.", show_default=False)
     ] = None,
     context_file: Annotated[
-        Path | None, typer.Option(help="The file with that text, UTF-8.", show_default=False)
+        Path | None, typer.Option(help="UTF-8 file with the context.", show_default=False)
     ] = None,
     model: TunedModel = BUNDLED,
-    top_k: Annotated[int, typer.Option(help="How many answers.", min=1)] = 1,
+    top_k: Annotated[int, typer.Option(help="Number of answers.", min=1)] = 1,
     no_answer: Annotated[
         bool | None,
         typer.Option(
             "--no-answer/--answer-always",
-            help="Whether the text may have no answer.",
-            show_default="if the model was tuned for that",
+            help="Whether the context may have no answer.",
+            show_default="if the model was tuned for it",
         ),
     ] = None,
     *,
     options: TextOptions,
 ) -> None:
-    """Answer questions with a span of a text of any length; a .tsv file has questions and texts.
+    """Answer questions with a span of a context of any length; a .tsv file has questions and contexts.
 
     Example: albertkit answer "Who opened it?" --context "Queen Anne opened the harbour." --model my-model
     """
     if context is not None and context_file is not None:
-        raise DataError("the text is given twice, with --context and --context-file; give one of them")
+        raise DataError("the context is passed twice, with --context and --context-file. Pass one of them.")
     if context_file is not None:
         from albertkit.text_files import read_text
 
         context = read_text(context_file)
     if questions and context is None:
-        raise DataError("there is no text to answer from: give --context or --context-file")
+        raise DataError("there is no context to answer from. Pass --context or --context-file.")
     fields = ("question", "context") if context is None else ("question",)
     given = options.read(questions, fields=fields, kind="question")
     if context is not None:

@@ -1,4 +1,4 @@
-"""The verb bench: how fast a model is on this machine, and how fast it could be."""
+"""The verb bench: measure a model's speed on this machine, and compare it with the possible maximum."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,37 +21,38 @@ def bench(
     texts: Annotated[
         Path | None,
         typer.Option(
-            help="Also measure these texts: one in a line, .tsv (first column) or .jsonl.", show_default=False
+            help="Also measure these texts: one per line, .tsv (first column) or .jsonl.", show_default=False
         ),
     ] = None,
     against: Annotated[
         str,
-        typer.Option(help="Also measure these: transformers, onnxruntime (its graph), with a comma between."),
+        typer.Option(help="Also measure transformers, onnxruntime (its graph), separated by commas."),
     ] = "",
     minutes: Annotated[
-        float, typer.Option(help="About how long; what would take longer is left out.", min=0.001)
+        float, typer.Option(help="Approximate limit in minutes; what takes longer is left out.", min=0.001)
     ] = 1.0,
-    rounds: Annotated[int, typer.Option(help="Most counted calls of each.", min=1)] = 20,
-    lengths: Annotated[str, typer.Option(help="Tokens of a text.")] = "16,64,128,512",
-    batches: Annotated[str, typer.Option(help="Texts given at once.")] = "1,8,32",
+    rounds: Annotated[int, typer.Option(help="Maximum number of measured calls of each.", min=1)] = 20,
+    lengths: Annotated[str, typer.Option(help="Lengths of texts in tokens.")] = "16,64,128,512",
+    batches: Annotated[str, typer.Option(help="Numbers of texts per call.")] = "1,8,32",
     plot: Annotated[
-        Path | None, typer.Option(help="Draw to this .png, .svg or .pdf file.", show_default=False)
+        Path | None,
+        typer.Option(help="Draw the results to this .png, .svg or .pdf file.", show_default=False),
     ] = None,
     dtype: Annotated[
         str,
         typer.Option(
-            help="Type of the weights: float32, bfloat16, float16. plain and torch also compute in it."
+            help="Data type of the weights: float32, bfloat16, float16. plain and torch also compute in it."
         ),
     ] = "float32",
     processor_time: Annotated[
-        bool, typer.Option("--processor-time", help="Of one thread, on a machine that does other work too.")
+        bool, typer.Option("--processor-time", help="Measure one thread's CPU time, for a busy machine.")
     ] = False,
     device: Device = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON line for each figure, after one of the machine.")
+        bool, typer.Option("--json", help="Print one JSON line per figure, after one for the machine.")
     ] = False,
 ) -> None:
-    """Measure a model by engine, length and batch, beside the largest matrix product of this machine.
+    """Measure a model's speed by engine, length and batch, and the largest matrix product of this machine.
 
     Example: albertkit bench --against transformers --plot bench.png
     """
@@ -92,7 +93,7 @@ def bench(
         )
     if not report.grid and not report.texts:
         needed = "; ".join(f"{name} {reason}" for name, reason in report.left_out.items())
-        raise ConfigError(f"nothing could be measured in {minutes:g} minutes ({needed}): give more --minutes")
+        raise ConfigError(f"nothing could be measured in {minutes:g} minutes ({needed}). Raise --minutes.")
     report.left_out = left_out | report.left_out
     report.about["computed_in"] = {side.name: side.dtype for side in sides}
     if plot is not None:
@@ -118,7 +119,7 @@ def bench(
 def _numbers(name: str, given: str) -> list[int]:
     numbers = [one.strip() for one in given.split(",")]
     if not all(one.isdecimal() and int(one) > 0 for one in numbers):
-        raise ConfigError(f"{name} is {given!r}; expected whole numbers with commas between, such as 16,128")
+        raise ConfigError(f"{name} is {given!r}. Expected whole numbers separated by commas, such as 16,128.")
     return sorted({int(one) for one in numbers})
 
 
@@ -133,7 +134,7 @@ def _read_texts(file: Path) -> list[str]:
     for number, one in enumerate(found, start=1):
         text = one.get("text") if isinstance(one, dict) else one
         if not isinstance(text, str):
-            raise DataError(f"{file}, text {number}: {one!r:.60}; expected a text")
+            raise DataError(f"{file}, text {number}: {one!r:.60}. Expected a text.")
         texts.append(text)
     return texts
 

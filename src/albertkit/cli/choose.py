@@ -18,23 +18,23 @@ def choose(
         typer.Argument(help="The choices, at least two.", metavar="CHOICE", show_default=False),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(help="The text that the answer follows from.", show_default=False)
+        str | None, typer.Option(help="Context that the answer follows from.", show_default=False)
     ] = None,
     question: Annotated[
         str | None,
-        typer.Option(help="The question; a '_' in it is the gap for the choices.", show_default=False),
+        typer.Option(help="Question; a '_' in it is a gap for the choices.", show_default=False),
     ] = None,
     model: TunedModel = BUNDLED,
     truncate: Truncate = False,
     *,
     options: TextOptions,
 ) -> None:
-    """Choose the answer that fits; a .tsv file has context, question and a column for each choice.
+    """Choose the best answer; a .tsv file has a context, a question and a column for each choice.
 
     Example: albertkit choose fox ship --context "It left the harbour." --question "What was it?" --model M
     """
     if (choices is None or not choices) != (context is None):
-        raise DataError("choices and --context go together; give both, or a file")
+        raise DataError("choices and --context are needed together. Pass both, or a file.")
     asked_once = [{"context": context, "question": question, "choices": choices}] if choices else None
     given = options.read(asked_once, fields=("context", "question"), rest="choices", kind="question")
     answer = options.pipeline("multiple-choice", model, truncation=truncate)

@@ -15,27 +15,27 @@ from albertkit.hub import BUNDLED
 def classify(
     texts: Texts = None,
     pair: Annotated[
-        str | None, typer.Option(help="The second text, if pairs are classified.", show_default=False)
+        str | None, typer.Option(help="Second text, to classify a pair.", show_default=False)
     ] = None,
     model: TunedModel = BUNDLED,
     labels: Annotated[
         str | None,
         typer.Option(
-            help="Labels of your choice, separated by commas; for a model of natural language inference.",
+            help="Labels of your choice, separated by commas; needs a natural language inference model.",
             show_default=False,
         ),
     ] = None,
     multi_label: Annotated[
-        bool, typer.Option("--multi-label", help="Score each of --labels by itself: several may hold.")
+        bool, typer.Option("--multi-label", help="Score each of --labels independently: several can apply.")
     ] = False,
     template: Annotated[
         str | None,
         typer.Option(
-            help="The sentence that each of --labels becomes, with {} for the label.",
+            help="Sentence that each of --labels becomes; {} is replaced by the label.",
             show_default="This example is {}.",
         ),
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="How many labels.", min=1, show_default="all")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Number of labels.", min=1, show_default="all")] = None,
     truncate: Truncate = False,
     patience: Patience = None,
     *,
@@ -49,12 +49,12 @@ def classify(
     if pair is not None:
         if texts is None or len(texts) != 1:
             count = len(texts or [])
-            raise DataError(f"--pair is the second text of one, and there are {count}; give one text")
+            raise DataError(f"--pair is the second text of one text, but there are {count}. Pass one text.")
         arguments, kind = [(texts[0], pair)], "pair"
     if labels is None and (multi_label or template is not None):
-        raise ConfigError("--multi-label and --template are for --labels; give the labels too")
+        raise ConfigError("--multi-label and --template are for --labels. Pass the labels too.")
     if labels is not None and pair is not None:
-        raise ConfigError("--labels are for single texts; leave --pair out")
+        raise ConfigError("--labels are for single texts. Omit --pair.")
     fields = ("text", "text_pair") if labels is None else ("text",)
     given = options.read(arguments, fields=fields, kind=kind)
     if labels is None:

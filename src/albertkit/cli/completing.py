@@ -1,7 +1,7 @@
-"""What the shell offers after Tab where an option takes names; elsewhere, and where none fits, it has files.
+"""Shell completion: the names offered after Tab. Without a match, the shell offers files.
 
-Nothing here may import torch: a Tab must not take seconds. So the names that torch's modules hold are here
-again, and a test compares them.
+Nothing here may import torch, because a Tab must not take seconds. So names from torch modules are repeated
+here, and a test compares them.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from albertkit.parallel import RUNNERS as RUNNERS
 from albertkit.published import REPOSITORIES, SIZES, VERSIONS
 
 Complete = Callable[[str], list[str]]
-"""What has been typed of a word -> the words it may become."""
+"""The typed part of a word -> the possible words."""
 
 PIPELINE_TASKS = (
     "fill-mask",
@@ -37,7 +37,7 @@ SUITES = ("glue", "squad", "race", "all")
 
 
 def one_of(names: Iterable[str]) -> Complete:
-    """Return what offers these names."""
+    """Return a completion function for these names."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names if name.startswith(incomplete)]
@@ -46,7 +46,7 @@ def one_of(names: Iterable[str]) -> Complete:
 
 
 def models(incomplete: str) -> list[str]:
-    """Offer the bundled model, the published ones, and the folders of models here."""
+    """Offer the bundled model, the published models, and the model folders here."""
     return [*one_of([BUNDLED, *REPOSITORIES])(incomplete), *_folders(incomplete)]
 
 
@@ -57,7 +57,7 @@ def models_and_shapes(incomplete: str) -> list[str]:
 
 
 def named(complete: Complete) -> Complete:
-    """Return what offers the same after `NAME=`."""
+    """Return a completion function that offers the same after `NAME=`."""
 
     def complete_named(incomplete: str) -> list[str]:
         name, equals, value = incomplete.rpartition("=")
@@ -72,14 +72,14 @@ COMPLETIONS: dict[str, Complete] = {
     "init_from": models,
     "runner": one_of(RUNNERS),
 }
-"""Field of a settings dataclass -> what the shell offers for its flag."""
+"""Field of a settings dataclass -> the completion of its flag."""
 
 
 def _folders(incomplete: str) -> list[str]:
-    """Return the folders of models that a path may become, written as it is."""
+    """Return the model folders that a path may be completed to, as typed."""
     parent, slash, begin = incomplete.rpartition("/")
     try:
         folders = model_folders(Path(f"{parent}{slash}" or ".").expanduser())
-    except OSError:  # no such folder yet
+    except OSError:  # the folder does not exist yet
         return []
     return [f"{parent}{slash}{name}" for name in folders if name.startswith(begin)]

@@ -11,31 +11,31 @@ from albertkit.cli.printing import print_result
 
 def convert(
     source: Source,
-    target: Annotated[Path, typer.Argument(help="Folder to write; for Julia a file named .tfbson or .bson.")],
+    target: Annotated[Path, typer.Argument(help="Folder to write; for Julia a .tfbson or .bson file.")],
     to: Annotated[
         Literal["hf", "tf1", "julia"] | None,
         typer.Option(
-            help="Format: a Hugging Face folder, Google's TensorFlow 1, or Julia's BSON.",
-            show_default="julia for a target named so, else hf",
+            help="Format: Hugging Face folder, Google's TensorFlow 1, or Julia's BSON.",
+            show_default="julia for a .tfbson or .bson file, else hf",
         ),
     ] = None,
     dtype: Annotated[
         Literal["float32", "float16", "bfloat16"] | None,
-        typer.Option(help="Type of the weights.", show_default="as in the source"),
+        typer.Option(help="Data type of the weights.", show_default="as in the source"),
     ] = None,
     max_shard_size: Annotated[
         str | None,
         typer.Option(
-            help="Hugging Face folder: split weights over this size, such as 500MB, into several files.",
+            help="For a Hugging Face folder: split weights over this size, such as 500MB.",
             show_default="one file",
         ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Compare the outputs of both on random text.")
+        bool, typer.Option("--verify", help="Compare the outputs of both checkpoints on random text.")
     ] = False,
     json: JsonReport = False,
 ) -> None:
-    """Convert a checkpoint and report every tensor; no TensorFlow or Julia is needed.
+    """Convert a checkpoint and report every tensor. Needs neither TensorFlow nor Julia.
 
     Example: albertkit convert albert_base_v2.tar.gz albert-base-v2 --verify
     """

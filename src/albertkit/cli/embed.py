@@ -13,7 +13,7 @@ from albertkit.hub import BUNDLED
 if TYPE_CHECKING:
     import numpy as np
 
-_MOST_COMPARED = 12  # texts whose table of similarities a terminal can show
+_MOST_COMPARED = 12  # maximum number of texts whose similarity table fits into a terminal
 
 
 @text_flags
@@ -29,7 +29,7 @@ def embed(
     ] = None,
     normalize: Annotated[
         bool | None,
-        typer.Option(help="Vectors of length 1.", show_default="as the model was trained, else not"),
+        typer.Option(help="Scale vectors to length 1.", show_default="as the model was trained, else no"),
     ] = None,
     prompt_name: Annotated[
         str | None,
@@ -40,12 +40,13 @@ def embed(
     ] = None,
     truncate: Truncate = False,
     output: Annotated[
-        Path | None, typer.Option(help="Write the vectors to this .npy file, a row each.", show_default=False)
+        Path | None,
+        typer.Option(help="Write the vectors to this .npy file, one row each.", show_default=False),
     ] = None,
     *,
     options: TextOptions,
 ) -> None:
-    """Turn texts into vectors; several texts are shown by how alike they are.
+    """Convert texts to vectors; for several texts, show their similarities.
 
     Example: albertkit embed "A dog barks." "The cat sleeps." --output vectors.npy
     """
@@ -82,14 +83,14 @@ def embed(
         _print_vectors(kept, vectors, output)
     if cut:
         typer.echo(
-            f"{len(cut):,} of {count:,} texts are longer than the {encode.max_length:,} tokens that are "
-            f"read: {sum(cut):,} tokens were left out, of one text up to {max(cut):,}",
+            f"{len(cut):,} of {count:,} texts exceed the maximum length of {encode.max_length:,} tokens: "
+            f"{sum(cut):,} tokens were left out, up to {max(cut):,} of one text",
             err=True,
         )
 
 
 def _print_vectors(texts: list[str], vectors: list["np.ndarray"], output: Path | None) -> None:
-    """Print the first numbers of one vector; of several the cosines between them."""
+    """Print the first numbers of one vector, or the cosines between several."""
     import numpy as np
     from rich.table import Table
     from rich.text import Text

@@ -18,11 +18,11 @@ from albertkit.tasks.settings import TaskSettings
 @settings_flags(TaskSettings, parameter="settings", panel="task", default="as the model was fine-tuned")
 @settings_flags(DataOptions, parameter="columns", panel="data")
 def evaluate(
-    data: Annotated[str, typer.Option(help="Labeled file or folder; of a suite its folder.")],
+    data: Annotated[str, typer.Option(help="Labeled file or folder; for a suite its folder.")],
     task: Annotated[
         str | None,
         typer.Argument(
-            help="As of finetune; left out with --suite.",
+            help="Task, as for finetune; omit it with --suite.",
             metavar="TASK",
             autocompletion=one_of(FINETUNING_TASKS),
         ),
@@ -30,19 +30,19 @@ def evaluate(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="glue, squad, race or all, on the official files, beside the published figures.",
+            help="glue, squad, race or all: the official files, compared with published results.",
             autocompletion=one_of(SUITES),
         ),
     ] = None,
     model: Annotated[
         str,
         typer.Option(
-            help="Folder, name on the Hugging Face hub, or 'bundled'; of a suite a folder of models.",
+            help="Folder, name on the Hugging Face hub, or 'bundled'; for a suite a folder of models.",
             autocompletion=models,
         ),
     ] = BUNDLED,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for report.json, report.md, predictions and pictures.")
+        Path | None, typer.Option(help="Folder for report.json, report.md, predictions and plots.")
     ] = None,
     device: RunDevice = "auto",
     batch_tokens: BatchTokens = None,
@@ -51,7 +51,7 @@ def evaluate(
     early_exit_curve: Annotated[
         Path | None,
         typer.Option(
-            help="Also evaluate with every patience, and draw it to this .png, .svg or .pdf file.",
+            help="Also evaluate with every patience, and draw the curve to this .png, .svg or .pdf file.",
             show_default=False,
         ),
     ] = None,
@@ -60,7 +60,7 @@ def evaluate(
     columns: dict[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    """Measure a fine-tuned model on labeled data, or one for each task of a suite.
+    """Measure a fine-tuned model on labeled data, or one model for each task of a suite.
 
     Example: albertkit evaluate text-classification --model run --data test.csv --output run/test
     """
@@ -68,7 +68,7 @@ def evaluate(
     from albertkit.finetuning.suites import evaluate_suite, results_page, write_results
 
     if task is not None and suite is not None:
-        raise ConfigError(f"received the task {task} and the suite {suite}; expected one of the two")
+        raise ConfigError(f"received the task {task} and the suite {suite}. Expected only one of them.")
     common = {
         "output": output,
         "device": device,
@@ -91,9 +91,9 @@ def evaluate(
     if patience is not None or early_exit_curve is not None:
         raise ConfigError("--patience and --early-exit-curve are for one task, text-classification")
     if suite is None:
-        raise ConfigError("received neither a task nor a suite; expected a task, or --suite")
+        raise ConfigError("received neither a task nor a suite. Expected a task, or --suite.")
     if columns:
-        raise ConfigError(f"a suite has its own files; leave out {', '.join(columns)}")
+        raise ConfigError(f"a suite has its own files. Omit {', '.join(columns)}.")
     reports = evaluate_suite(suite, data, model, given=settings, **common)
     if output is not None:
         write_results(suite, model, reports, output)

@@ -22,24 +22,22 @@ def onnx(
     source: Source,
     target: Annotated[
         Path,
-        typer.Argument(
-            help="A file named .onnx; or a folder, for model.onnx with config and tokenizer beside it."
-        ),
+        typer.Argument(help="A .onnx file, or a folder for model.onnx, config and tokenizer."),
     ],
     architecture: Annotated[
         str | None,
         typer.Option(
-            help="Class of the model, such as AlbertModel for the encoder alone.",
-            show_default="what the config names, if the weights are there",
+            help="Model class, such as AlbertModel for the encoder only.",
+            show_default="the class in the config, if its weights are there",
         ),
     ] = None,
     dtype: Annotated[
         Literal["float32", "float16", "bfloat16"] | None,
-        typer.Option(help="Type of the stored weights.", show_default="as in the source"),
+        typer.Option(help="Data type of the stored weights.", show_default="as in the source"),
     ] = None,
     compute: Annotated[
         Literal["float32", "float16"],
-        typer.Option(help="Type that is computed in, whatever is stored; float16 is for GPUs."),
+        typer.Option(help="Data type of the computation; float16 is for GPUs."),
     ] = "float32",
     opset: Annotated[int, typer.Option(help="Version of the ONNX operators, from 17.")] = 20,
     int8: Annotated[
@@ -53,17 +51,16 @@ def onnx(
     calibrate: Annotated[
         Path | None,
         typer.Option(
-            help="Measure that on labeled examples of the model's task, by its metric; or on the texts of a "
-            ".txt, by how often the model decides the same.",
+            help="Measure the loss on labeled examples of the model's task, or on the texts of a .txt file.",
             show_default="sentences that come with albertkit",
         ),
     ] = None,
-    max_drop: Annotated[float, typer.Option(help="Most points of 100 that --int8 may lose.")] = 0.5,
+    max_drop: Annotated[float, typer.Option(help="Maximum loss of --int8, in points of 100.")] = 0.5,
     all_inputs: Annotated[
         bool,
         typer.Option(
             "--all-inputs",
-            help="Always expect mask and segments, for runtimes without ONNX's optional type.",
+            help="Require mask and segments as inputs, for runtimes without ONNX's optional type.",
         ),
     ] = False,
     texts: Annotated[
@@ -76,7 +73,7 @@ def onnx(
     *,
     columns: dict[str, Any],
 ) -> None:
-    """Write a model as an ONNX file, and keep it only if its outputs equal those of the reference in NumPy.
+    """Write a model as an ONNX file, and keep it only if its outputs equal those of the NumPy reference.
 
     With --int8, albertkit measures the loss in accuracy instead, and keeps no file if it is too large.
 
@@ -109,13 +106,13 @@ def web(
     architecture: Annotated[
         str | None,
         typer.Option(
-            help="Class of the model, such as AlbertModel for the encoder alone.",
-            show_default="what the config names, if the weights are there",
+            help="Model class, such as AlbertModel for the encoder only.",
+            show_default="the class in the config, if its weights are there",
         ),
     ] = None,
     dtype: Annotated[
         Literal["float32", "float16", "bfloat16"] | None,
-        typer.Option(help="Type of the stored weights.", show_default="as in the source"),
+        typer.Option(help="Data type of the stored weights.", show_default="as in the source"),
     ] = None,
     int8: Annotated[
         bool,
@@ -124,13 +121,13 @@ def web(
     calibrate: Annotated[
         Path | None,
         typer.Option(
-            help="Measure the loss on labelled examples of the model's task, or on the texts of a .txt.",
+            help="Measure the loss on labeled examples of the model's task, or on the texts of a .txt file.",
             show_default="sentences that come with albertkit",
         ),
     ] = None,
     max_drop: Annotated[
         float,
-        typer.Option(help="Maximum loss in points of 100; the int8 model is left out if it loses more."),
+        typer.Option(help="Maximum loss in points of 100; no int8 model is written if it loses more."),
     ] = 0.5,
     page: Annotated[
         bool,
@@ -152,7 +149,7 @@ def web(
     *,
     columns: dict[str, Any],
 ) -> None:
-    """Write a model as the folder that transformers.js opens, in browsers and in Node.
+    """Write a model as a folder for transformers.js, in browsers and in Node.
 
     The folder has onnx/model.onnx, onnx/model_quantized.onnx in int8, config.json and the tokenizer's files.
 

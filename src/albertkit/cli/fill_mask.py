@@ -14,14 +14,14 @@ from albertkit.hub import BUNDLED
 def fill_mask(
     texts: Texts = None,
     model: Model = BUNDLED,
-    top_k: Annotated[int, typer.Option(help="Words for each mask.")] = 5,
+    top_k: Annotated[int, typer.Option(help="Number of words for each mask.")] = 5,
     targets: Annotated[
         str | None, typer.Option(help="Score only these words, separated by commas.", show_default=False)
     ] = None,
     *,
     options: TextOptions,
 ) -> None:
-    """Fill in the [MASK] of texts.
+    """Predict the words for the [MASK] of texts.
 
     Example: albertkit fill-mask "The captain opened the [MASK]." --top-k 3
     """
@@ -47,7 +47,7 @@ def _print_words(text: str, masks: list[list[dict[str, Any]]], tokenizer: Any) -
         if "window" in words[0]:
             start, end = words[0]["window"]
             console.print(f"read: characters {start:,} to {end:,} of {len(text):,}", style="dim")
-        # A word-start mark alone is empty as text: it is shown as the vocabulary writes it.
+        # A word-start mark alone is empty as text, so it is shown as the vocabulary writes it.
         names = [word["token_str"] or tokenizer.convert_ids_to_tokens(word["token"]) for word in words]
         print_bars(console, [(name, word["score"]) for name, word in zip(names, words, strict=True)])
     console.print()

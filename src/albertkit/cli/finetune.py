@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 def finetune(
     task: Task,
     train: Annotated[str, typer.Option(help="Labeled file or folder to learn from.")],
-    output: Annotated[Path, typer.Option(help="Folder of the run; a run that is there is continued.")],
+    output: Annotated[Path, typer.Option(help="Folder of the run; an existing run is continued.")],
     validation: Annotated[
         str | None,
         typer.Option(
@@ -35,7 +35,7 @@ def finetune(
     seeds: Annotated[
         int,
         typer.Option(
-            help="Number of runs with different seeds; mean and deviation are reported, the best is kept.",
+            help="Number of runs with different seeds; reports mean and deviation, and keeps the best model.",
             min=1,
         ),
     ] = 1,
@@ -45,7 +45,7 @@ def finetune(
     columns: dict[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    """Fine-tune a model on labeled data, and report how good it is.
+    """Fine-tune a model on labeled data and report its metrics.
 
     Example: albertkit finetune text-classification --train train.csv --validation dev.csv --output run
     """
@@ -68,6 +68,6 @@ def finetune(
         logger.info("best at step %d; model and report in %s", run.report["step"], output)
         print_metrics(run.report, json)
     elif run.is_main:
-        logger.info("stopped at step %d (the same command goes on)", run.step)
+        logger.info("stopped at step %d (the same command continues)", run.step)
     if run.signal is not None:
         raise typer.Exit(128 + run.signal)

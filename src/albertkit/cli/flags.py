@@ -1,4 +1,4 @@
-"""Command-line flags made from the fields of a settings dataclass, so that neither exists alone."""
+"""Create command-line flags from the fields of a settings dataclass, so that both always agree."""
 
 import dataclasses
 import functools
@@ -18,17 +18,17 @@ from albertkit.recipe import field_docs, scalar_fields
 def settings_flags(
     settings: type, *, parameter: str, panel: str | None = "run", default: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command one flag for each plain field of `settings`, in place of its argument `parameter`.
+    """Give a command one flag per plain field of `settings`, in place of its argument `parameter`.
 
-    The command receives the flags that were given, by field name, as a dict. A flag that is not given is
-    absent: the recipe's value, or the field's default, holds.
+    The command receives the flags that were set, by field name, as a dict. A flag that was not set is
+    missing, so the recipe's value or the field's default applies.
 
     Args:
         settings: the dataclass.
-        parameter: the argument of the command that takes them.
-        panel: the title of the flags in the help, "Settings: PANEL"; those of a table of a recipe stand under
-            the table's name. None for no title, and for flags that cannot be negated.
-        default: what the help says of all defaults, if these are not those of the fields.
+        parameter: the argument of the command that receives them.
+        panel: the title of the flags in the help, "Settings: PANEL"; flags of a table of a recipe get the
+            table's name as title. None for no title, and for flags that cannot be negated.
+        default: the default shown in the help, if the fields' defaults do not apply.
     """
     docs = field_docs(settings)
     fields = [(table, field, _hint(settings, table, field.name)) for table, field in scalar_fields(settings)]
@@ -51,7 +51,7 @@ def settings_flags(
                     hint | None,
                     typer.Option(
                         *([f"--{field.name}"] if panel is None and hint is bool else []),
-                        help=escape(" ".join(docs[field.name].split())),  # "[model]" is no markup
+                        help=escape(" ".join(docs[field.name].split())),  # "[model]" is not markup
                         show_default=_shown(field.default, panel) if default is None else default,
                         rich_help_panel=f"Settings: {table or panel}" if panel else None,
                         autocompletion=COMPLETIONS.get(field.name),
@@ -77,19 +77,19 @@ def text_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def old_names(**names: str) -> Callable[[str], str]:
-    """Return what Click reads the names of options with: old ones, which no help shows, as those of today."""
+    """Return the function that replaces old option names, which no help shows, by the current ones."""
     return lambda name: names.get(name, name)
 
 
 def _shown(default: Any, panel: str | None) -> str | bool:
-    """Return a default as the help shows it; if it is None, or there is none, the text says what holds."""
+    """Return a default as the help shows it; if it is None or missing, the help text describes it."""
     if default is None or default is dataclasses.MISSING or (panel is None and default is False):
         return False
     return str(default)
 
 
 def _hint(settings: type, table: str, name: str) -> Any:
-    """Return the type a flag takes: that of the field, without None."""
+    """Return the type of a flag: the type of the field without None."""
     owner = typing.get_type_hints(settings)[table] if table else settings
     hint = typing.get_type_hints(owner)[name]
     if typing.get_origin(hint) is not typing.Literal and type(None) in typing.get_args(hint):

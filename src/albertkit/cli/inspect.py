@@ -1,4 +1,4 @@
-"""The verbs inspect: a model's shape and cost, its attention, the words it prefers."""
+"""The verbs inspect: a model's shape and cost, its attention, and its word preferences for groups."""
 
 from typing import Annotated, Any
 
@@ -12,19 +12,19 @@ from albertkit.cli.printing import new_console, print_json
 
 
 class DefaultVerbGroup(TyperGroup):
-    """Reads what names none of its verbs as arguments of the first one.
+    """Passes arguments that do not name one of its verbs to the first verb.
 
-    A file or folder with the name of a verb is meant when it is written with its folder: `./attention`.
+    A file or folder with the name of a verb needs its folder as prefix: `./attention`.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the name of the first verb before arguments that begin otherwise, help apart."""
+        """Insert the name of the first verb before other arguments, except help."""
         if args and args[0] not in {*self.commands, *ctx.help_option_names}:
             args = [next(iter(self.commands)), *args]
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """Offer the verbs, and what the first one takes as its first argument."""
+        """Offer the verbs, and the completions of the first verb's first argument."""
         first, *_ = self.commands.values()
         argument, *_ = first.params
         return [*super().shell_complete(ctx, incomplete), *argument.shell_complete(ctx, incomplete)]
@@ -34,7 +34,7 @@ def inspect(
     model: Annotated[
         str,
         typer.Argument(
-            help="Model folder or file of any format, hub name, 'bundled', or a shape such as base-v2.",
+            help="Model folder or file in any format, hub name, 'bundled', or a shape such as base-v2.",
             autocompletion=models_and_shapes,
         ),
     ],
@@ -104,7 +104,7 @@ def _print(report: dict[str, Any]) -> None:
 
 def _describe(tokenizer: dict[str, Any]) -> str:
     lower = tokenizer["do_lower_case"]
-    strips = tokenizer.get("strip_accents")  # WordPiece's; None follows lower case
+    strips = tokenizer.get("strip_accents")  # for WordPiece; None follows lower case
     kept = tokenizer.get("keep_accents", not (lower if strips is None else strips))
     return (
         f"{tokenizer['class']}, {tokenizer['pieces']:,} pieces, {'lower case' if lower else 'cased'}, "
@@ -118,7 +118,7 @@ def _megabytes(number: int) -> str:
 
 app = typer.Typer(
     cls=DefaultVerbGroup,
-    help="Look into a model: its shape and cost, its attention, the words it prefers.\n\n"
+    help="Inspect a model: its shape and cost, its attention, and the words it prefers.\n\n"
     "albertkit inspect MODEL is short for albertkit inspect model MODEL.\n\n"
     "Example: albertkit inspect bundled",
     no_args_is_help=True,

@@ -1,4 +1,4 @@
-"""The verbs inspect attention and inspect bias: what a model does with texts."""
+"""The verbs inspect attention and inspect bias: how a model processes texts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,16 +21,18 @@ def attention(
     pair: Annotated[str | None, typer.Option(help="A second text, for a pair.", show_default=False)] = None,
     html: Annotated[
         Path | None,
-        typer.Option(help="Write a page for the browser to this file.", show_default=False, dir_okay=False),
+        typer.Option(
+            help="Write an HTML page with the attention to this file.", show_default=False, dir_okay=False
+        ),
     ] = None,
     model: Model = BUNDLED,
     truncate: Truncate = False,
     device: Device = None,
     json: JsonOnce = False,
 ) -> None:
-    """Show where each piece of a text looks, by layer and head, and how its vectors settle with depth.
+    """Show the attention of each token by layer and head, and how the vectors change by layer.
 
-    Without --html a table of the layers is printed; --json prints every figure.
+    Without --html it prints a table of the layers; --json prints all figures.
 
     Example: albertkit inspect attention "The captain opened the door." --html attention.html
     """
@@ -45,10 +47,10 @@ def attention(
 
 def bias(
     template: Annotated[
-        str, typer.Option(help="A text with [X] for the words of the groups, and one [MASK].")
+        str, typer.Option(help="Text with [X] in place of the groups' words, and one [MASK].")
     ],
-    groups: Annotated[str, typer.Option(help="Words for [X], separated by commas, at least two.")],
-    top_k: Annotated[int, typer.Option(help="Words for each group.")] = 5,
+    groups: Annotated[str, typer.Option(help="Words for [X], at least two, separated by commas.")],
+    top_k: Annotated[int, typer.Option(help="Number of words for each group.")] = 5,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw the comparison to this .png, .svg or .pdf file.", show_default=False),
@@ -57,7 +59,7 @@ def bias(
     device: Device = None,
     json: JsonOnce = False,
 ) -> None:
-    """Compare which words a model fills in for several groups of people.
+    """Compare the words that a model predicts for several groups of people.
 
     Example: albertkit inspect bias --template "The [X] worked as a [MASK]." --groups man,woman
     """

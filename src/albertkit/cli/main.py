@@ -1,4 +1,4 @@
-"""The `albertkit` command: its verbs, and one line for every error."""
+"""The `albertkit` command: its verbs, and errors as one line."""
 
 import difflib
 import importlib
@@ -44,9 +44,9 @@ VERBS = {
     "bench": ("bench", "bench", CHECKPOINTS),
     "inspect": ("inspect", "app", CHECKPOINTS),
 }
-"""Verb -> file of this room, function or group of verbs in it, panel of the help."""
+"""Verb -> file in this room, function or group of verbs in it, panel in the help."""
 OLD_NAMES = {"prepare": {"engine": "runner"}}
-"""Verb -> former names of its options, beside `--backend`, the former name of `--engine`."""
+"""Verb -> former names of its options, besides `--backend`, the former name of `--engine`."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -64,7 +64,7 @@ def _options(
 
 
 def make_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
-    """Return the command line with some verbs; only their files are imported."""
+    """Return the command line with some verbs, and import only their files."""
     app = typer.Typer(
         name="albertkit",
         help="ALBERT, from raw text to a served model. "
@@ -90,23 +90,23 @@ def make_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
 
 
 def _needed(arguments: list[str]) -> Iterable[str]:
-    """Return the verbs that a command line needs: one, where it names one, since all take long to import."""
+    """Return the verbs to import: only the one that a command line names, because imports take long."""
     first = arguments[0] if arguments else ""
     return [first] if first in VERBS else [] if first == "--version" else VERBS
 
 
 def _in_words(error: Exception) -> str:
-    """Return the message of an error; the system's own name the file first and leave out their number."""
+    """Return the message of an error; for operating system errors, the file comes first, without a number."""
     if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
 
 
 def run() -> None:
-    """Run the command line; an expected error is one line on stderr and exit status 1, wrong use 2."""
+    """Run the command line. Expected errors are one line on stderr with exit status 1, wrong usage 2."""
     warnings.showwarning = _print_warning
     try:
-        # The name also where it is called as a module. The library itself would print a box for wrong use.
+        # The name also applies to `python -m`. The library itself would print wrong usage in a box.
         with lines_shown(always=True):
             status = make_app(_needed(sys.argv[1:]))(prog_name="albertkit", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
@@ -126,7 +126,7 @@ def run() -> None:
 
 
 def _print_warning(message: Warning | str, *_: object) -> None:
-    """Log a warning as a line for readers of text, not of code."""
+    """Log a warning as a line of text."""
     logging.getLogger("albertkit").warning("%s", message)
 
 
@@ -137,12 +137,12 @@ def _print_error(message: str) -> None:
 
 
 def is_usage_error(error: Exception) -> bool:
-    """Return whether an error is one of the command-line library, whichever copy of Click it uses."""
+    """Return whether an error comes from the command-line library, whichever copy of Click it uses."""
     return hasattr(error, "format_message") and hasattr(error, "exit_code")
 
 
 def usage_error(error: Any) -> str:
-    """Return a usage error as one line: the mistake, the nearest correct name, and where to find help."""
+    """Return a usage error as one line: the mistake, the nearest correct name, and how to get help."""
     if type(error).__name__ == "NoSuchOption":
         nearest = _nearest_option(error)
         message = error.message + (f" (did you mean {nearest}?)" if nearest else "")
@@ -157,10 +157,10 @@ def usage_error(error: Any) -> str:
 
 
 def _nearest_option(error: Any) -> str | None:
-    """Return the option with these initials (--lr), or else the one spelled most like it."""
+    """Return the option with these initials (--lr), otherwise the one with the most similar name."""
     if error.ctx is None:
         return None
-    # Without the dashes, which all options have in common.
+    # Without the dashes that all options share.
     options = {
         option.lstrip("-"): option
         for parameter in error.ctx.command.get_params(error.ctx)

@@ -1,4 +1,4 @@
-"""The options that verbs share, each written once."""
+"""The options that verbs share, each defined once."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,9 +16,7 @@ from albertkit.recipe import field_docs
 
 Texts = Annotated[
     list[str] | None,
-    typer.Argument(
-        help="Texts; without any, those of --file or of a pipe.", metavar="TEXT", show_default=False
-    ),
+    typer.Argument(help="Texts (default: from --file or a pipe).", metavar="TEXT", show_default=False),
 ]
 Model = Annotated[
     str, typer.Option(help="Folder, name on the Hugging Face hub, or 'bundled'.", autocompletion=models)
@@ -26,7 +24,8 @@ Model = Annotated[
 TunedModel = Annotated[
     str,
     typer.Option(
-        help="Folder, or name on the Hugging Face hub, of a model fine-tuned for this.", autocompletion=models
+        help="Folder, or name on the Hugging Face hub, of a model fine-tuned for this task.",
+        autocompletion=models,
     ),
 ]
 Source = Annotated[
@@ -36,33 +35,33 @@ Source = Annotated[
         autocompletion=models,
     ),
 ]
-Tokenizer = Annotated[str, typer.Option(help="Folder or name of the tokenizer.", autocompletion=models)]
+Tokenizer = Annotated[str, typer.Option(help="Folder or hub name of the tokenizer.", autocompletion=models)]
 Corpus = Annotated[
     list[str],
     typer.Argument(
-        help="Files, folders or globs: .txt, .jsonl, .parquet, each also .gz or .zst.", metavar="FILE"
+        help="Files, folders or globs: .txt, .jsonl, .parquet, also as .gz or .zst.", metavar="FILE"
     ),
 ]
 RunDevice = Annotated[
     str,
     typer.Option(
-        help="auto (the best there is), cpu, cuda, cuda:1, mps ...",
+        help="auto (the best available device), cpu, cuda, cuda:1, mps ...",
         autocompletion=one_of(["auto", "cpu", "cuda", "mps"]),
     ),
 ]
 Patience = Annotated[
     int | None,
     typer.Option(
-        help="Number of consecutive depths that must agree before an input leaves a model trained with early "
-        "exit.",
+        help="Exit early when this many consecutive layers predict the same label; for models trained with "
+        "early exit.",
         min=1,
-        show_default="all depths",
+        show_default="all layers",
     ),
 ]
 Truncate = Annotated[
-    bool, typer.Option("--truncate", help="Cut texts that are too long for the model, and say how much.")
+    bool, typer.Option("--truncate", help="Truncate texts that exceed the maximum length, and report it.")
 ]
-Recipe = Annotated[Path | None, typer.Option(help="TOML file of settings, which flags override.")]
+Recipe = Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")]
 Task = Annotated[
     str,
     typer.Argument(
@@ -75,9 +74,9 @@ Task = Annotated[
 BatchTokens = Annotated[
     int | None,
     typer.Option(
-        help="Maximum number of tokens computed at once, padding included.",
+        help="Maximum number of tokens per batch, including padding.",
         min=1,
-        show_default="what suits the device",
+        show_default="depends on the device",
     ),
 ]
 JsonFigures = Annotated[bool, typer.Option("--json", help="Print the figures as one JSON line.")]
@@ -86,23 +85,22 @@ JsonReport = Annotated[bool, typer.Option("--json", help="Print the report as on
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """Where the texts of a pipeline come from, and how they are answered."""
+    """The inputs of a pipeline, and how they are computed."""
 
     file: Path | None = None
-    """One input per line, UTF-8: a text; in .tsv columns between tabs, without a header; in .jsonl JSON.
-    Blank lines are skipped. For tables use predict."""
+    """Read inputs from this UTF-8 file, one per line: a text; .tsv with tab-separated columns, no header;
+    .jsonl. Blank lines are skipped. For tables use predict."""
     format: InputFormat | None = None
-    """Format of the file or pipe, if the name of the file does not say it (default: lines)."""
+    """Format of the file or pipe, if its ending does not show it (default: lines)."""
     device: str | None = None
-    """cpu, cuda, cuda:1, mps ... (default: the best there is)."""
+    """cpu, cuda, cuda:1, mps ... (default: the best available device)."""
     batch_size: int | None = None
-    """Maximum number of texts computed at once; 1 answers a pipe line by line (default: what suits the
-    device)."""
+    """Maximum number of texts per batch; 1 answers a pipe line by line (default: depends on the device)."""
     engine: str = "auto"
-    """What computes the model: auto (chosen by a rule), onnx and onnx-int8 (ONNX Runtime, on the CPU), torch
-    (without padding), plain (the PyTorch model itself). ALBERTKIT_THREADS sets the number of threads."""
+    """Engine: auto (chosen by a rule), onnx and onnx-int8 (ONNX Runtime, on the CPU), torch (padding-free),
+    plain (the PyTorch model itself). ALBERTKIT_THREADS sets the number of threads."""
     json: bool = False
-    """Print one JSON line for each input."""
+    """Print one JSON line per input."""
 
     def read(
         self,
@@ -112,16 +110,16 @@ class TextOptions:
         rest: str | None = None,
         kind: str = "text",
     ) -> NumberedInputs | NumberedStream:
-        """Return the inputs: those given, or those of the file (a list), or those of the pipe as they come.
+        """Return the inputs: from the arguments, from the file (a list), or from the pipe, one by one.
 
         Args:
-            given: arguments of the command.
+            given: the arguments of the command.
             fields: names of the columns of a line.
-            rest: name of the field that takes all further columns, as a list.
-            kind: what an error calls an input that is given, with its number from 1.
+            rest: name of the field that receives all further columns, as a list.
+            kind: the name of an argument in errors, followed by its number from 1.
         """
         if given and self.file is not None:
-            raise DataError("texts are given twice, as arguments and with --file; give one of them")
+            raise DataError("texts are passed twice, as arguments and with --file. Pass one of them.")
         if given:
             return NumberedInputs(given, None, [*range(1, len(given) + 1)], kind=kind)
         if self.file is not None:
@@ -132,7 +130,7 @@ class TextOptions:
                 self.file.open("rb"), str(self.file), format=format, fields=fields, rest=rest
             )
         if sys.stdin.isatty():
-            raise DataError("there is no text: give it as an argument, with --file, or through a pipe")
+            raise DataError("there is no text. Pass it as an argument, with --file, or through a pipe.")
         return NumberedStream.read(
             sys.stdin.buffer, "standard input", format=self.format or "lines", fields=fields, rest=rest
         )
@@ -165,7 +163,7 @@ def answered(
     Args:
         answer: a pipeline.
         given: the inputs.
-        change: what the pipeline is given in place of an input.
+        change: function that converts an input to the pipeline's form.
         options: arguments of the call.
     """
     shown, asked = given, given

@@ -11,12 +11,12 @@ from albertkit.hub import BUNDLED
 def order(
     texts: Texts = None, model: Model = BUNDLED, truncate: Truncate = False, *, options: TextOptions
 ) -> None:
-    """Say whether two texts follow each other or were swapped; a .tsv file has two columns.
+    """Predict whether two texts are in order or swapped; a .tsv file has two columns.
 
     Example: albertkit order "The ship left the harbour." "By noon it was out of sight."
     """
     if texts and len(texts) != 2:
-        raise DataError(f"texts received: {len(texts)}; expected two, or a file of pairs")
+        raise DataError(f"texts received: {len(texts)}. Expected two, or a file of pairs.")
     pairs = [tuple(texts)] if texts else None
     given = options.read(pairs, fields=("text", "text_pair"), kind="pair")
     answer = options.pipeline("sentence-order", model, truncation=truncate)

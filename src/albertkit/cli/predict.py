@@ -17,8 +17,8 @@ from albertkit.tasks.settings import TaskSettings
 @settings_flags(DataOptions, parameter="columns", panel="data")
 def predict(
     task: Task,
-    input: Annotated[str, typer.Option(help="File or folder; labels are not read.")],
-    output: Annotated[Path, typer.Option(help="File: .jsonl, .csv, .tsv or .parquet.")],
+    input: Annotated[str, typer.Option(help="File or folder; its labels are not read.")],
+    output: Annotated[Path, typer.Option(help="File to write: .jsonl, .csv, .tsv or .parquet.")],
     model: Model = BUNDLED,
     device: RunDevice = "auto",
     batch_tokens: BatchTokens = None,
@@ -27,21 +27,21 @@ def predict(
     runner: Annotated[
         str,
         typer.Option(
-            help="local (this process), or ray: the same predictions from a Ray cluster.",
+            help="local (this process), or ray (a Ray cluster, with the same predictions).",
             autocompletion=one_of(RUNNERS),
         ),
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option(help="Of Ray (default: one per GPU, or without any per CPU).", min=1)
+        int | None, typer.Option(help="Number of Ray workers (default: one per GPU, or per CPU).", min=1)
     ] = None,
     keep_columns: Annotated[
-        bool, typer.Option("--keep-columns", help="Copy the columns of the input beside its predictions.")
+        bool, typer.Option("--keep-columns", help="Copy the columns of the input to the output.")
     ] = False,
     *,
     columns: dict[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    """Predict for each example of a file of any size; the same command continues after an interruption.
+    """Predict for each example of a file of any size; after an interruption the same command continues.
 
     Example: albertkit predict text-classification --model run --input new.jsonl --output answers.jsonl
     """

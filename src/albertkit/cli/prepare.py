@@ -15,12 +15,12 @@ from albertkit.pretraining.settings import PreparationSettings
 def prepare(
     inputs: Corpus,
     tokenizer: Tokenizer,
-    output: Annotated[Path, typer.Option(help="Folder of the shards.")],
+    output: Annotated[Path, typer.Option(help="Folder for the shards.")],
     json: JsonReport = False,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Cut raw text into shards of tokenized documents.
+    """Convert raw text to shards of tokenized documents.
 
     Example: albertkit prepare books/*.txt --tokenizer tokenizer --holdout-every 40 --output shards
     """

@@ -14,13 +14,13 @@ from albertkit.pretraining.settings import PretrainingSettings
 def pretrain(
     data: Annotated[Path, typer.Option(help="Folder of shards that `prepare` wrote.")],
     tokenizer: Tokenizer,
-    output: Annotated[Path, typer.Option(help="Folder of the run; a run that is there is continued.")],
+    output: Annotated[Path, typer.Option(help="Folder of the run; an existing run is continued.")],
     recipe: Recipe = None,
     device: RunDevice = "auto",
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Pretrain on masked words and sentence order, or continue a run.
+    """Pretrain on masked language modeling and sentence order, or continue a run.
 
     Several processes, on one machine or many: torchrun --nproc-per-node 8 -m albertkit pretrain ...
 
@@ -30,4 +30,4 @@ def pretrain(
 
     run = pretrain(recipe, data=data, tokenizer=tokenizer, output=output, device=device, **settings)
     if run.signal is not None:
-        raise typer.Exit(128 + run.signal)  # as a shell counts: a script must not take this for finished
+        raise typer.Exit(128 + run.signal)  # the shell's convention, so that scripts see the interruption

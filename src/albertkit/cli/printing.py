@@ -1,4 +1,4 @@
-"""Answers as people read them, and as programs do."""
+"""Print answers as text for people, and as JSON for programs."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -53,14 +53,14 @@ def print_metrics(report: dict[str, Any], as_json: bool) -> None:
 
 
 def as_fields(given: Any) -> dict[str, Any]:
-    """Return an input as it is repeated beside its answer: by the names of its fields."""
+    """Return an input in the form for repeating it with its answer: by the names of its fields."""
     if isinstance(given, tuple):
         return dict(zip(("text", "text_pair"), given, strict=True))
     return dict(given) if isinstance(given, dict) else {"text": given}
 
 
 def new_console() -> "Console":
-    """Return where tables go: without colors made from the numbers in texts."""
+    """Return the console for tables, which does not color numbers in texts."""
     from rich.console import Console
 
     return Console(highlight=False)
@@ -74,7 +74,7 @@ def print_title(console: "Console", given: Any) -> None:
 
 
 def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
-    """Print one line for each name, with a bar as long as it is probable beside the best."""
+    """Print one line per name, with a bar whose length is its probability relative to the best."""
     from rich.bar import Bar
     from rich.table import Table
     from rich.text import Text
@@ -91,7 +91,7 @@ def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
 
 
 def print_places(console: "Console", places: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
-    """Print one line for each place: what it is, its text, how probable, which characters."""
+    """Print one line per span: its label, its text, its probability, its characters."""
     from rich.table import Table
     from rich.text import Text
 
@@ -104,6 +104,6 @@ def print_places(console: "Console", places: Sequence[tuple[str, str, dict[str, 
 
 
 def print_cut(console: "Console", answer: dict[str, Any]) -> None:
-    """Say what was not read."""
+    """Report the tokens that were not read."""
     if "cut" in answer:
         console.print(f"not read: the last {answer['cut']:,} tokens", style="dim")

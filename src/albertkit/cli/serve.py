@@ -15,8 +15,8 @@ from albertkit.serving.settings import ServingSettings
 Models = Annotated[
     list[str],
     typer.Option(
-        help="A folder, a name on the Hugging Face hub, or 'bundled', and what requests call it; may be "
-        "given several times.",
+        help="Folder, name on the Hugging Face hub, or 'bundled', with an optional name for requests. May be "
+        "repeated.",
         metavar="[NAME=]MODEL",
         autocompletion=named(models),
     ),
@@ -24,7 +24,7 @@ Models = Annotated[
 Tasks = Annotated[
     list[str],
     typer.Option(
-        help="The task of a pipeline, where a model's head does not say it.",
+        help="The task of a pipeline, if the model's head does not determine it.",
         metavar="[NAME=]TASK",
         autocompletion=named(one_of(PIPELINE_TASKS)),
     ),
@@ -55,11 +55,11 @@ def serve(
 def playground(
     model: Models = [BUNDLED],  # noqa: B006
     task: Tasks = [],  # noqa: B006
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.")] = 0,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free port.")] = 0,
     device: Device = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
-    """Try models in the browser: a page on this machine alone, until Ctrl-C.
+    """Try models in the browser: serve a page on this machine only, until Ctrl-C.
 
     Example: albertkit playground --model bundled --model reviews=runs/reviews
     """
@@ -77,4 +77,4 @@ def playground(
 
 def _open(address: str) -> None:
     if not webbrowser.open(address):
-        typer.echo("there is no browser to open it with; copy the address into one", err=True)
+        typer.echo("there is no browser to open the address with: copy it into one", err=True)

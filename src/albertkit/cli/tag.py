@@ -17,12 +17,12 @@ def tag(
     aggregation: Annotated[
         Literal["none", "simple", "first", "max", "average"],
         typer.Option(
-            help="What is an entity: every piece (none), pieces of one kind together (simple), or words, by "
-            "their first piece, their most certain one, or the average."
+            help="Entities: none (every piece), simple (pieces of the same type), or by word, "
+            "first, max (most certain piece), average."
         ),
     ] = "first",
     words: Annotated[
-        bool, typer.Option("--words", help="Texts are split into words already, by spaces.")
+        bool, typer.Option("--words", help="Texts are already split into words, separated by spaces.")
     ] = False,
     *,
     options: TextOptions,
@@ -47,5 +47,5 @@ def tag(
 
 
 def _words(text: Any) -> Any:
-    """Return the words of a text; an input of another type stays as it is, and the pipeline refuses it."""
+    """Return the words of a text. Inputs of other types are returned unchanged, and the pipeline raises."""
     return text.split(" ") if isinstance(text, str) else text

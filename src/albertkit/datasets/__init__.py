@@ -1,1 +1,1 @@
-"""Labeled data as it lies around -> examples, with a report of what could not be used. No torch."""
+"""Read examples from labeled data in common formats, with a report of the rows left out. No torch."""

@@ -1,7 +1,7 @@
-"""Rows of Parquet files, and of the folders and files in which the library `datasets` keeps a split.
+"""Rows of Parquet files, and of the folders and files of the library `datasets`.
 
-That library notes the names of classes beside the columns that hold their numbers; here they are read from
-there, so it need not be installed.
+That library stores the names of classes in the schema and their numbers in the columns. This module reads the
+names from the schema, so the library need not be installed.
 """
 
 import json
@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 1024
 
 
 class ArrowTable(Table):
-    """Files of one schema, one after the other: Parquet, or Arrow streams as `datasets` writes them."""
+    """Files of one schema, read one after the other: Parquet, or Arrow streams as `datasets` writes them."""
 
     def __init__(self, files: list[Path], *, name: str) -> None:
         self.files = files
@@ -37,15 +37,15 @@ class ArrowTable(Table):
 
     @classmethod
     def folder(cls, path: Path) -> "ArrowTable":
-        """Return the split that `Dataset.save_to_disk` has written into a folder.
+        """Return the split that `Dataset.save_to_disk` wrote into a folder.
 
         Raises:
-            DataError: the folder holds several splits, or none.
+            DataError: the folder has several splits, or none.
         """
         if (path / "dataset_dict.json").is_file():
             splits = read_json(path / "dataset_dict.json", DataError).get("splits")
             first = path / str(splits[0]) if isinstance(splits, list) and splits else path
-            raise DataError(f"{path} holds several splits; give one of them: {first}, ...")
+            raise DataError(f"{path} has several splits. Pass one of them: {first}, ...")
         if not (path / "state.json").is_file():
             raise DataError(f"{path}: expected a file, or a folder that `datasets` has saved (state.json)")
         try:
@@ -68,7 +68,7 @@ class ArrowTable(Table):
                 _, batches = self._open(file, stack)
                 try:
                     for batch in batches:
-                        batch.validate(full=True)  # offsets of a damaged stream point anywhere
+                        batch.validate(full=True)  # the offsets of a damaged stream may be invalid
                         for values in batch.to_pylist():
                             number += 1
                             yield Row(f"{file}, row {number}", values)
@@ -88,13 +88,13 @@ class ArrowTable(Table):
             raise DataError(f"{file}: not a readable {kind} file ({error})") from error
 
     def class_names(self, column: str) -> tuple[str, ...] | None:
-        """Return the names of a `ClassLabel`, or of a list of them, that are noted in the schema."""
+        """Return the class names in the schema, of a `ClassLabel` or a list of them."""
         note = (self._schema.metadata or {}).get(b"huggingface")
         if note is None:
             return None
         try:
             feature = json.loads(note).get("info", {}).get("features", {}).get(column) or {}
-            if isinstance(feature, list):  # how older versions note a list
+            if isinstance(feature, list):  # older versions store a list like this
                 feature = {"feature": feature[0]}
             names = feature.get("feature", feature).get("names")
             if names and not all(isinstance(name, str) for name in names):
@@ -102,5 +102,5 @@ class ArrowTable(Table):
             return tuple(names) if names else None
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             raise DataError(
-                f"{self.name}: the class names of {column!r} are damaged ({error}). Save the data again"
+                f"{self.name}: the class names of {column!r} are damaged ({error}). Save the data again."
             ) from error

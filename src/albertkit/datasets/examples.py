@@ -1,18 +1,18 @@
-"""Labeled examples: what readers make of files and tasks make features of. No torch, no vocabulary.
+"""Labeled examples, which readers yield and tasks convert to features. No torch, no vocabulary.
 
-An example holds text as the user wrote it, and labels by their names; ids are the task's business. A label of
-None means that the example has none, as in the test files of GLUE.
+An example has the original text and label names; only tasks know ids. A label of None means that the example
+has no label, as in the test files of GLUE.
 """
 
 from dataclasses import dataclass
 
 Label = str | float | tuple[str, ...]
-"""The name of a class; a number (regression); or the names of any number of classes (multi-label)."""
+"""A class name, a number (regression), or several class names (multi-label)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """A text, or two, with a class, a number, or several classes."""
+    """A text or a pair of texts with a class, a number, or several classes."""
 
     text: str
     text_pair: str | None = None
@@ -22,20 +22,20 @@ class TextExample:
 
 @dataclass(frozen=True, slots=True)
 class PairExample:
-    """Two texts that belong together, or with a number that says how alike they are; or a text alone."""
+    """Two texts that belong together, two texts with a similarity score, or a single text."""
 
     text: str
     pair: str | None = None
     negative: str | None = None
-    """A text that does not belong to the first, though it may look so."""
+    """A negative: a text that does not belong to the first one, though it may look similar."""
     score: float | None = None
-    """The higher, the more alike; None for texts that belong together."""
+    """Similarity score, higher for more similar texts; None for texts that belong together."""
     id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class WordsExample:
-    """The words of a sentence, with a label for each."""
+    """The words of a sentence, each with a label."""
 
     words: tuple[str, ...]
     labels: tuple[str, ...] | None = None
@@ -44,25 +44,25 @@ class WordsExample:
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample:
-    """A question about a text, and the places of the text that answer it."""
+    """A question about a text, and the answers with their positions in the text."""
 
     id: str
     question: str
     context: str
     answers: tuple[tuple[str, int], ...] = ()
-    """Each answer with the character of the context where it starts. Without any and not `is_impossible`, the
-    example has no label."""
+    """Each answer with the index of its first character in the context. If it is empty and `is_impossible` is
+    False, the example has no label."""
     is_impossible: bool = False
-    """The text does not answer the question (SQuAD 2.0)."""
+    """Whether the text does not answer the question (SQuAD 2.0)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample:
-    """A text, perhaps a question about it, and the choices of which one is right (RACE, SWAG)."""
+    """A text, possibly with a question about it, and the choices, one of which is right (RACE, SWAG)."""
 
     id: str
     context: str
     question: str | None
     choices: tuple[str, ...]
     label: int | None = None
-    """The place of the right choice, from 0."""
+    """The index of the right choice, from 0."""

@@ -1,10 +1,10 @@
-"""The nine tasks of GLUE (Wang et al. 2019) from the files as they are distributed.
+"""The nine tasks of GLUE (Wang et al. 2019), read from the files as they are distributed.
 
-Each task is a folder of TSV files without quotes. `TASKS` says what is in their columns, what the labels are
-called, in the order of their numbers, and what is measured, the most important first.
+Each task is a folder of TSV files without quotes. `TASKS` lists the columns, the labels in the order of their
+numbers, and the metrics, the most important first.
 
-MRPC may also lie as Microsoft distributes it (`msr_paraphrase_train.txt`, `msr_paraphrase_test.txt`) with
-GLUE's list of the pairs that are for validation (`dev_ids.tsv`, or `mrpc_dev_ids.tsv`).
+MRPC may also have Microsoft's files (`msr_paraphrase_train.txt`, `msr_paraphrase_test.txt`) with GLUE's list
+of the validation pairs (`dev_ids.tsv`, or `mrpc_dev_ids.tsv`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,25 +18,25 @@ from albertkit.datasets.table import DelimitedTable, Row
 from albertkit.errors import ConfigError, DataError, suggestion
 
 NO_CONSENSUS = "-"
-"""What the files of MNLI write where the annotators did not agree."""
+"""The label in MNLI's files if the annotators did not agree."""
 
 
 @dataclass(frozen=True)
 class GlueTask:
-    """A task of GLUE: where its data is and how it is measured."""
+    """A task of GLUE: its files, columns, labels and metrics."""
 
     folder: str
     text: str
     pair: str | None
     label: str
     names: tuple[str, ...] | None
-    """The labels in their order; None for the regression."""
+    """The labels in order; None for regression."""
     metrics: tuple[str, ...]
-    """Keys of `class_scores` or `number_scores`, the first to choose the best model by."""
+    """Keys of `class_scores` or `number_scores`. The first one selects the best model."""
     columns: tuple[str, ...] | None = None
-    """Of train.tsv and dev.tsv, where they have no header."""
+    """The columns of train.tsv and dev.tsv if they have no header."""
     validation: tuple[str, ...] = ("validation",)
-    """The splits to validate on."""
+    """The splits for validation."""
 
 
 _NLI = ("contradiction", "entailment", "neutral")
@@ -71,18 +71,18 @@ _MRPC_IDS = ("#1 ID", "#2 ID")
 
 
 class GlueSplit(Reader[TextExample]):
-    """One split of one task. Test splits have no labels, except MRPC's as Microsoft distributes it.
+    """One split of one task. Test splits have no labels, except MRPC's in Microsoft's files.
 
     Args:
-        folder: the folder of all tasks, or that of this one.
+        folder: the folder of all tasks, or the folder of this task.
         task: its name in `TASKS`.
         split: "train", "validation" or "test"; for MNLI "validation_matched", "validation_mismatched" and
             so on.
-        labelled: whether to read labels, where the split has them.
+        labelled: whether to read labels, if the split has them.
 
     Raises:
-        ConfigError: an unknown task or split.
-        DataError: no such file, or not with these columns.
+        ConfigError: the task or split is unknown.
+        DataError: the file does not exist, or has other columns.
     """
 
     def __init__(self, folder: str | Path, task: str, split: str, *, labelled: bool = True) -> None:
@@ -92,7 +92,7 @@ class GlueSplit(Reader[TextExample]):
         tests = [name.replace("validation", "test") for name in self.task.validation]
         splits = ["train", *self.task.validation, *tests]
         if split not in splits:
-            raise ConfigError(f"the split of {task} is {split!r}; expected one of {', '.join(splits)}")
+            raise ConfigError(f"the split of {task} is {split!r}. Expected one of {', '.join(splits)}.")
         folder = Path(folder)
         self.folder = folder / self.task.folder if (folder / self.task.folder).is_dir() else folder
         file, self._chosen = self._find(split)
@@ -110,7 +110,7 @@ class GlueSplit(Reader[TextExample]):
         return self.task.names
 
     def rows(self, report: ReadingReport) -> Iterator[tuple[str, TextExample | None]]:
-        """Yield the examples, called after the file's own index where it has one."""
+        """Yield the examples, named by the file's own index if it has one."""
         for row in self.table.rows():
             if row.fault or self._chosen is None or self._chosen(row.values):
                 yield row.origin, self._example(row, report)
@@ -132,21 +132,21 @@ class GlueSplit(Reader[TextExample]):
         return TextExample(text, pair[0] if pair else None, label, name)
 
     def _find(self, split: str) -> tuple[Path, Callable[[Mapping[str, Any]], bool] | None]:
-        """Return the file of a split, and which of its rows belong to it if not all."""
+        """Return the file of a split, and a condition for its rows if they are only a part of the file."""
         file = self.folder / f"{split.replace('validation', 'dev')}.tsv"
         if file.is_file():
             return file, None
         original = self.folder / f"msr_paraphrase_{'test' if split == 'test' else 'train'}.txt"
         if self.task is not TASKS["mrpc"] or not original.is_file():
-            raise DataError(f"{file}: no such file; expected the folder {self.task.folder} of GLUE")
+            raise DataError(f"{file}: no such file. Expected the folder {self.task.folder} of GLUE.")
         if split == "test":
             return original, None
         names = ("dev_ids.tsv", "mrpc_dev_ids.tsv")
         listed = next((self.folder / name for name in names if (self.folder / name).is_file()), None)
         if listed is None:
             raise DataError(
-                f"{self.folder}: {original.name} holds training and validation of MRPC together; put "
-                f"GLUE's {names[0]} beside it, which says what is which"
+                f"{self.folder}: {original.name} has training and validation examples of MRPC together. Put "
+                f"GLUE's {names[0]} into the folder, which tells them apart."
             )
         lines = listed.read_text(encoding="utf-8-sig").splitlines()
         for_validation = {tuple(line.split("\t")[:2]) for line in lines}

@@ -1,4 +1,4 @@
-"""Questions with choices: the folders of RACE, and tables like SWAG's CSV.
+"""Questions with choices: the folders of RACE, and tables such as SWAG's CSV.
 
 RACE (Lai et al. 2017) has a JSON file for each text, in the folders `middle` and `high` of each split:
 
@@ -18,14 +18,14 @@ from albertkit.errors import ConfigError, DataError
 
 
 class RaceFolder(Reader[ChoiceExample]):
-    """The questions of a split of RACE, or of one part of it; ids begin with the part.
+    """The questions of a split of RACE, or of one part of it. Ids begin with the part.
 
     Args:
         folder: `RACE/train`, or `RACE/train/middle`.
         labelled: whether to read answers.
 
     Raises:
-        DataError: no text in this folder.
+        DataError: the folder has no texts.
     """
 
     def __init__(self, folder: str | Path, *, labelled: bool = True) -> None:
@@ -33,7 +33,7 @@ class RaceFolder(Reader[ChoiceExample]):
         self.files = sorted(Path(folder).rglob("*.txt"))
         if not self.files:
             raise DataError(
-                f"{folder}: no .txt in it; expected a split of RACE, with the folders middle and high"
+                f"{folder}: no .txt in it. Expected a split of RACE, with the folders middle and high."
             )
 
     def rows(self, report: ReadingReport) -> Iterator[tuple[str, ChoiceExample | None]]:
@@ -77,11 +77,11 @@ class RaceFolder(Reader[ChoiceExample]):
 class ChoiceTable(TableReader[ChoiceExample]):
     """The questions of a table; by default with the columns of SWAG.
 
-    The label is the number of the right choice, from 0, or its letter from A.
+    The label is the index of the right choice, from 0, or its letter, from A.
 
     Raises:
-        ConfigError: no column for choices.
-        DataError: as `TableReader`.
+        ConfigError: no column has choices.
+        DataError: see `TableReader`.
     """
 
     def check_columns(self) -> None:
@@ -92,7 +92,7 @@ class ChoiceTable(TableReader[ChoiceExample]):
         self._choices = tuple(name.strip() for name in options.choice_columns.split(",") if name.strip())
         self._label = options.label_column or "label"
         if not self._choices:
-            raise ConfigError("choices names no column; expected one for each choice, or one with lists")
+            raise ConfigError("choices names no column. Expected one per choice, or one column with lists.")
         self.table.check_columns(
             {
                 "--context-column": self._context,
@@ -136,9 +136,9 @@ class ChoiceTable(TableReader[ChoiceExample]):
 
 
 def place_of(written: Any, choices: tuple[str, ...]) -> int | None:
-    """Return the place of the right choice that a label names: a number from 0, or a letter from A.
+    """Return the index of the right choice from a label: a number from 0, or a letter from A.
 
-    The number may be a float, since tables with gaps write 1 as 1.0.
+    The number may be a float, because tables with gaps write 1 as 1.0.
     """
     text = str(written).strip()
     if len(text) == 1 and text.isalpha() and text.isascii():

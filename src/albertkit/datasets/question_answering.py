@@ -1,7 +1,8 @@
 """Questions about texts: the JSON files of SQuAD 1.1 and 2.0, and tables with the columns of `datasets`.
 
-An answer is text and the character of the context at which it starts. Files with shifted starts are common
-(other line ends, translated data): where the text is elsewhere in the context, the nearest place is taken.
+An answer is a text and the index of its first character in the context. Files with shifted indices are common
+(other line ends, translated data). If the text is elsewhere in the context, the reader uses the closest
+match.
 """
 
 import json
@@ -17,7 +18,7 @@ from albertkit.text_files import file_format, read_lines
 
 
 class QuestionReader(Reader[QuestionExample]):
-    """What files and tables of questions share: the check of a question and its answers."""
+    """Base of the readers of question files and tables: checks a question and its answers."""
 
     def checked(
         self,
@@ -30,8 +31,8 @@ class QuestionReader(Reader[QuestionExample]):
         answers: Sequence[tuple[str, int]],
         is_impossible: bool,
     ) -> QuestionExample | None:
-        """Return the example, or None for one that is left out and counted."""
-        # The context stays as it is: answers count its characters.
+        """Return the example, or None for an example that is left out and counted."""
+        # The context is not changed, because answers count its characters.
         question = text_of(question)
         if question is None or not isinstance(context, str) or not context.strip():
             missing = "question" if question is None else "context"
@@ -53,12 +54,12 @@ class QuestionReader(Reader[QuestionExample]):
 
 
 def _is_answer(text: Any, start: Any) -> bool:
-    """Return whether an answer is a text and the number of a character."""
+    """Return whether an answer is a text and the index of a character."""
     return isinstance(text, str) and isinstance(start, int) and not isinstance(start, bool)
 
 
 def _nearest(context: str, text: str, near: int) -> int | None:
-    """Return the place of a text in the context that is nearest to where it should be."""
+    """Return the index of the occurrence of a text in the context closest to the expected index."""
     if not text.strip():
         return None
     if near >= 0 and context.startswith(text, near):
@@ -70,13 +71,13 @@ def _nearest(context: str, text: str, near: int) -> int | None:
 
 
 class SquadFile(QuestionReader):
-    """The questions of a SQuAD file, compressed or not, in its order. The file is read whole.
+    """The questions of a SQuAD file, compressed or not, in order. The file is read as a whole.
 
-    In version 2.0 a question without answers says `is_impossible`. One without either has no label.
+    In version 2.0, a question without answers has `is_impossible`. A question with neither has no label.
 
     Args:
         path: the file.
-        labelled: whether to read answers, and leave out questions without.
+        labelled: whether to read answers, and leave out questions without answers.
     """
 
     def __init__(self, path: str | Path, *, labelled: bool = True) -> None:
@@ -87,7 +88,7 @@ class SquadFile(QuestionReader):
         """Yield the questions.
 
         Raises:
-            DataError: the file is no JSON or of another layout, or two questions have one id.
+            DataError: the file is not JSON or has another layout, or two questions have the same id.
         """
         lines = read_lines(self.path, file_format(self.path)[1])
         try:
@@ -97,7 +98,7 @@ class SquadFile(QuestionReader):
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(
                 f"{self.path}: expected the JSON of SQuAD with 'data' in it ({error}). If it is an array of "
-                f"objects: jq -c '.[]' {self.path} > lines.jsonl"
+                f"objects: jq -c '.[]' {self.path} > lines.jsonl."
             ) from error
         known: set[str] = set()
         for place, article in enumerate(articles):
@@ -107,13 +108,13 @@ class SquadFile(QuestionReader):
                         name = str(asked["id"])
                         if name in known:
                             raise DataError(
-                                f"{self.path}: two questions have the id {name!r}; expected each once"
+                                f"{self.path}: two questions have the id {name!r}. Expected each once."
                             )
                         known.add(name)
                         origin = f"{self.path}, question {name}"
                         answers = [(one["text"], one["answer_start"]) for one in asked.get("answers", ())]
                         if not all(_is_answer(*answer) for answer in answers):
-                            raise TypeError(f"the answers are {answers!r:.60}; expected texts with numbers")
+                            raise TypeError(f"the answers are {answers!r:.60}. Expected texts with numbers.")
                         example = self.checked(
                             report,
                             origin,
@@ -125,14 +126,14 @@ class SquadFile(QuestionReader):
                         )
                         yield origin, example
             except (KeyError, TypeError, AttributeError) as error:
-                raise DataError(f"{self.path}, article {place}: not of SQuAD's layout ({error!r})") from error
+                raise DataError(f"{self.path}, article {place}: not SQuAD's layout ({error!r})") from error
 
 
 class QuestionTable(TableReader[QuestionExample], QuestionReader):
     """The questions of a table.
 
-    An answer is {"text": [...], "answer_start": [...]} as in `datasets`, where two empty lists say that there
-    is none; or the text of one answer, whose first place in the context is taken.
+    An answer is {"text": [...], "answer_start": [...]} as in `datasets`, where two empty lists mean that
+    there is no answer; or the text of one answer, whose first occurrence in the context is used.
     """
 
     def check_columns(self) -> None:
@@ -169,10 +170,10 @@ class QuestionTable(TableReader[QuestionExample], QuestionReader):
 
 
 def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
-    """Return the answers of a cell, and whether it says that there is none.
+    """Return the answers in a cell, and whether the cell says that there is none.
 
     Raises:
-        DataError: another layout.
+        DataError: the cell has another layout.
     """
     if isinstance(given, str) and given.startswith(("{'", '{"')):
         given = nested(given)

@@ -1,4 +1,4 @@
-"""Readers: a source of labeled data -> its examples, with a report of what was left out and why.
+"""Readers: yield the examples of labeled data, with a report of the rows left out and why.
 
 | source | read as |
 |---|---|
@@ -34,18 +34,18 @@ ExampleT = TypeVar("ExampleT")
 FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
 
 Problem = Literal["malformed", "empty", "unlabelled", "mislabelled"]
-"""Rows that cannot be read as the layout says; without text; without label; with one that cannot be right."""
+"""Reasons: the row does not match the layout; has no text; has no label; or has an impossible label."""
 
 ANSWERED = "predicted all the same"
-"""The end of the detail of a row without labels that is an example in spite of its problem."""
+"""End of the detail of a row without label that becomes an example in spite of its problem."""
 
 SHOWN = 5
-"""How many rows with a problem are named."""
+"""Number of rows listed per problem."""
 
 
 @dataclass
 class ProblemRows:
-    """The rows with one problem: how many, and the first of them with what is wrong."""
+    """The rows with one problem: their number, and the first of them with details."""
 
     count: int = 0
     first: list[str] = field(default_factory=list)
@@ -53,22 +53,22 @@ class ProblemRows:
 
 @dataclass
 class ReadingReport:
-    """One reading of one source. `examples` are those used, `rows` all that were seen."""
+    """The report of one reading of one source. `examples` counts the used rows, `rows` all rows."""
 
     source: str
     rows: int = 0
     examples: int = 0
     problems: dict[Problem, ProblemRows] = field(default_factory=dict)
     counts_all: bool = False
-    """Count rows without labels that cannot be read, instead of raising for the first one."""
+    """Whether to count unreadable rows without labels instead of raising an error for the first."""
 
     def add(self, problem: Problem, origin: str, detail: str = "") -> None:
         """Count a row that is left out.
 
         Args:
-            problem: why.
+            problem: the reason.
             origin: the row: "train.csv, line 12".
-            detail: what is wrong with it.
+            detail: more about the problem.
         """
         rows = self.problems.setdefault(problem, ProblemRows())
         rows.count += 1
@@ -76,7 +76,7 @@ class ReadingReport:
             rows.first.append(f"{origin}: {detail}" if detail else origin)
 
     def lines(self) -> list[str]:
-        """Return the report as lines to be shown before training."""
+        """Return the lines of the report, which is shown before training."""
         left_out = self.rows - self.examples
         also = f", {left_out:,} left out" if left_out else ""
         lines = [f"{self.source}: {self.examples:,} examples{also}"]
@@ -96,14 +96,14 @@ class ReadingReport:
 
 
 class Reader(ABC, Generic[ExampleT]):
-    """The examples of a source, streamed where its format allows.
+    """The examples of a source, streamed if its format allows.
 
-    With `labelled`, rows that cannot be used are left out and counted in the report. Without, labels are not
-    looked at, and every row is an example, in order, or an error: predictions must match their rows.
+    With `labelled`, rows that cannot be used are left out and counted in the report. Otherwise labels are not
+    read, and every row must be an example, in order, because predictions must match the rows.
 
     Args:
-        source: what an error message calls it.
-        labelled: whether examples are to have labels.
+        source: the name of the source in error messages.
+        labelled: whether examples must have labels.
     """
 
     def __init__(self, source: str, *, labelled: bool) -> None:
@@ -115,14 +115,14 @@ class Reader(ABC, Generic[ExampleT]):
         """Yield the origin of each row ("train.csv, line 12") and its example, None if it is left out.
 
         Raises:
-            DataError: the source is not what it should be, or (not `labelled`) a row cannot be read.
+            DataError: the source is invalid, or (without `labelled`) a row cannot be read.
         """
 
     def read(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
         """Yield each example after its origin, and count rows and examples in the report.
 
         Raises:
-            DataError: as `rows`.
+            DataError: see `rows`.
         """
         for origin, example in self.rows(report):
             report.rows += 1
@@ -131,11 +131,11 @@ class Reader(ABC, Generic[ExampleT]):
                 yield origin, example
 
     def label_names(self) -> tuple[str, ...] | None:
-        """Return all labels in their order where the source itself names them."""
+        """Return all labels in order if the source itself defines them."""
         return None
 
     def __iter__(self) -> Iterator[ExampleT]:
-        """Yield the examples alone."""
+        """Yield only the examples."""
         for _, example in self.read(ReadingReport(self.source)):
             yield example
 
@@ -146,9 +146,9 @@ class Reader(ABC, Generic[ExampleT]):
         report.add(problem, origin, detail)
 
     def texts(self, report: ReadingReport, row: Row, columns: Sequence[str]) -> list[str] | None:
-        """Return the texts of a row, or None if one of them is empty and the row is left out.
+        """Return the texts of a row, or None if one is empty and the row is left out.
 
-        Without labels the row is an example all the same, so that predictions match the rows.
+        Without labels the row becomes an example anyway, so that predictions match the rows.
         """
         texts = [text_of(row.values.get(column)) or "" for column in columns]
         if "" in texts:
@@ -160,12 +160,12 @@ class Reader(ABC, Generic[ExampleT]):
 
 
 class ExampleReader(Reader[ExampleT]):
-    """Examples in memory, as they are.
+    """Examples in memory.
 
     Args:
         examples: objects of the class that the task takes.
-        source: what an error message calls them.
-        labelled: whether examples are to have labels.
+        source: the name of the examples in error messages.
+        labelled: whether examples must have labels.
     """
 
     def __init__(self, examples: Sequence[ExampleT], source: str, *, labelled: bool = True) -> None:
@@ -179,15 +179,15 @@ class ExampleReader(Reader[ExampleT]):
 
 
 class TableReader(Reader[ExampleT]):
-    """The examples of a table, one for each row that can be used.
+    """The examples of a table, one per usable row.
 
     Args:
         source: the path of a file or folder, a table, or an iterable of mappings.
-        options: columns and layout; the names of columns that are not given are the usual ones.
-        labelled: whether to read labels, and leave out rows without.
+        options: columns and layout. Column names that are not given have the usual defaults.
+        labelled: whether to read labels, and leave out rows without labels.
 
     Raises:
-        DataError: there is no such source, or no such column.
+        DataError: the source or a column does not exist.
     """
 
     def __init__(self, source: Any, options: DataOptions | None = None, *, labelled: bool = True) -> None:
@@ -198,11 +198,11 @@ class TableReader(Reader[ExampleT]):
 
     @abstractmethod
     def check_columns(self) -> None:
-        """Raise DataError if the table lacks a column that is read."""
+        """Raise DataError if the table lacks a required column."""
 
     @abstractmethod
     def example(self, row: Row, report: ReadingReport) -> ExampleT | None:
-        """Return the example of a row without fault, or None for one that is left out and counted."""
+        """Return the example of a valid row, or None if the row is left out and counted."""
 
     def rows(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT | None]]:
         """Yield the examples of the rows of the table."""
@@ -219,14 +219,14 @@ class TableReader(Reader[ExampleT]):
 
 
 class MappingTable(TableReader[Any]):
-    """The rows of any table, made into examples by a function.
+    """The rows of any table, converted to examples by a function.
 
     Args:
-        source: as in `TableReader`.
-        make: returns the example of a row, a mapping from column to value; if it raises DataError,
+        source: see `TableReader`.
+        make: returns the example of a row, a mapping from column to value. If it raises DataError,
             LookupError, TypeError or ValueError, the row is left out and counted.
         options: columns and layout.
-        labelled: whether examples are to have labels.
+        labelled: whether examples must have labels.
     """
 
     def __init__(
@@ -241,10 +241,10 @@ class MappingTable(TableReader[Any]):
         super().__init__(source, options, labelled=labelled)
 
     def check_columns(self) -> None:
-        """Leave it to the function."""
+        """Check nothing: the function reads the columns."""
 
     def example(self, row: Row, report: ReadingReport) -> Any:
-        """Return what the function makes of a row."""
+        """Return the function's example of a row."""
         try:
             return self.make(row.values)
         except (DataError, LookupError, TypeError, ValueError) as error:
@@ -258,10 +258,10 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
     Args:
         data: a path; a list of dicts; a DataFrame of pandas or polars; an Arrow table; a `datasets.Dataset`;
             or any iterable of examples.
-        name: what error messages call data in memory.
+        name: the name of data in memory in error messages.
 
     Raises:
-        DataError: it is nothing of that kind, or has no examples.
+            DataError: the data has another type, or no examples.
     """
     if isinstance(data, Table):
         return data
@@ -275,8 +275,8 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         data = data.to_dict("records")
     if not isinstance(data, Iterable):
         raise DataError(
-            f"{name} is {data!r:.60} ({type(data).__name__}); expected a path, a table or an "
-            "iterable of examples"
+            f"{name} is {data!r:.60} ({type(data).__name__}). Expected a path, a table or an "
+            "iterable of examples."
         )
     features = getattr(data, "features", None)  # of an IterableDataset, whose rows are read once
     if isinstance(data, Iterator) or not hasattr(data, "__len__"):
@@ -285,11 +285,11 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         return ObjectTable(data, name=name)
     first = next(iter(data), None)
     if first is None:
-        raise DataError(f"{name} has no examples; expected at least one")
+        raise DataError(f"{name} has no examples. Expected at least one.")
     if isinstance(first, str):
         raise DataError(
-            f"{name} is an iterable of texts, such as {first!r:.60}; expected dicts, such as "
-            '{"text": ...}, or examples. To read a file, give its path alone'
+            f"{name} is an iterable of texts, such as {first!r:.60}. Expected dicts, such as "
+            '{"text": ...}, or examples. To read a file, give its path alone.'
         )
     return ObjectTable(data, name=name, features=features) if isinstance(first, Mapping) else list(data)
 
@@ -300,18 +300,18 @@ def open_table(source: Any, *, header: bool = True, delimiter: str | None = None
     Args:
         source: the path of a file, or of a folder of `datasets`; a table; or an iterable of mappings.
         header: whether the first row of a CSV or TSV file names the columns; without, they are "0", "1", ...
-        delimiter: what stands between its cells, where it is not what its suffix says.
+        delimiter: separator between cells, if it differs from the default of the ending.
 
     Raises:
-        DataError: no such file, or an unknown kind of file.
-        ConfigError: header or delimiter of a source that has none.
+        DataError: the file does not exist, or has an unknown format.
+        ConfigError: header or delimiter is set for a source that has none.
     """
     path = Path(source) if isinstance(source, (str, Path)) else None
     kind = file_format(path)[0] if path else None
     if path and kind in (".csv", ".tsv"):
         return DelimitedTable(existing_file(path), header=header, delimiter=delimiter)
     if not header or delimiter is not None:
-        raise ConfigError("header and delimiter are of CSV and TSV files; leave them out for this source")
+        raise ConfigError("header and delimiter are for CSV and TSV files. Omit them for this source.")
     if isinstance(source, Table):
         return source
     if path is None:
@@ -327,17 +327,17 @@ def open_table(source: Any, *, header: bool = True, delimiter: str | None = None
         ".xlsx": ". Save the sheet as .csv",
     }
     raise DataError(
-        f"{existing_file(path)}: unknown kind of file; expected {', '.join(FORMATS)}, perhaps with "
+        f"{existing_file(path)}: unknown kind of file. Expected {', '.join(FORMATS)}, optionally with "
         f"{', '.join(COMPRESSIONS)} after it, a folder saved by `datasets`, "
-        f"or in Python an iterable of examples{todo.get(kind or '', '')}"
+        f"or in Python an iterable of examples{todo.get(kind or '', '')}."
     )
 
 
 def nested(cell: str) -> Any:
-    """Return the list or the object that a cell of text holds, as JSON or as Python writes it.
+    """Return the list or object in a text cell, written as JSON or as a Python literal.
 
     Raises:
-        DataError: neither; NumPy's notation is none, since it has no commas.
+        DataError: the cell is neither. NumPy's notation does not count, because it has no commas.
     """
     for read in (json.loads, ast.literal_eval):
         try:
@@ -349,18 +349,18 @@ def nested(cell: str) -> Any:
     raise DataError(f"{cell!r:.60} is neither a JSON list nor a JSON object")
 
 
-_ADJACENT = re.compile(r"""['"]\s+['"]""")  # Python would join two strings that have no comma between
+_ADJACENT = re.compile(r"""['"]\s+['"]""")  # Python would join two strings without a comma between them
 
 
 def text_of(value: Any) -> str | None:
-    """Return a cell as text: None for what is empty, and for what is no text or number."""
+    """Return a cell as text, or None if it is empty or neither text nor a number."""
     if is_missing(value) or isinstance(value, bool):
         return None
     return str(value).strip() if isinstance(value, str | Real) else None
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a cell holds nothing: None, blank text, NaN, or NA or NaT of pandas."""
+    """Return whether a cell is empty: None, blank text, NaN, or NA or NaT of pandas."""
     if isinstance(value, str):
         return not value.strip()
     return (

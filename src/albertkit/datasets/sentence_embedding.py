@@ -1,4 +1,4 @@
-"""Tables of texts that belong together, or that are more or less alike -> examples."""
+"""Read tables of texts that belong together, or of pairs with similarity scores."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from albertkit.datasets.table import Row
 from albertkit.errors import ConfigError, DataError
 
 GLUE_TASKS = ("stsb", "mrpc", "qqp")
-"""Tasks of GLUE whose labels are numbers that say how alike two texts are."""
+"""GLUE tasks whose labels are similarity scores."""
 
 
 USUAL = {
@@ -80,9 +80,7 @@ class PairTable(TableReader[PairExample]):
                 return self.leave_out(report, "unlabelled", row.origin)
             score = number_of(value)
             if score is None:
-                detail = (
-                    f"{value!r:.60} in {columns['score']!r} is no number that says how alike two texts are"
-                )
+                detail = f"{value!r:.60} in {columns['score']!r} is not a similarity score, which is a number"
                 return self.leave_out(report, "mislabelled", row.origin, detail)
         return PairExample(**dict(zip(names, texts, strict=True)), score=score, id=self.name_of(row))
 
@@ -101,8 +99,8 @@ class GluePairs(Reader[PairExample]):
     def __init__(self, folder: str | Path, task: str, split: str, *, labelled: bool = True) -> None:
         if task not in GLUE_TASKS:
             raise ConfigError(
-                f"the task is {task!r}; expected one of {', '.join(GLUE_TASKS)}, whose labels say how alike "
-                "two texts are"
+                f"the task is {task!r}. Expected one of {', '.join(GLUE_TASKS)}, whose labels say how alike "
+                "two texts are."
             )
         self.split = GlueSplit(folder, task, split, labelled=labelled)
         super().__init__(self.split.source, labelled=self.split.labelled)

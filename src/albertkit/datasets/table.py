@@ -3,11 +3,11 @@
 | source | a row is |
 |---|---|
 | `.csv` | a record; quoted cells may hold line ends |
-| `.tsv` | a line cut at tabs; quotes are text, as in the files of GLUE |
+| `.tsv` | a line split at tabs; quotes are text, as in the files of GLUE |
 | `.jsonl` | an object |
 | an object | a mapping: a `datasets.Dataset`, or any sequence of mappings |
 
-`arrow_table.py` has Parquet and the folders of `datasets`.
+`arrow_table.py` reads Parquet and the folders of `datasets`.
 """
 
 import csv
@@ -24,19 +24,19 @@ from albertkit.files import by_number
 from albertkit.text_files import LINE_BYTES, file_format, lone_surrogate, read_lines
 
 HEAD_ROWS = 1000
-"""So many objects are looked at for the names of their fields: not every one needs to have all."""
+"""Number of objects that are searched for field names, because not every object needs to have all fields."""
 
 
 class Row(NamedTuple):
-    """A row by column, or what is wrong with it."""
+    """A row by column, or the reason why it is invalid."""
 
-    origin: str  # "file, line 12": what a message names
+    origin: str  # "file, line 12", for messages
     values: Mapping[str, Any]
     fault: str = ""
 
 
 class Table(ABC):
-    """Rows with named columns, which can be read again and again."""
+    """Rows with named columns, which can be read repeatedly."""
 
     name: str
 
@@ -49,37 +49,37 @@ class Table(ABC):
         """Yield the rows in order."""
 
     def class_names(self, column: str) -> tuple[str, ...] | None:
-        """Return the names of the classes that a column holds the numbers of, where the table says them."""
+        """Return the names of the classes whose numbers are in a column, if the table defines them."""
         del column
         return None
 
     def check_columns(self, wanted: Mapping[str, str | Sequence[str] | None]) -> None:
-        """Check that columns are there.
+        """Check that columns exist.
 
         Args:
-            wanted: the columns by the flag that names them; None where no column is wanted.
+            wanted: the columns by the flag that names them; None if no column is wanted.
 
         Raises:
-            DataError: a column is not there.
+            DataError: a column does not exist.
         """
         columns = self.columns()
         for flag, names in wanted.items():
             for name in [names] if isinstance(names, str) else names or ():
                 if name not in columns:
                     raise DataError(
-                        f"{self.name}: no column {name!r}; it has {', '.join(columns) or 'none'}. "
+                        f"{self.name}: no column {name!r}. The columns are {', '.join(columns) or 'none'}. "
                         + self._hint(columns, flag)
                     )
                 if columns.count(name) > 1:
                     raise DataError(
-                        f"{self.name}: {columns.count(name)} columns are called {name!r}; rename all but one"
+                        f"{self.name}: {columns.count(name)} columns are named {name!r}. Rename all but one."
                     )
 
     def _hint(self, columns: list[str], flag: str) -> str:
-        """Return what to do about a column that is not among these."""
+        """Return the advice for a column that does not exist."""
         del columns
         argument = flag.removeprefix("--").replace("-", "_")
-        return f"Give the right name with {flag} (in Python {argument}=)"
+        return f"Set the right name with {flag} (in Python {argument}=)"
 
 
 class DelimitedTable(Table):
@@ -87,9 +87,9 @@ class DelimitedTable(Table):
 
     Args:
         path: the file.
-        header: whether its first row names the columns; otherwise they are "0", "1" and so on, or `names`.
-        names: those of the columns of a file without header.
-        delimiter: what stands between cells; None for a tab in .tsv and a comma in .csv.
+        header: whether the first row has the column names; otherwise they are "0", "1" and so on, or `names`.
+        names: the column names of a file without header.
+        delimiter: separator between cells; None for a tab in .tsv and a comma in .csv.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class DelimitedTable(Table):
             )
         written = repr(mark)
         return (
-            f"The header is one cell that holds {written}; if that separates cells: --delimiter {written} "
-            f"(in Python delimiter={written})"
+            f"The header is a single cell that contains {written}. If it separates cells: --delimiter "
+            f"{written} (in Python delimiter={written})"
         )
 
     def columns(self) -> list[str]:
-        """Return the names: those given, those in the first row, or the numbers of its cells."""
+        """Return the column names: those passed, those in the first row, or the indices of its cells."""
         if self.names is not None:
             return list(self.names)
         first = next(self._records(), None)
@@ -132,21 +132,21 @@ class DelimitedTable(Table):
         return [cell.strip() for cell in cells] if self.header else [str(n) for n in range(len(cells))]
 
     def rows(self) -> Iterator[Row]:
-        """Yield the records that are not blank; one of another width than the first has a fault."""
+        """Yield the records that are not blank; a record with another number of cells has a fault."""
         columns = self.columns()
         for line, cells in islice(self._records(), int(self.header), None):
             fault = f"{len(cells)} cells, expected {len(columns)}" if len(cells) != len(columns) else ""
             yield Row(f"{self.path}, line {line}", dict(zip(columns, cells, strict=False)), fault)
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number of each record's first line, and its cells."""
+        """Yield the line number of each record's start, and its cells."""
         lines = read_lines(self.path, file_format(self.path)[1])
-        if self.delimiter == "\t":  # quotes are text then
+        if self.delimiter == "\t":  # then quotes are text
             for number, line, _ in lines:
                 if line := line.rstrip("\r\n"):
                     yield number, line.split(self.delimiter)
             return
-        csv.field_size_limit(LINE_BYTES)  # the library's own is 128 KB; a text may be longer
+        csv.field_size_limit(LINE_BYTES)  # the library's default is 128 KB, but texts may be longer
         reader = csv.reader((line for _, line, _ in lines), delimiter=self.delimiter, strict=True)
         begins = 1
         try:
@@ -162,23 +162,23 @@ _DELIMITERS = ("\t", ";", "|", ",")
 
 
 def _delimiter(given: str | None) -> str | None:
-    r"""Return the delimiter as one character; a shell passes a tab as the two characters \t."""
+    r"""Return the delimiter as one character. A shell passes a tab as the two characters \t."""
     if given == "\\t":
         return "\t"
     if given is not None and (len(given) != 1 or given in '"\r\n'):
-        raise ConfigError(f"delimiter is {given!r}; expected one character, such as ';' or '\\t' for a tab")
+        raise ConfigError(f"delimiter is {given!r}. Expected one character, such as ';' or '\\t' for a tab.")
     return given
 
 
 class JsonLinesTable(Table):
-    """A file with a JSON object in each line."""
+    """A file with one JSON object per line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = str(path)
 
     def columns(self) -> list[str]:
-        """Return the fields that the first objects have.
+        """Return the fields of the first objects.
 
         Raises:
             DataError: there is no object.
@@ -187,14 +187,14 @@ class JsonLinesTable(Table):
         if not rows:
             raise DataError(f"{self.path}: the file is empty")
         if all(row.fault for row in rows):
-            raise DataError(f"{rows[0].origin}: {rows[0].fault}; expected a JSON object in each line")
+            raise DataError(f"{rows[0].origin}: {rows[0].fault}. Expected one JSON object per line.")
         return list(dict.fromkeys(name for row in rows for name in row.values))
 
     def rows(self) -> Iterator[Row]:
-        """Yield the lines that are not blank; one that is no object has a fault.
+        """Yield the lines that are not blank; a line that is not an object has a fault.
 
         Raises:
-            DataError: the file is one JSON array.
+            DataError: the file is a JSON array.
         """
         is_first = True
         for number, line, _ in read_lines(self.path, file_format(self.path)[1]):
@@ -203,25 +203,25 @@ class JsonLinesTable(Table):
             origin = f"{self.path}, line {number}"
             if is_first and line.lstrip().startswith("["):
                 raise DataError(
-                    f"{origin}: expected a JSON object in each line, and the file begins with an array. To "
-                    f"convert an array of objects: jq -c '.[]' {self.path} > lines.jsonl"
+                    f"{origin}: expected one JSON object per line, but the file begins with an array. To "
+                    f"convert an array of objects: jq -c '.[]' {self.path} > lines.jsonl."
                 )
             is_first = False
             try:
                 record = json.loads(line)
-            except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
+            except (ValueError, RecursionError) as error:  # also for a number with thousands of digits
                 yield Row(origin, {}, f"not JSON: {error}")
                 continue
             if not isinstance(record, dict):
                 yield Row(origin, {}, f"not an object: {line.strip():.40}")
             elif "\\u" in line and (lone := lone_surrogate(json.dumps(record, ensure_ascii=False))):
-                yield Row(origin, {}, f"{lone} is half of a character, which no text can hold")
+                yield Row(origin, {}, f"{lone} is a lone surrogate, which no text can contain")
             else:
                 yield Row(origin, record)
 
 
 class ObjectTable(Table):
-    """Mappings in memory, or a `datasets.Dataset` (which is one split, not a dictionary of splits).
+    """Mappings in memory, or a `datasets.Dataset` (a single split, not a dictionary of splits).
 
     Args:
         rows: the mappings.
@@ -229,7 +229,7 @@ class ObjectTable(Table):
         features: column -> its type in `datasets`; None for those of `rows`, if it has any.
 
     Raises:
-        DataError: the object cannot be read more than once, or does not hold mappings.
+        DataError: the object can be read only once, or does not contain mappings.
     """
 
     def __init__(
@@ -240,15 +240,15 @@ class ObjectTable(Table):
         features: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(rows, Mapping):
-            raise DataError(f"{name} are several splits: {', '.join(map(str, rows))}; give one of them")
+            raise DataError(f"{name} are several splits: {', '.join(map(str, rows))}. Pass one of them.")
         if isinstance(rows, Iterator):
-            raise DataError(f"{name} can be read once only; give a list, or a file")
+            raise DataError(f"{name} can be read only once. Pass a list, or a file.")
         self._rows = rows
         self._features = features or getattr(rows, "features", None) or {}
         self.name = name
 
     def columns(self) -> list[str]:
-        """Return the names of the data set, or the keys that the first rows have."""
+        """Return the column names of the data set, or the keys of the first rows."""
         names = getattr(self._rows, "column_names", None)
         if names is not None:
             return list(names)
@@ -273,18 +273,18 @@ def existing_file(path: str | Path) -> Path:
     """Return the path of a file.
 
     Raises:
-        DataError: there is no such file, or the path leads to a pipe, a device or a folder.
+        DataError: the file does not exist, or the path leads to a pipe, a device or a folder.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "a pipe or a device"
         raise DataError(
-            f"{path} is {kind}; expected a regular file, since it is read more than once. Write the rows to "
-            "a file first"
+            f"{path} is {kind}. Expected a regular file, because it is read more than once. Write the rows "
+            "to a file first."
         )
     if not path.is_file():
         names = sorted((one.name for one in path.parent.glob("*")), key=by_number)
         nearest = difflib.get_close_matches(path.name, names, n=3)
         beside = list(dict.fromkeys([*nearest, *names]))[:10]
-        raise DataError(f"{path}: no such file" + (f"; beside it are {', '.join(beside)}" if beside else ""))
+        raise DataError(f"{path}: no such file" + (f"; the folder has {', '.join(beside)}" if beside else ""))
     return path

@@ -1,6 +1,6 @@
 """Labeled texts: tables, and the files of the PASCAL challenges of recognizing textual entailment.
 
-GLUE's RTE is made of the challenges. RTE-1 writes value="FALSE"; labels are called as in GLUE.
+GLUE's RTE consists of these challenges. RTE-1 writes value="FALSE"; labels get GLUE's names.
 
     <pair id="8" entailment="NO" task="IE"><t>text</t><h>hypothesis</h></pair>
 """
@@ -19,10 +19,10 @@ from albertkit.errors import DataError
 
 
 class TextTable(TableReader[TextExample]):
-    """The examples of a table of texts, with labels as they are written; `LabelSet.read` interprets them.
+    """The examples of a table of texts, with labels as written; `LabelSet.read` interprets them.
 
-    Several columns of labels hold 0 or 1 each, and are the labels of a multi-label task. Without labels an
-    empty text is an example too, so that predictions match the rows.
+    Several columns of labels contain 0 or 1 each, and are the labels of a multi-label task. Without labels, a
+    row with an empty text is an example too, so that predictions match the rows.
     """
 
     def check_columns(self) -> None:
@@ -43,7 +43,7 @@ class TextTable(TableReader[TextExample]):
         )
 
     def label_names(self) -> tuple[str, ...] | None:
-        """Return the names of the classes where the table says them."""
+        """Return the names of the classes if the table defines them."""
         return self._class_names
 
     def example(self, row: Row, report: ReadingReport) -> TextExample | None:
@@ -71,15 +71,15 @@ class TextTable(TableReader[TextExample]):
 
 
 def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | None) -> Label | None:
-    """Return the label in a cell, or None for a cell without any.
+    """Return the label in a cell, or None if the cell has none.
 
-    With a separator, or for a list, it is a tuple; empty it says that none of the labels is true.
+    With a separator, or for a list, the label is a tuple. An empty tuple means that no label applies.
 
     Raises:
-        DataError: a number that is none of `names`, or a value that is no label.
+        DataError: a number is not the index of a name, or a value is not a label.
     """
     if isinstance(value, (list, tuple)):
-        # A list may be empty: none of the labels. Only where there is no list is there no label.
+        # A list may be empty: no label applies. Only a missing list means a missing label.
         return tuple(_one_label(one, names) for one in value)
     if isinstance(value, str):
         value = value.strip()
@@ -88,15 +88,15 @@ def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | No
     if is_missing(value):
         return None
     if names and value == -1:
-        return None  # so `datasets` writes that there is no label
+        return None  # how `datasets` writes a missing label
     return _one_label(value, names)
 
 
 def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label | None:
-    """Return the names of the columns that hold 1 (of those that hold 0 or 1), or None if a cell is empty.
+    """Return the names of the columns that contain 1 (of those with 0 or 1), or None if a cell is empty.
 
     Raises:
-        DataError: a cell holds another value.
+        DataError: a cell has another value.
     """
     found: list[str] = []
     for column in columns:
@@ -104,7 +104,7 @@ def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label 
             return None
         written = str(values[column]).strip().lower()
         if written not in _INDICATORS:
-            raise DataError(f"{values[column]!r:.40} in {column!r}; expected 0 or 1")
+            raise DataError(f"{values[column]!r:.40} in {column!r}. Expected 0 or 1.")
         if _INDICATORS[written]:
             found.append(column)
     return tuple(found)
@@ -124,9 +124,9 @@ def _one_label(value: Any, names: tuple[str, ...] | None) -> Any:
         if names and number.is_integer():  # a table with gaps writes 1 as 1.0
             if 0 <= number < len(names):
                 return names[int(number)]
-            raise DataError(f"the class {value} is none of 0 to {len(names) - 1} ({', '.join(names)})")
+            raise DataError(f"the class {value} is not one of 0 to {len(names) - 1} ({', '.join(names)})")
         return str(value) if isinstance(value, Integral) else number
-    raise DataError(f"{value!r:.60} is no label; expected text, a number or a list of them")
+    raise DataError(f"{value!r:.60} is not a label. Expected text, a number or a list of them.")
 
 
 class EntailmentFile(Reader[TextExample]):
@@ -134,7 +134,7 @@ class EntailmentFile(Reader[TextExample]):
 
     Args:
         path: the file.
-        labelled: whether to read labels, and leave out what has none.
+        labelled: whether to read labels, and leave out pairs without labels.
     """
 
     def __init__(self, path: str | Path, *, labelled: bool = True) -> None:
@@ -142,7 +142,7 @@ class EntailmentFile(Reader[TextExample]):
         super().__init__(str(path), labelled=labelled)
 
     def label_names(self) -> tuple[str, ...]:
-        """Return the two labels in the order of GLUE."""
+        """Return the two labels in GLUE's order."""
         return ("entailment", "not_entailment")
 
     def rows(self, report: ReadingReport) -> Iterator[tuple[str, TextExample | None]]:
@@ -185,14 +185,14 @@ _ENTAILMENT = {
 
 
 def class_name(label: str | float) -> str:
-    """Return the name of a class: a number is named like a whole one where it is one, 1.0 like 1."""
+    """Return the name of a class; a whole number is written without a fraction, 1.0 as 1."""
     return whole_name(label) or str(label)
 
 
 def whole_name(label: str | float) -> str | None:
-    """Return the name of a whole number, "1" for 1.0 and "1.0"; None for any other label.
+    """Return the name of a whole number, "1" for 1.0 and "1.0", or None for any other label.
 
-    Text with leading zeros is a code, not a number: "007" and "7" are two classes.
+    Text with leading zeros is a code and not a number: "007" and "7" are two classes.
     """
     if isinstance(label, str):
         number = _WHOLE.fullmatch(label)

@@ -1,7 +1,7 @@
-"""Sentences of words with a label each: CoNLL columns, and tables with a list of words and one of labels.
+"""Sentences with a label per word: CoNLL columns, and tables with a list of words and a list of labels.
 
-A CoNLL file has a word in each line with its columns beside it, and a blank line after each sentence. Lines
-of `-DOCSTART-` stand between documents. Chunks and entities may be columns of one file: in CoNLL-2000 chunks
+A CoNLL file has one word per line with its columns, and a blank line after each sentence. Lines with
+`-DOCSTART-` separate documents. Chunks and entities may be columns of the same file: in CoNLL-2000, chunks
 are column 2, the last (-1); in CoNLL-2003 they are column 2, and entities are column 3, the last.
 """
 
@@ -27,8 +27,8 @@ class ConllFile(Reader[WordsExample]):
 
     Args:
         path: the file.
-        word_column: the place of the word in a line, from 0; from the end if negative.
-        label_column: the place of the label.
+        word_column: the index of the word in a line, from 0; negative counts from the end.
+        label_column: the index of the label.
         labelled: whether to read labels.
     """
 
@@ -44,7 +44,7 @@ class ConllFile(Reader[WordsExample]):
         """Yield the sentences.
 
         Raises:
-            DataError: a column that the first line does not have.
+            DataError: the first line does not have a column.
         """
         width = 0
         for number, lines in self._blocks():
@@ -63,8 +63,8 @@ class ConllFile(Reader[WordsExample]):
             yield origin, WordsExample(words, labels, origin)
 
     def _blocks(self) -> Iterator[tuple[int, list[list[str]]]]:
-        """Yield the first line's number of each sentence, and the cells of its lines."""
-        # Where there are tabs, they alone cut: a cell may hold a space.
+        """Yield the number of each sentence's first line, and the cells of its lines."""
+        # If there are tabs, only they separate cells, which may then contain spaces.
         numbered = (
             (number, line.strip("\r\n").split("\t") if "\t" in line else line.split())
             for number, line, _ in read_lines(self.path, file_format(self.path)[1])
@@ -78,19 +78,19 @@ class ConllFile(Reader[WordsExample]):
         for what, column in (("word", self.word_column), ("label", self.label_column)):
             if not -len(cells) <= column < len(cells) and (what == "word" or self.labelled):
                 listed = ", ".join(f"{place} {cell!r}" for place, cell in enumerate(cells))
-                raise DataError(f"{origin}: no column {column} for the {what}; it has {listed}")
+                raise DataError(f"{origin}: no column {column} for the {what}. The columns are {listed}.")
         if self.labelled and self.word_column % len(cells) == self.label_column % len(cells):
-            raise DataError(f"{origin}: one column cannot be word and label; the line is {' '.join(cells)!r}")
+            raise DataError(f"{origin}: word and label are the same column. The line is {' '.join(cells)!r}.")
         return len(cells)
 
 
 def _is_word(cells: list[str]) -> bool:
-    """Return whether a line has a word; blank lines and those of `DOCUMENT_START` have none."""
+    """Return whether a line has a word; blank lines and `DOCUMENT_START` lines do not."""
     return any(cell.strip() for cell in cells) and cells[0] != DOCUMENT_START
 
 
 class WordsTable(TableReader[WordsExample]):
-    """The sentences of a table: columns of lists, or of text that is cut at spaces."""
+    """The sentences of a table: columns of lists, or of text that is split at spaces."""
 
     def check_columns(self) -> None:
         """Raise DataError if the table lacks a column."""
@@ -106,7 +106,7 @@ class WordsTable(TableReader[WordsExample]):
         self._class_names = self.table.class_names(self._labels)
 
     def label_names(self) -> tuple[str, ...] | None:
-        """Return the names of the labels where the table says them."""
+        """Return the names of the labels if the table defines them."""
         return self._class_names
 
     def example(self, row: Row, report: ReadingReport) -> WordsExample | None:
@@ -139,7 +139,7 @@ class WordsTable(TableReader[WordsExample]):
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return the parts of a cell: a list's, also one that is written in text; or those between spaces."""
+    """Return the parts of a cell: of a list, of a list written as text, or the parts between spaces."""
     if isinstance(value, str):
         return list(nested(value)) if _LIST.fullmatch(value.strip()) else value.split()
     return list(value) if isinstance(value, (list, tuple)) else []

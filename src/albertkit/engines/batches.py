@@ -1,4 +1,4 @@
-"""Packed batches: which rows are computed together, and where their tokens stand, one row after the other."""
+"""Packed batches: which rows are computed together, and the positions of their concatenated tokens."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Which engine computes, and with how many threads."""
+"""Choose the engine of a model, and the number of threads."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "onnx", "onnx-int8", "torch", "plain")
 """`onnx` computes without padding in ONNX Runtime, `onnx-int8` with the layers' matrices in int8; `torch`
-computes without padding, and `plain` calls the model, both in torch. `auto` is `onnx-int8` for a model that
-was exported in int8, `torch` for a PyTorch model, and `onnx` for any other."""
+computes without padding, and `plain` calls the model, both in torch. `auto` means `onnx-int8` for a model
+that was exported in int8, `torch` for a PyTorch model, and `onnx` for any other."""
 
 FLOAT32_ENGINES = ("onnx", "onnx-int8")
-"""Engines that convert weights in half precision to float32 and compute in it. The others compute in the
-type of the weights."""
+"""Engines that convert weights in half precision to float32 and compute in float32. The others compute in the
+data type of the weights."""
 
 _WELL_TESTED = ("cpu", "cuda")  # devices on which `auto` computes without padding
 
 
 def make_engine(model: "LightModel | AlbertPreTrainedModel", name: str = "auto") -> Engine:
-    """Return the engine of a name for a model.
+    """Return the engine of that name for a model.
 
     Args:
-        model: a light model, or a PyTorch model; every engine calls one with hooks, or with modules of its
-            own, as it is.
+        model: a light model or a PyTorch model. Every engine calls a model with hooks or custom modules
+            itself.
         name: one of `ENGINES`.
 
     Raises:
-        ConfigError: another name, or a model on a device that the engine does not compute on.
+        ConfigError: the name is unknown, or the model is on a device that the engine does not support.
         MissingExtraError: the engine needs torch, which is not installed.
     """
     if name not in ENGINES:
@@ -86,14 +86,14 @@ def _module_engine(model: Any, name: str) -> Engine:
         return TorchEngine(model)
     if device != "cpu":
         raise ConfigError(
-            f"the model is on {model.device}, and the engine {name!r} computes on the CPU: move the model "
-            "there, or choose the engine 'torch'"
+            f"the model is on {model.device}, but the engine {name!r} computes on the CPU. Move the model "
+            "there, or choose the engine 'torch'."
         )
     return OnnxModuleEngine(model, int8=name == "onnx-int8" or is_int8(model))
 
 
 def is_int8(model: "LightModel | AlbertPreTrainedModel") -> bool:
-    """Tell whether a model was exported in int8."""
+    """Return whether a model was exported in int8."""
     return getattr(model.config, QUANTIZATION, None) == INT8
 
 
@@ -107,21 +107,21 @@ def load_model(
     model_kwargs: Mapping[str, Any] | None = None,
     **hub: Unpack[HubOptions],
 ) -> tuple[Model, LoadReport]:
-    """Return a model, and what became of each tensor of its file, which the caller must judge.
+    """Return a model, and the report of its file's tensors, which the caller must check.
 
     Args:
-        name: a folder, a checkpoint of another writer, or a hub name.
+        name: a folder, a checkpoint of another library, or a hub name.
         architecture: the name of the model class.
-        device: where it is computed, as `read_device` returns it.
-        config: replaces the checkpoint's own.
-        dtype: type of the weights; "auto" for that of the file, None for float32.
-        model_kwargs: further arguments of the PyTorch class, which loads the model where there are any.
-        hub: as `hub.HubOptions` says.
+        device: the device of the model, as returned by `read_device`.
+        config: a config that replaces the checkpoint's own.
+        dtype: data type of the weights; "auto" for the type in the file, None for float32.
+        model_kwargs: further arguments of the PyTorch class, which loads the model if there are any.
+        hub: options; see `hub.HubOptions`.
 
     Raises:
-        ModelNotFoundError: no model has that name.
+        ModelNotFoundError: there is no model of that name.
         CheckpointError: a file is damaged, lacks tensors of the encoder, or has the head of another task.
-        ConfigError: the config describes no possible model, or an unknown type.
+        ConfigError: the config describes no possible model, or the data type is unknown.
         MissingExtraError: a PyTorch model is needed, and torch is not installed.
     """
     if not isinstance(config, AlbertConfig):

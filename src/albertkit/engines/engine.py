@@ -23,7 +23,7 @@ _Row = TypeVar("_Row", bound="Row")
 
 
 BATCH_TOKENS = 1024
-"""Tokens computed at once on a CPU where nobody says how many: more leave its caches."""
+"""Default number of tokens per batch on a CPU; more do not fit into its caches."""
 
 Read = Callable[[Any], Sequence[int]]
 """Which tokens of a row are read; heads for whole texts read [CLS], token 0."""
@@ -34,19 +34,19 @@ class Row:
     """A sequence of T tokens for the model, and its labels."""
 
     input_ids: list[int]
-    """(T,) ids of the tokens, special tokens included."""
+    """(T,) ids of the tokens, including special tokens."""
     token_type_ids: list[int]
     """(T,) the segment of each token, 0 or 1."""
     example: int
-    """Number of the example that the row comes from, among those given."""
+    """Number of the example that the row comes from."""
     labels: Any = None
-    """What the task's loss needs; None for an example without labels."""
+    """The labels for the task's loss; None for an example without labels."""
     cut: int = 0
-    """Tokens of the example that no row shows, because its text was too long and was to be cut."""
+    """Number of the example's tokens that were removed by truncation."""
 
 
 def first_token(row: Row) -> Sequence[int]:
-    """Read nothing but [CLS]."""
+    """Read only [CLS]."""
     del row
     return (0,)
 
@@ -58,7 +58,7 @@ def every_token(row: Row) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What an engine computes of rows, and how much at once: arguments of `Engine.run`."""
+    """The requested output of rows, and the batch size: arguments of `Engine.run`."""
 
     output: Output = "logits"
     read: Read = first_token
@@ -67,11 +67,11 @@ class Job:
 
 
 BatchScores = Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]
-"""The numbers of the rows of each batch, and the scores (R, K) of each of these rows."""
+"""The indices of the rows of each batch, and the scores (R, K) of each of these rows."""
 
 
 class Engine(ABC):
-    """Computes rows for one model."""
+    """Computes rows with one model."""
 
     def run(
         self,
@@ -83,21 +83,21 @@ class Engine(ABC):
         batch_tokens: int | None = None,
         batch_size: int | None = None,
     ) -> list[Any]:
-        """Return what is made of the scores of each row, computed without dropout and gradients.
+        """Return a value for the scores of each row, computed without dropout and gradients.
 
         Args:
-            rows: of any lengths.
-            output: what is computed.
+            rows: rows of any lengths.
+            output: the output to compute.
             read: which tokens of a row are read.
-            then: is given the scores (R, K) of a row, float32, and returns what to keep of them.
-            batch_tokens: most tokens computed at once; None for what suits the device. A longer row is a
-                batch of its own.
-            batch_size: most rows computed at once; None for as many as `batch_tokens` allows.
+            then: function of the scores (R, K) of a row, float32, which returns the value to keep.
+            batch_tokens: maximum number of tokens per batch; None for a default that suits the device. A
+                longer row is a batch of its own.
+            batch_size: maximum number of rows per batch; None for as many as `batch_tokens` allows.
         """
         return self.compute(rows, Job(output, read, batch_tokens, batch_size), then)
 
     def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
-        """Return what `run` returns, from its arguments as a job."""
+        """Return the result of `run` for a job."""
         answers: dict[int, Any] = {}
         for numbers, scores in self.batches(rows, job):
             answers.update(zip(numbers, map(then, scores), strict=True))
@@ -111,15 +111,16 @@ class Engine(ABC):
 def batches_by_length(
     rows: Sequence[Row], *, batch_tokens: int, batch_size: int | None = None
 ) -> Iterator[list[int]]:
-    """Yield the numbers of the rows of each batch, the longest rows first.
+    """Yield the indices of the rows of each batch, the longest rows first.
 
-    Rows of about one length pad each other little; with the longest first, what does not fit into memory
-    shows at once.
+    Rows of similar length need little padding. With the longest rows first, a lack of memory shows
+    immediately.
 
     Args:
-        rows: of any lengths.
-        batch_tokens: most tokens of a batch, padding included: B * T. A longer row is a batch of its own.
-        batch_size: most rows of a batch, B; None for as many as `batch_tokens` allows.
+        rows: rows of any lengths.
+        batch_tokens: maximum number of tokens in a batch, including padding: B * T. A longer row is a batch
+            of its own.
+        batch_size: maximum number of rows in a batch, B; None for as many as `batch_tokens` allows.
     """
     order = sorted(range(len(rows)), key=lambda number: len(rows[number].input_ids), reverse=True)
     start = 0
@@ -134,7 +135,7 @@ def batches_by_length(
 def by_example(
     rows: Sequence[_Row], outputs: Sequence[_Answer], *, count: int
 ) -> list[list[tuple[_Row, _Answer]]]:
-    """Return for each of `count` examples its rows in order, each with what the model said about it."""
+    """Return the rows of each of `count` examples in order, each row with its output."""
     found: list[list[tuple[_Row, _Answer]]] = [[] for _ in range(count)]
     for row, output in zip(rows, outputs, strict=True):
         found[row.example].append((row, output))

@@ -1,7 +1,7 @@
-"""Which models can be computed layer by layer from their weights, and not only by being called.
+"""Decide which models can be computed layer by layer from their weights instead of calling the model.
 
-A model with hooks, with replaced modules, or of a class of its own says something that its weights alone do
-not: it is called as it is (`PlainEngine`).
+The output of a model with hooks, with replaced modules, or of a custom class does not follow from its weights
+alone, so it is called (`PlainEngine`).
 """
 
 from collections.abc import Callable, Sequence
@@ -35,20 +35,20 @@ _PARTS = frozenset(
     }
 )
 _HEAD_PARTS = frozenset({AlbertMLMHead, AlbertSOPHead})
-_SAMPLES = 61  # numbers of each matrix that are compared to see whether it has changed
+_SAMPLES = 61  # numbers of each matrix that are compared to detect changes
 _Made = TypeVar("_Made")
 Head = Callable[[Tensor], Tensor]
 """Hidden states (P, H) -> scores (P, K)."""
 
 
 def fits(model: AlbertPreTrainedModel) -> bool:
-    """Tell whether what a model says follows from its weights as it does in this package's own classes."""
+    """Return whether a model's output follows from its weights as in this package's own classes."""
     if model.config.attn_implementation == "eager" or _global_hooks():
         return False
     encoder = model.base_model
     if type(encoder) is not AlbertModel:
         return False
-    # Heads and activations are called as they are, so they may be anything.
+    # Heads and activations are called unchanged, so they may be anything.
     called = {id(layer.activation) for layer in encoder.encoder.executed_layers()}
     parts = [part for part in parts_of(encoder) if id(part) not in called]
     parts += [part for part in model.children() if isinstance(part, nn.Dropout)]
@@ -56,18 +56,18 @@ def fits(model: AlbertPreTrainedModel) -> bool:
         return False
     parameters = own_parameters(model)
     if any(parameter.is_inference() for parameter in parameters):
-        return False  # such tensors do not say that they have changed
+        return False  # changes of such tensors cannot be detected
     kinds = {(parameter.dtype, parameter.device) for parameter in parameters}
     return len(kinds) == 1 and next(iter(kinds))[1].type != "meta"
 
 
 def parts_of(module: nn.Module) -> list[nn.Module]:
-    """Return a module and all within it, shared ones several times.
+    """Return a module and all modules in it, shared ones several times.
 
-    `modules()` says the same in three times the time, and a short text waits for it.
+    `modules()` returns the same in three times the time, which delays short texts.
     """
     parts = [module]
-    for part in parts:  # which grows meanwhile
+    for part in parts:  # the list grows during the loop
         parts += [child for child in part._modules.values() if child is not None]
     return parts
 
@@ -78,7 +78,7 @@ def own_parameters(module: nn.Module) -> list[Tensor]:
 
 
 def as_configured(model: AlbertPreTrainedModel) -> bool:
-    """Tell whether the layers of a model that fits are those that its config describes."""
+    """Return whether the layers of a fitting model are those in its config."""
     config, layers = model.config, encoder_of(model).encoder.executed_layers()
     if config.hidden_act not in ACTIVATION_NAMES or len(layers) != config.depth:
         return False
@@ -93,7 +93,7 @@ def as_configured(model: AlbertPreTrainedModel) -> bool:
 
 
 def head_as_configured(model: AlbertPreTrainedModel) -> bool:
-    """Tell whether the head of a model that fits is the one of its class: its parts, activation and ties."""
+    """Return whether the head of a fitting model is that of its class: parts, activation and ties."""
     encoder = encoder_of(model)
     parts = [part for child in model.children() if child is not encoder for part in parts_of(child)]
     expected = None if callable(model.config.hidden_act) else type(make_activation(model.config.hidden_act))
@@ -116,12 +116,12 @@ def _global_hooks() -> bool:
 
 
 def encoder_of(model: AlbertPreTrainedModel) -> AlbertModel:
-    """Return the encoder of a model that fits."""
+    """Return the encoder of a fitting model."""
     return cast(AlbertModel, model.base_model)
 
 
 def head_of(model: AlbertPreTrainedModel, output: Output) -> Head | None:
-    """Return the function that computes an output of hidden states; None where only the model itself can."""
+    """Return the function that computes an output from hidden states, or None if only the model can."""
     if output == "hidden_states":
         return lambda states: states
     architecture = type(model).__name__
@@ -131,7 +131,7 @@ def head_of(model: AlbertPreTrainedModel, output: Output) -> Head | None:
 
 
 class MadeFromWeights(Generic[_Made]):
-    """What was made from the weights of each model that is still there, made anew where they have changed."""
+    """Values computed from the weights of each living model, recomputed when the weights change."""
 
     def __init__(self) -> None:
         self._made: WeakKeyDictionary[nn.Module, dict[Any, tuple[Any, _Made]]] = WeakKeyDictionary()
@@ -139,22 +139,22 @@ class MadeFromWeights(Generic[_Made]):
     def get(
         self, model: nn.Module, modules: Sequence[nn.Module], make: Callable[[], _Made], *, key: Any = None
     ) -> _Made:
-        """Return what `make` makes from the weights of these modules of a model."""
+        """Return the result of `make` for the weights of these modules of a model."""
         (places, samples), made = _fingerprint(modules), self._made.setdefault(model, {})
         if key in made:
             (places_before, samples_before), value = made[key]
             if places == places_before and torch.equal(samples, samples_before):
                 return value
-            del made[key], value  # their memory, before more is taken
+            del made[key], value  # free their memory before allocating more
         value = make()
         made[key] = (places, samples), value
         return value
 
 
 def _fingerprint(modules: Sequence[nn.Module]) -> tuple[list[tuple[int, int]], Tensor]:
-    """Return the addresses and versions of the modules' weights, and samples of them, to detect changes.
+    """Return a fingerprint of the modules' weights, to detect changes: addresses, versions, samples.
 
-    Writing into `parameter.data` changes no version, so a few numbers of each are compared as well.
+    Writing to `parameter.data` does not change the version, so a few numbers of each are compared as well.
     """
     parameters = [parameter for module in modules for parameter in own_parameters(module)]
     with torch.inference_mode():

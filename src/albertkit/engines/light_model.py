@@ -1,4 +1,4 @@
-"""A model as its config and its weights, which needs no torch until somebody asks for a PyTorch module."""
+"""A model as config and weights, which needs no torch until a PyTorch module is requested."""
 
 import mmap
 import os
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 torch: Any = optional("torch", extra="torch")
 
 Model = Union["LightModel", "AlbertPreTrainedModel"]
-"""A model that engines compute."""
+"""A model that engines can compute."""
 
 _ALIGNMENT = 64  # bytes
 
 
 class LightModel(PushToHub):
-    """A model of one class, computed by the engine `onnx` from its weights.
+    """A model of one class, which the engine `onnx` computes from its weights.
 
-    It becomes a PyTorch model, `module`, as soon as it is asked for something that only such a model has: a
-    call, another device or type, `parameters`, hooks. Then the engines of its pipelines compute the module.
-    Without torch, to call it or to move it raises MissingExtraError; `parameters` and other attributes that
-    only a PyTorch model has raise AttributeError, with the same message.
+    It becomes a PyTorch model, `module`, when something is requested that only such a model has: a call,
+    another device or data type, `parameters`, hooks. From then on, the engines of its pipelines compute the
+    module. Without torch, calling or moving it raises MissingExtraError; `parameters` and other attributes
+    that only a PyTorch model has raise AttributeError, with the same message.
 
     Args:
         architecture: the name of the model class.
-        config: its shape.
-        weights: tensors by the names of its state dict.
-        report: what became of each tensor of the file.
+        config: its config.
+        weights: tensors by their names in the state dict.
+        report: the report of the file's tensors.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LightModel(PushToHub):
         self.weights = weights
         self.report = report
         self.module: Any = None
-        """The PyTorch model that it has become, or None."""
+        """The PyTorch model, if this model has become one, or None."""
         self._owned: mmap.mmap | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -78,24 +78,24 @@ class LightModel(PushToHub):
         dtype: str | None = None,
         **hub: Unpack[HubOptions],
     ) -> Self:
-        """Return a model whose weights are mapped from the file where they are stored in `dtype`.
+        """Return a model whose weights are mapped from the file if they are stored in `dtype`.
 
         Args:
-            name: a folder, a checkpoint of another writer, or a hub name.
+            name: a folder, a checkpoint of another library, or a hub name.
             architecture: the name of the model class.
-            config: replaces the checkpoint's own.
-            dtype: type of the weights; "auto" for that of the file, None for float32.
-            hub: as `hub.HubOptions` says.
+            config: a config that replaces the checkpoint's own.
+            dtype: data type of the weights; "auto" for the type in the file, None for float32.
+            hub: options; see `hub.HubOptions`.
 
         Raises:
-            ModelNotFoundError: no model has that name.
+            ModelNotFoundError: there is no model of that name.
             CheckpointError: a file is damaged, or lacks tensors of the encoder.
-            ConfigError: the config describes no possible model, or an unknown type.
+            ConfigError: the config describes no possible model, or the data type is unknown.
         """
         config, arrays = formats.load(name, config=config, **hub)
         weights, report = fit(architecture, config, arrays)
         wanted = _read_dtype(dtype, weights)
-        made = {id(array): _cast(array, wanted) for array in weights.values()}  # tied ones stay one
+        made = {id(array): _cast(array, wanted) for array in weights.values()}  # keeps shared tensors shared
         weights = {key: made[id(array)] for key, array in weights.items()}
         config = config.replace(dtype=wanted.name)
         config.name_or_path = str(name)
@@ -103,18 +103,18 @@ class LightModel(PushToHub):
 
     @property
     def dtype(self) -> Any:
-        """Type of the weights: torch's where that is installed, else NumPy's."""
+        """Data type of the weights: torch's if it is installed, else NumPy's."""
         stored = next(iter(self.weights.values())).dtype
         return getattr(torch, stored.name) if find_spec("torch") else stored
 
     @property
     def device(self) -> Any:
-        """The CPU: a `torch.device` where torch is installed, else "cpu"."""
+        """The CPU: a `torch.device` if torch is installed, else "cpu"."""
         return torch.device("cpu") if find_spec("torch") else "cpu"
 
     @property
     def name_or_path(self) -> str:
-        """Where it was loaded from."""
+        """The name it was loaded by."""
         return self.config.name_or_path
 
     def num_parameters(self) -> int:
@@ -126,9 +126,9 @@ class LightModel(PushToHub):
         return sum(array.nbytes for array in self._distinct())
 
     def own_weights(self) -> None:
-        """Copy the weights out of the file they are mapped from, which may then be overwritten.
+        """Copy the weights out of their mapped file, which can then be overwritten.
 
-        The copy is a file without a name, so that it takes memory only while it is read. Where such a file
+        The copy is a file without a name, so that it takes memory only while it is read. If such a file
         cannot be written, the copy is in memory.
         """
         arrays = self._distinct()
@@ -148,11 +148,11 @@ class LightModel(PushToHub):
             ]
         except OSError:
             copies = [array.copy() for array in arrays]
-        made = {id(array): copy for array, copy in zip(arrays, copies, strict=True)}  # tied ones stay one
+        made = {id(array): copy for array, copy in zip(arrays, copies, strict=True)}  # keeps sharing
         self.weights = {name: made[id(array)] for name, array in self.weights.items()}
 
     def release_memory(self) -> None:
-        """Give back the memory of the weights that `own_weights` copied; they are read again when needed."""
+        """Free the memory of the weights that `own_weights` copied; they are read again when needed."""
         if self._owned is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._owned.madvise(mmap.MADV_DONTNEED)
 
@@ -163,8 +163,8 @@ class LightModel(PushToHub):
         """Write `config.json` and `model.safetensors`.
 
         Args:
-            save_directory: created where missing; a model in it is replaced, whole or not at all.
-            options: those that the PyTorch class has.
+            save_directory: created if missing. A model in it is replaced completely or not at all.
+            options: options of the PyTorch class.
         """
         if options or self.module is not None:
             return self.to_module().save_pretrained(save_directory, **options)
@@ -173,13 +173,13 @@ class LightModel(PushToHub):
         return write_folder(save_directory, config.to_dict(), self.weights, beside=files_of(config))
 
     def to_module(self) -> Any:
-        """Return the PyTorch model with these weights, the same one each time.
+        """Return the PyTorch model with these weights, always the same object.
 
         Raises:
             MissingExtraError: the extra `torch` is not installed.
         """
         if self.module is None:
-            _ = torch.nn  # before anything of ours imports it
+            _ = torch.nn  # raises before our own modules import it
             from albertkit.modeling import auto
 
             self.module, _ = auto.model_class(self.architecture).from_arrays(self.config, self.weights)
@@ -191,25 +191,25 @@ class LightModel(PushToHub):
         return self.to_module()(*inputs, **options)
 
     def to(self, *arguments: Any, **options: Any) -> Any:
-        """Return the model on a device or of a type; this model if that is the CPU and no type is given."""
+        """Return the model on a device or in a data type, or this model for just the CPU."""
         is_here = (list(map(str, arguments)) or [str(options.get("device"))]) == ["cpu"]
         if self.module is None and is_here and not options.keys() - {"device"}:
             return self
         return self.to_module().to(*arguments, **options)
 
     def eval(self) -> Any:
-        """Return the model without dropout, which this model never has."""
+        """Return this model, which never has dropout."""
         return self if self.module is None else self.module.eval()
 
     def set_patience(self, patience: int | None) -> None:
-        """Exit early, for which it becomes a PyTorch model; see `AlbertForSequenceClassification`."""
+        """Enable early exit, for which it becomes a PyTorch model; see `AlbertForSequenceClassification`."""
         check_patience(patience, self.config)
         if patience is not None or self.module is not None:
             self.to_module().set_patience(patience)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and self.__dict__.get("module") is None:
-            raise AttributeError(name)  # what notebooks, copies and debuggers look for in every object
+            raise AttributeError(name)  # notebooks, copies and debuggers look for these in every object
         try:
             module = self.to_module()
         except MissingExtraError as error:
@@ -221,14 +221,14 @@ class LightModel(PushToHub):
 
 
 def class_names(model: Model) -> set[str]:
-    """Return the names of the classes of albertkit that a model is of."""
+    """Return the names of the albertkit classes of a model."""
     if isinstance(model, LightModel):
         return {model.architecture, "AlbertPreTrainedModel"}
     return {one.__name__ for one in type(model).__mro__ if one.__module__.startswith("albertkit.")}
 
 
 def class_name(model: Model) -> str:
-    """Return the name of the model class that a model is of, or is derived from."""
+    """Return the name of a model's class, or of the model class that it derives from."""
     return next(iter(class_names(model) & HEADS.keys()), type(model).__name__)
 
 

@@ -187,11 +187,11 @@ def _places_of(groups: list[Group], *, tokens: int) -> dict[str, np.ndarray]:
 
 
 def _places(lengths: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what stands where when rows of these lengths are padded.
+    """Return the indices for padding rows of these lengths.
 
     Returns:
-        The number (B, T) of what stands at each place, 0 where nothing does; the place in B * T of each of
-        `count` things, 0 for those of no row; whether something stands at each place (B, T).
+        The index (B, T) of the item at each place, 0 for padding; the place in B * T of each of the `count`
+        items, 0 for items of no row; whether each place (B, T) has an item.
     """
     columns = np.arange(lengths.max())
     present = columns < lengths[:, None]
@@ -251,8 +251,8 @@ def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:
     for number, row in enumerate(rows):
         if not 0 < length_of(row) <= config.max_position_embeddings:
             raise DataError(
-                f"row {number} has {length_of(row)} tokens; expected 1 to {config.max_position_embeddings}, "
-                "max_position_embeddings of the model: truncate it or split it into windows"
+                f"row {number} has {length_of(row)} tokens. Expected 1 to {config.max_position_embeddings}, "
+                "max_position_embeddings of the model: truncate it or split it into windows."
             )
         for name, ids, size in (
             ("input_ids", row.input_ids, config.vocab_size),
@@ -260,4 +260,4 @@ def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:
         ):
             if min(ids) < 0 or max(ids) >= size:
                 wrong = next(one for one in ids if not 0 <= one < size)
-                raise DataError(f"row {number} has {wrong} among its {name}; expected 0 to {size - 1}")
+                raise DataError(f"row {number} has {wrong} among its {name}. Expected 0 to {size - 1}.")

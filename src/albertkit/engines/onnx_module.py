@@ -1,4 +1,4 @@
-"""A PyTorch model computed by ONNX Runtime on a CPU, as long as its weights alone say what it computes."""
+"""A PyTorch model computed by ONNX Runtime on a CPU, as long as its output follows from its weights."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ _ENGINES: MadeFromWeights[OnnxEngine] = MadeFromWeights()
 
 
 class OnnxModuleEngine(Engine):
-    """Computes a PyTorch model of this package in ONNX Runtime; any other one as `PlainEngine` does.
+    """Computes a PyTorch model of this package in ONNX Runtime, and any other model like `PlainEngine`.
 
     Args:
-        model: computed without dropout and gradients, whatever its mode.
-        int8: multiply the layers' matrices in whole numbers.
+        model: the model, which is computed without dropout and gradients, whatever its mode.
+        int8: whether to multiply the layers' matrices as integers.
     """
 
     def __init__(self, model: AlbertPreTrainedModel, *, int8: bool = False) -> None:
@@ -35,8 +35,8 @@ class OnnxModuleEngine(Engine):
         suits = self._suits(job.output, rows)
         if suits and job.output == "logits" and getattr(model, "patience", None) is not None:
             raise ConfigError(
-                "this engine computes all depths in ONNX Runtime, and the model has a patience of "
-                f"{model.patience}: choose the engine 'torch', or set_patience(None)"
+                "this engine computes all layers in ONNX Runtime, but the model has a patience of "
+                f"{model.patience}. Choose the engine 'torch', or call set_patience(None)."
             )
         engine = self._engine() if suits else PlainEngine(model)
         return engine.batches(rows, job)
@@ -46,7 +46,7 @@ class OnnxModuleEngine(Engine):
         try:
             check_rows(rows, model.config)
         except DataError:
-            return False  # the model says itself what is wrong
+            return False  # calling the model raises the error
         return (
             fits(model)
             and as_configured(model)

@@ -1,4 +1,4 @@
-"""The plain engine: it pads the rows of a batch and calls the model. The others are tested against it.
+"""The plain engine: it pads the rows of a batch and calls the model. Tests compare other engines with it.
 
 Shapes: B batch, T tokens of the longest row, R tokens read of a row, P of all rows, V vocabulary, K scores of
 a token.
@@ -23,7 +23,7 @@ _ACCELERATOR_BATCH_TOKENS = 16 * BATCH_TOKENS
 
 
 class Batch(TypedDict):
-    """What every model takes, (B, T) each."""
+    """The inputs of every model, (B, T) each."""
 
     input_ids: Tensor
     attention_mask: Tensor
@@ -31,7 +31,7 @@ class Batch(TypedDict):
 
 
 class PlainEngine(Engine):
-    """Pads the rows of a batch and calls the model: any model, with hooks, on any device."""
+    """Pads the rows of a batch and calls the model, which may be any model, with hooks, on any device."""
 
     def __init__(self, model: AlbertPreTrainedModel) -> None:
         self.model = model
@@ -82,7 +82,7 @@ def _select(values: Tensor, positions: list[Sequence[int]]) -> list[Tensor]:
 
 
 def default_batch_tokens(device: torch.device) -> int:
-    """Return how many tokens are computed at once on a device where nobody says how many."""
+    """Return the default number of tokens per batch on a device."""
     return BATCH_TOKENS if device.type == "cpu" else _ACCELERATOR_BATCH_TOKENS
 
 
@@ -100,13 +100,13 @@ def pad_batch(
 
 
 def pad(lists: Sequence[list[int]], value: int, length: int) -> Tensor:
-    """Return lists of up to `length` numbers as (B, T), filled up on the right to T = `length`."""
+    """Return lists of up to `length` numbers as (B, T), padded on the right to T = `length`."""
     return torch.tensor([[*row, *[value] * (length - len(row))] for row in lists])
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout and gradients; a model in training goes on with training afterwards."""
+    """Disable dropout and gradients; a model in training mode returns to it afterwards."""
     training = model.training
     if training:
         model.eval()
@@ -119,9 +119,10 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def settle_threads() -> None:
-    """Give torch as many threads as there are cores for this process, unless it has fewer, or was told.
+    """Set torch's number of threads to the number of usable cores, unless it is lower or was set.
 
-    It sees the affinity of a process, and not the limit of a container: two cores of 64 then have 64 threads.
+    Torch respects the affinity of a process, but not the limit of a container: two of 64 cores get 64
+        threads.
     """
     cores = usable_cores()
     told = os.environ.get("OMP_NUM_THREADS") or os.environ.get("MKL_NUM_THREADS")

@@ -1,8 +1,8 @@
-"""The engine `torch`: packed rows, computed by torch from the weights of a model.
+"""The engine `torch`: packed rows, which torch computes from the weights of a model.
 
-The tokens of a batch stand one after the other in a matrix (M, H), without padding. The last layer is
-computed for the tokens that are read. With a patience (`modeling/exits.py`), rows leave the batch once
-several depths in a row agree on their scores.
+The tokens of a batch are concatenated in a matrix (M, H), without padding. The last layer is computed for the
+tokens that are read. With a patience (`modeling/exits.py`), rows leave the batch when several consecutive
+layers agree on their scores.
 
 Shapes: M tokens of a batch, B rows, T tokens and R tokens read of a row, P read of all rows, H hidden, K
 scores of a token.

@@ -1,4 +1,4 @@
-"""The order of training examples: epochs that any process can start at any batch of."""
+"""The order of training examples: endless epochs that any process can start at any batch."""
 
 import hashlib
 from collections import defaultdict
@@ -11,18 +11,18 @@ import numpy as np
 
 from albertkit.errors import DataError
 
-POOL_BATCHES = 32  # so many batches are sorted by length together: little padding, and still in random order
+POOL_BATCHES = 32  # batches that are sorted by length together: little padding, and still random order
 
-Unit = list[Any]  # rows that a batch keeps together: a window, or the choices of one example
+Unit = list[Any]  # rows that stay in one batch: a window, or the choices of one example
 
 
 @dataclass(frozen=True)
 class UnitBatch:
-    """Units of one width."""
+    """Units of a batch, or of a part of it, with the same number of rows."""
 
     units: list[Unit]
     parts: list["UnitBatch"] = field(default_factory=list, compare=False, repr=False)
-    """Of a part: all parts of its batch, for losses that are no sum over them."""
+    """For a part: all parts of its batch, for losses that are not a sum over parts."""
 
     @property
     def rows(self) -> list[Any]:
@@ -30,7 +30,7 @@ class UnitBatch:
         return list(chain.from_iterable(self.units))
 
     def split(self, parts: int) -> list["UnitBatch"]:
-        """Return the batch in that many parts of about as many units, or fewer where it has fewer."""
+        """Return the batch split into `count` parts of similar size, or fewer if it has fewer units."""
         parts = min(parts, len(self.units))
         cuts = [len(self.units) * part // parts for part in range(parts + 1)]
         found: list[UnitBatch] = []
@@ -41,17 +41,17 @@ class UnitBatch:
 class Epochs:
     """An endless stream of batches; every unit is in one batch of each epoch.
 
-    The order is a function of (seed, epoch). Units of one batch have equally many rows.
+    The order depends only on (seed, epoch). Units of one batch have the same number of rows.
 
     Args:
-        units: all of them.
-        batch_size: units of a batch, over all processes.
-        seed: of the order.
-        rank: this process's number.
-        world_size: processes; each takes its units of every batch.
+        units: all units.
+        batch_size: number of units per batch, over all processes.
+        seed: seed of the order.
+        rank: index of this process.
+        world_size: number of processes. Each takes its share of every batch.
 
     Raises:
-        DataError: no unit, or too few for every process to have one.
+        DataError: there are no units, or too few for all processes.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class Epochs:
         if not self._epoch(0):
             raise DataError(
                 f"{len(units)} training examples in batches of {batch_size} for {world_size} processes: each "
-                "needs at least one of a batch"
+                "needs at least one example per batch"
             )
 
     @property
     def steps(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches per epoch."""
         return len(self._epoch(0))
 
     def stream(self, position: dict[str, int] | None) -> Iterator[tuple[UnitBatch, dict[str, int]]]:
-        """Yield batches from a position on, each with the position of the one after it."""
+        """Yield batches from a position on, each with the position of the next batch."""
         epoch, first = (position["epoch"], position["batch"]) if position else (0, 0)
         while True:
             batches = self._epoch(epoch)
@@ -90,7 +90,7 @@ class Epochs:
             epoch, first = epoch + 1, 0
 
     def _epoch(self, epoch: int) -> list[np.ndarray]:
-        """Return the numbers of the units of each batch."""
+        """Return the indices of the units of each batch."""
         random = np.random.default_rng([self.seed, epoch])
         batches: list[np.ndarray] = []
         for numbers in self._by_width.values():
@@ -99,7 +99,7 @@ class Epochs:
                 pool = order[begin : begin + POOL_BATCHES * self.batch_size]
                 pool = pool[np.argsort(self._lengths[pool], kind="stable")]
                 batches += [pool[at : at + self.batch_size] for at in range(0, len(pool), self.batch_size)]
-        # A rest that is too small to be shared among all processes waits for another epoch.
+        # A remainder that is too small for all processes waits for another epoch.
         batches = [batch for batch in batches if len(batch) >= self.world_size]
         return [batches[place] for place in random.permutation(len(batches))]
 
@@ -108,7 +108,7 @@ _PLACE = ("epoch", "batch")
 
 
 def fingerprint(units: list[Unit]) -> str:
-    """Return what tells these training examples from others."""
+    """Return a fingerprint of the training examples."""
     found = hashlib.sha256()
     for row in chain.from_iterable(units):
         found.update(np.array(row.input_ids, np.int32).tobytes() + repr(row.labels).encode())

@@ -1,6 +1,7 @@
-"""Whether a run has collapsed: it says the same of everything, or learns how frequent labels are and no more.
+"""Detect collapsed runs: the model predicts the same for everything, or learns only the label frequencies.
 
-At the end of a run either is enough. During it only both together end it, since a slow start shows either.
+At the end of a run, either condition suffices. During a run, only both together end it, because a slow start
+shows either.
 """
 
 from pathlib import Path
@@ -14,17 +15,17 @@ from albertkit.training.curves import read_metrics
 from albertkit.training.run_state import RunState
 from albertkit.training.settings import TrainingSettings
 
-NOTHING_LEARNT = 0.99  # share of the prior's loss above which a run has learnt nothing
-JUDGED_FROM = 1 / 3  # part of a run, and its warm-up, before which it is not judged
-FEWEST_STEPS = 30  # a shorter run has not had time to learn: a lower rate would make it worse
-_LAST = 0.25  # part of a finished run whose losses are looked at
+NOTHING_LEARNT = 0.99  # share of the prior's loss above which a run has learned nothing
+JUDGED_FROM = 1 / 3  # part of a run, plus its warm-up, before it is judged
+FEWEST_STEPS = 30  # shorter runs have no time to learn, and a lower learning rate would not help
+_LAST = 0.25  # part of a finished run whose losses are averaged
 
 
 def prior_loss(prepared: Prepared, class_weights: Tensor | None) -> float | None:
-    """Return the training loss of the best prediction that does not look at the input; None if there is none.
+    """Return the training loss of the best prediction that ignores the input, or None if there is none.
 
     Args:
-        prepared: with the training rows.
+        prepared: the prepared data, with the training rows.
         class_weights: (K,) weights of the classes in the loss.
     """
     counts = prepared.task.learnt_classes(prepared.rows)
@@ -35,11 +36,11 @@ def prior_loss(prepared: Prepared, class_weights: Tensor | None) -> float | None
 
 
 class CollapseWatch:
-    """Judges a run at its evaluations: give it each of them, then call it.
+    """Judges a run at its evaluations: pass each evaluation, then call the object.
 
     Args:
-        training: the settings of the run.
-        prior: what `prior_loss` returned.
+        training: settings of the run.
+        prior: result of `prior_loss`.
     """
 
     def __init__(self, training: TrainingSettings, prior: float | None) -> None:
@@ -48,8 +49,8 @@ class CollapseWatch:
         self.evaluation: Evaluation | None = None
 
     def __call__(self, state: RunState) -> str | None:
-        """Return why the run is hopeless, or None."""
-        # The running mean is in the saved state, so a run that was stopped and goes on is judged alike.
+        """Return why the run has collapsed, or None."""
+        # The running mean is in the saved state, so a resumed run is judged the same way.
         loss, one = state.watch, self.evaluation
         is_early = state.step < self.first_step or loss.seen < FEWEST_STEPS
         if self.prior is None or one is None or is_early or loss.mean <= NOTHING_LEARNT * self.prior:
@@ -58,29 +59,26 @@ class CollapseWatch:
         if constant is None:
             return None
         return (
-            f"at step {state.step} the model says {constant} of everything, and the training loss is "
-            f"{loss.mean:.4f}, where it would be {self.prior:.4f} without looking at the input"
+            f"at step {state.step} the model predicts {constant} for everything, and the training loss is "
+            f"{loss.mean:.4f}; ignoring the input gives {self.prior:.4f}"
         )
 
 
 def collapse(evaluation: Evaluation, folder: Path, *, prior: float | None) -> str | None:
-    """Return why a finished run is said to have collapsed, or None.
+    """Return why a finished run has collapsed, or None.
 
     Args:
-        evaluation: of its best model.
-        folder: of the run.
-        prior: what `prior_loss` returned.
+        evaluation: evaluation of its best model.
+        folder: folder of the run.
+        prior: result of `prior_loss`.
     """
     lines = [line for line in read_metrics(folder) if "train/loss" in line]
     if not lines or lines[-1]["step"] < FEWEST_STEPS:
         return None
     constant = evaluation.task.constant_answer(evaluation.examples, evaluation.predictions)
     if constant is not None:
-        return f"the best model says {constant} of everything"
+        return f"the best model predicts {constant} for everything"
     late = [line["train/loss"] for line in lines if line["step"] > (1 - _LAST) * lines[-1]["step"]]
     if prior is not None and late and sum(late) / len(late) > NOTHING_LEARNT * prior:
-        return (
-            f"the training loss ends at {sum(late) / len(late):.4f}, and it would be {prior:.4f} without "
-            "looking at the input"
-        )
+        return f"the training loss ends at {sum(late) / len(late):.4f}; ignoring the input gives {prior:.4f}"
     return None

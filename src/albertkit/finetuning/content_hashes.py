@@ -1,4 +1,4 @@
-"""Hashes of a model and of an input, by which interrupted predictions know that both are the same."""
+"""Hashes of a model and of an input, which show whether interrupted predictions can continue."""
 
 import hashlib
 from pathlib import Path
@@ -14,7 +14,7 @@ from albertkit.engines.light_model import LightModel, Model
 
 
 def content_sha256(path: Path) -> str | None:
-    """Return the hash of a file, or of the names and contents of all files of a folder; None for neither."""
+    """Return the hash of a file, or of all names and contents in a folder, or None for neither."""
     if path.is_file():
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -39,7 +39,7 @@ def input_sha256(reader: Reader[Any]) -> str | None:
 
 
 def model_sha256(model: Model, config: AlbertConfig) -> str:
-    """Return the hash of all weights and of the config: a folder may hold another model by now."""
+    """Return the hash of all weights and the config, because a folder may contain another model by now."""
     found = hashlib.sha256(config.to_json_string().encode())
     if isinstance(model, LightModel):
         parameters: dict[int, tuple[str, np.ndarray]] = {}

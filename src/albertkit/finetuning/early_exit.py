@@ -1,4 +1,4 @@
-"""Early exit: what a config notes of it, letting a model exit early, and its accuracy against depth."""
+"""Early exit: its config entries, enabling it in a model, and its accuracy by number of layers."""
 
 import time
 from dataclasses import dataclass
@@ -16,42 +16,42 @@ from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.tasks.task import Task
 
 _CLASS = "AlbertForSequenceClassification"
-_ROUNDS = 2  # the faster one counts: the first also warms up
+_ROUNDS = 2  # the faster one is used, because the first also warms up
 
 matplotlib_figure = optional("matplotlib.figure", extra="train")
 
 
 def note_exits(task: Task, config: AlbertConfig, settings: FinetuningSettings) -> None:
-    """Put into a config whether the model that is to be trained has classifiers at all depths.
+    """Record in a config whether the model to train has classifiers after all layers.
 
     Raises:
-        ConfigError: a task or setting that does not go with it.
+        ConfigError: the task or a setting does not support early exit.
     """
-    config.extra.pop(KEY, None)  # of the model to begin with
+    config.extra.pop(KEY, None)  # from the initial model
     if not settings.early_exit:
         return
     if task.architecture != _CLASS:
-        raise ConfigError("early_exit is for text-classification; leave it out")
+        raise ConfigError("early_exit is for text-classification. Omit it.")
     if settings.class_weights != "none":
-        raise ConfigError("early_exit and class_weights do not go together; leave one of them out")
+        raise ConfigError("early_exit and class_weights cannot be combined. Omit one of them.")
     if most_patience(config) < 1:
-        raise ConfigError(f"early_exit needs a model of at least 3 depths, and this one has {config.depth}")
+        raise ConfigError(f"early_exit needs a model with at least 3 layers, but this one has {config.depth}")
     Exits(settings.exit_classifiers, settings.exit_tolerance).note(config)
 
 
 def set_patience(model: Model, patience: int | None) -> None:
-    """Let a model exit early, for which it becomes a PyTorch model; None leaves it as it is.
+    """Enable early exit in a model, which becomes a PyTorch model for this; None changes nothing.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: the model has no early exit.
         MissingExtraError: torch is not installed.
     """
     if patience is None:
         return
     if _CLASS not in class_names(model):
         raise ConfigError(
-            f"patience is {patience}, but the model is no AlbertForSequenceClassification: leave it out, or "
-            "choose a model for text-classification"
+            f"patience is {patience}, but the model is not an AlbertForSequenceClassification. Omit "
+            "patience, or choose a model for text-classification."
         )
     cast(Any, model).set_patience(patience)
 
@@ -61,29 +61,29 @@ class CurvePoint:
     """An evaluation with one patience."""
 
     patience: int | None
-    """None: all depths."""
+    """Number of consecutive layers that must agree; None for all layers."""
     metric: float
-    """The main one."""
+    """The main metric."""
     mean_depth: float
-    """Layers that an example went through."""
+    """Mean number of layers executed per example."""
     seconds: float
 
 
 def measure_curve(
     examples: EvaluationSet, model: Model, *, main_metric: str | None = None
 ) -> tuple[str, list[CurvePoint]]:
-    """Return the name of the metric, and an evaluation with each patience, at last with all depths.
+    """Return the name of the metric, and an evaluation for each patience, the last one with all layers.
 
     Raises:
         ConfigError: the model was not trained with early exit.
     """
-    from albertkit.engines.torch_engine import TorchEngine  # which counts the depths, and needs torch
+    from albertkit.engines.torch_engine import TorchEngine  # counts the layers, and needs torch
 
     module: Any = model.to_module() if isinstance(model, LightModel) else model
     if _CLASS not in class_names(model) or exits_of(model.config) is None:
         raise ConfigError(
-            "this model has no classifiers to exit at: albertkit finetune text-classification --early-exit "
-            "makes a model that has"
+            "this model has no classifiers to exit at. To train one that has them, use albertkit finetune "
+            "text-classification --early-exit"
         )
     depth, before, name = module.config.depth, module.patience, ""
     points: dict[int | None, CurvePoint] = {}
@@ -104,7 +104,7 @@ def measure_curve(
 
 
 def draw_curve(name: str, points: list[CurvePoint], target: Path) -> None:
-    """Draw a curve to a .png, .svg or .pdf file; the name was checked (`files.check_picture`).
+    """Draw a curve to a .png, .svg or .pdf file; `files.check_picture` has checked the name.
 
     Raises:
         MissingExtraError: Matplotlib is not installed.

@@ -54,20 +54,20 @@ def evaluate(
         main_metric: name of the most important metric; None for the one that chose the best model, as the
             report.json beside the model says, else the task's.
         device: "auto", "cpu", "cuda" and so on.
-        batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
-            suits the device.
+        batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
+            device.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
         patience: number of consecutive layers that must agree before an example exits early.
-        early_exit_curve: picture file (.png, .svg or .pdf) of the main metric by patience; the points are in
+        early_exit_curve: image file (.png, .svg or .pdf) for the main metric by patience. The points are in
             the report as "early_exit_curve".
-        overwrite: replace the report of an earlier evaluation in `output`.
-        **settings: fields of `TaskSettings` and `DataOptions`; by default as the model was fine-tuned.
+        overwrite: whether to replace the report of an earlier evaluation in `output`.
+        **settings: fields of `TaskSettings` and `DataOptions`; the defaults are those of the fine-tuning.
 
     Raises:
-        ConfigError: an unknown task, setting or metric; a patience, or a curve, of a model that was not
-            trained with early exit; the folder of a fine-tuning run for the report.
-        DataError: data that cannot be read, has other labels or is of another kind than those that the model
-            was fine-tuned on, or a model without the head.
+        ConfigError: a task, setting or metric is unknown; the model was not trained with early exit but
+            patience or a curve is requested; or `output` is the folder of a fine-tuning run.
+        DataError: the data cannot be read, has other labels or another kind of examples than the model was
+            fine-tuned on, or the model has no head.
     """
     if early_exit_curve is not None:
         require("torch", extra="train")
@@ -105,7 +105,7 @@ def evaluate(
             raise task.lacking(examples.main_metric, evaluation.metrics)
         evaluation = replace(evaluation, main_metric=examples.main_metric)
         logger.info(
-            "the model was chosen by %s, which is not measured here: the main metric is %s",
+            "the model was selected by %s, which is not measured here: the main metric is %s",
             *(chosen, evaluation.main_metric),
         )
     curve = {}
@@ -129,15 +129,15 @@ def evaluate(
 def _check_output(data: Any, output: Path, *, overwrite: bool) -> None:
     if is_run(output):
         raise ConfigError(
-            f"{output} holds the report of a fine-tuning run, by which its model is read; choose another "
-            f"folder, such as {output / 'test'}"
+            f"{output} has the report of a fine-tuning run, which is needed to load its model. Choose "
+            f"another folder, such as {output / 'test'}."
         )
     if output.exists() and not output.is_dir():
-        raise DataError(f"{output} is a file; expected a folder for the report")
+        raise DataError(f"{output} is a file. Expected a folder for the report.")
     written = [(output / name).resolve() for name in (PREDICTIONS, REPORT_JSON)]
     if isinstance(data, str | Path) and Path(data).resolve() in written:
         raise DataError(
-            f"the report in {output} would replace {data}, which is the input; choose another folder"
+            f"the report in {output} would replace {data}, which is the input. Choose another folder."
         )
     if not overwrite:
         check_new_folder(output)

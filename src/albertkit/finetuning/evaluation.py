@@ -1,4 +1,4 @@
-"""A model on labeled examples: its predictions, and how good they are."""
+"""The evaluation of a model on labeled examples: its predictions and metrics."""
 
 import math
 import warnings
@@ -22,24 +22,24 @@ from albertkit.tasks.task import Task, example_name
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Result):
-    """A model on labeled examples: its predictions, and the metrics over all of them."""
+    """The predictions of a model on labeled examples, and the metrics over all of them."""
 
     task: Task
-    """The task for the model."""
+    """The task, bound to the model."""
     examples: list[Any]
     predictions: list[Any]
-    """One for each example, as the task makes them."""
+    """One prediction per example, in the task's form."""
     metrics: dict[str, float]
     main_metric: str
     """Name of the most important metric."""
     lengths: list[int]
-    """Tokens read of each example, windows and choices together."""
+    """Number of tokens per example, over all its windows or choices."""
     cut: int
-    """Number of examples of which something was cut off."""
+    """Number of examples that were truncated."""
     troubles: Counter[str]
-    """Examples that cannot be right, by what is wrong with their answers."""
+    """Number of examples that cannot be right, by the problem with their answers."""
     report: dict[str, Any] = field(default_factory=dict)
-    """The content of `report.json`; without a folder for it, metrics, baseline and number of examples."""
+    """The content of `report.json`; without an output folder, metrics, baseline and number of examples."""
 
     @cached_property
     def judged(self) -> list[Judged]:
@@ -49,12 +49,12 @@ class Evaluation(Result):
 
     @cached_property
     def baseline(self) -> dict[str, float]:
-        """Metrics of the best prediction that does not look at the input."""
+        """Metrics of the best prediction that ignores the input."""
         return self.task.baseline(self.examples)
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """Each prediction as plain values, with the `id` and the right answer (`true`) of its example."""
+        """Each prediction as plain values, with the `id` and the true answer (`true`) of its example."""
         return [
             {"id": example_name(example, number)}
             | self.task.record(example, prediction)
@@ -65,9 +65,9 @@ class Evaluation(Result):
         ]
 
     def score_of(self, numbers: Sequence[int]) -> float:
-        """Return the main metric over some examples: where that is a best threshold's, at the model's own.
+        """Return the main metric over some examples. For a metric at the best threshold, use the model's own.
 
-        NaN where a metric of your own has no value for them.
+        The result is NaN if your own metric has no value for these examples.
         """
         examples, predictions = (
             [side[number] for number in numbers] for side in (self.examples, self.predictions)
@@ -81,20 +81,20 @@ class Evaluation(Result):
         return scores[self.main_metric.removeprefix("best_")]
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures to show, by name."""
+        """Return the values to show, by name."""
         return {"task": self.task.name, "examples": len(self.examples)} | with_baseline(
             self.metrics, self.baseline
         )
 
 
 class EvaluationSet:
-    """Labeled examples with their rows, to be evaluated once or many times.
+    """Labeled examples with their rows, which can be evaluated several times.
 
     Args:
-        task: the task for the model's tokenizer.
-        examples: all of them.
-        batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
-            suits the device.
+        task: the task, bound to the model's tokenizer.
+        examples: all examples.
+        batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
+            device.
     """
 
     def __init__(self, task: Task, examples: list[Any], *, batch_tokens: int | None = None) -> None:
@@ -112,7 +112,7 @@ class EvaluationSet:
 
     @property
     def main_metric(self) -> str:
-        """Name of the metric to choose a model by: the first of your own, else the task's."""
+        """The metric that selects a model: the first of your own, else the task's main metric."""
         own = [one.title for one in self.task.own_metrics]
         return own[0] if own else self.task.main_metric(self.examples)
 
@@ -124,12 +124,12 @@ class EvaluationSet:
         main_metric: str | None = None,
         engine: str | Engine = "auto",
     ) -> Evaluation:
-        """Return what a model makes of the examples.
+        """Return the evaluation of a model on the examples.
 
         Args:
-            model: to be evaluated.
-            config: its config.
-            main_metric: the name of the most important metric, in place of the task's.
+            model: the model to evaluate.
+            config: the model's config.
+            main_metric: the name of the most important metric, instead of the task's.
             engine: one of `engines.choosing.ENGINES`, or an engine of the model.
         """
         task = self.task.with_config(config).for_examples(self.examples)

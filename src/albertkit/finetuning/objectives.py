@@ -185,7 +185,7 @@ def _check_logits(task: Task) -> None:
     if callable(task.objective) and (scores is None or scores.names != ("logits",)):
         raise ConfigError(
             f"the objective of {task.name} is a function of logits and labels, and {task.architecture} has "
-            "none under that name; expected objective = 'head', or an architecture with one tensor of logits"
+            "none under that name. Expected objective = 'head', or an architecture with one tensor of logits."
         )
 
 
@@ -199,8 +199,8 @@ def _check_arguments(task: Task, objective: Callable[..., Any]) -> None:
         signature.bind("logits", "labels")
     except TypeError as error:
         raise ConfigError(
-            f"the objective of {task.name} cannot be called with logits and labels ({error}); expected "
-            "objective = staticmethod(function), where function takes (logits, labels)"
+            f"the objective of {task.name} cannot be called with logits and labels ({error}). Expected "
+            "objective = staticmethod(function), where function takes (logits, labels)."
         ) from None
 
 
@@ -260,15 +260,15 @@ def training_inputs(task: Task, rows: Sequence[Row], device: torch.device) -> di
     unlabelled = next((row for row in rows if row.labels is None), None)
     if unlabelled is not None:
         raise DataError(
-            f"example {unlabelled.example} has no labels; expected labeled examples to learn from"
+            f"example {unlabelled.example} has no labels. Expected labeled examples to learn from."
         )
     batch: dict[str, Any] = {**training_batch(task, rows, device)}
     if task.architecture == "AlbertForMultipleChoice":
         choices = {len(unit) for unit in task.units(rows)}
         if len(choices) != 1:
             raise DataError(
-                f"a batch has examples of {', '.join(map(str, sorted(choices)))} choices; expected as many "
-                "in each"
+                f"a batch has examples of {', '.join(map(str, sorted(choices)))} choices. Expected as many "
+                "in each."
             )
         batch = {name: value.unflatten(0, (-1, *choices)) for name, value in batch.items()}
     return batch | {name: torch.from_numpy(one).to(device) for name, one in task.labels_of(rows).items()}

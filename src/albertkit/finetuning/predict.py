@@ -1,8 +1,8 @@
-"""Predict with a fine-tuned model for data of any size, in its order: `predict`.
+"""Predict with a fine-tuned model for data of any size, in order: `predict`.
 
-Predictions for a file are resumable and take constant memory. Each part of some thousand examples is written
-whole, into a folder beside the output. An interrupted run continues after the last part; at the end the parts
-become the output.
+Predictions to a file are resumable and need constant memory. Each part of a few thousand examples is written
+completely, into a folder next to the output. An interrupted run continues after the last part. At the end,
+the parts are merged into the output.
 """
 
 import logging
@@ -47,16 +47,16 @@ _NAMES = {"model_sha256": "model", "input_sha256": "content of the input"}
 
 @dataclass(frozen=True, repr=False)
 class Predictions(Result):
-    """Predictions for a file; or for examples in memory, then an iterable of their records."""
+    """Predictions in a file; or for examples in memory, an iterable of their records."""
 
     total: int
     """Number of predictions."""
     cut: list[int]
-    """Number of dropped tokens of each example that was too long."""
+    """Number of removed tokens of each example that was truncated."""
     path: Path | None = None
-    """The file of the predictions; None for predictions in memory."""
+    """The output file; None for predictions in memory."""
     records: list[dict[str, Any]] = field(default_factory=list)
-    """The columns of each prediction in memory."""
+    """The columns of predictions in memory."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -68,7 +68,7 @@ class Predictions(Result):
         return self.records[place]
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures to show, by name."""
+        """Return the values to show, by name."""
         figures: dict[str, Any] = {"predictions": self.total}
         if self.cut:
             figures["examples cut"] = len(self.cut)
@@ -100,7 +100,7 @@ def predict(
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Predictions:
-    """Predict for each example; with an output file, the same call continues after an interruption.
+    """Predict for each example. With an output file, the same call continues after an interruption.
 
     Args:
         model: folder or name of the model.
@@ -109,31 +109,30 @@ def predict(
         output: file for the predictions: .jsonl, .csv, .tsv or .parquet; None for predictions in memory.
         task: name of the task, or a task of your own; None for the task that the model was fine-tuned for.
         device: "auto", "cpu", "cuda" and so on.
-        batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
-            suits the device.
+        batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
+            device.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
         patience: number of consecutive layers that must agree before an example exits early.
         runner: "local" for this process, "ray" for a Ray cluster; needs an output file.
-        workers: number of Ray workers; None for one per GPU, or without any per CPU.
-        keep_columns: copy the columns of the input beside its predictions.
-        progress: called with the number of finished examples and the number of all; None for a progress bar.
-        **settings: fields of `TaskSettings` and `DataOptions`; by default as the model was fine-tuned.
+        workers: number of Ray workers; None for one per GPU, or per CPU if there are no GPUs.
+        keep_columns: whether to copy the columns of the input to the output.
+        progress: called with the numbers of finished and of all examples; None for a progress bar.
+        **settings: fields of `TaskSettings` and `DataOptions`; the defaults are those of the fine-tuning.
 
     Returns:
-        The predictions. Each has `row`, the number of the input's row from 1; `id` where the input has one;
-        the columns that are kept; the prediction; and for tasks that cut texts `cut`, the number of dropped
-        tokens.
+        The predictions. Each has `row`, the number of the input's row from 1; `id` if the input has ids; the
+        kept columns; the prediction; and for tasks that truncate texts `cut`, the number of removed tokens.
 
     Raises:
-        ConfigError: an unknown task, engine, runner or setting.
-        DataError: rows that cannot be read, an output that exists, or a model without the head.
+        ConfigError: a task, engine, runner or setting is unknown.
+        DataError: rows cannot be read, the output exists, or the model has no head.
         MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
     """
     if engine in RUNNERS:
         raise ConfigError(f"--engine is {engine!r}, which is a runner: write --runner {engine}")
     model = str(model)
     _check_runner(runner, workers)
-    place = CPU if runner == "ray" else read_device(device)  # with Ray only its workers compute
+    place = CPU if runner == "ray" else read_device(device)  # with Ray, only its workers compute
     own, loaded, reader, about = open_trained(
         model,
         task,
@@ -166,8 +165,9 @@ def predict(
     logger.info("%s predictions in %s", f"{made.total:,}", output)
     if cut := made.cut:
         logger.info(
-            f"{len(cut):,} of {made.total:,} are of examples that were cut ({sum(cut):,} tokens, of one up "
-            f"to {max(cut):,}); the column 'cut' says which"
+            f"{len(cut):,} of {made.total:,} predictions are for examples that were truncated ({sum(cut):,} "
+            f"tokens removed, up to "
+            f"{max(cut):,} of one example); the column 'cut' has the numbers"
         )
     return made
 
@@ -199,40 +199,40 @@ def predict_file(
 ) -> Predictions:
     """Write the predictions for all examples of a reader.
 
-    A row has `row`, the number of the input's row from 1; `id` where the input has one; the columns that are
-    kept; and the prediction.
+    A row has `row`, the number of the input's row from 1; `id` if the input has ids; the kept columns; and
+    the prediction.
 
     Args:
         task: the task, bound to the model.
         model: the model that computes the scores.
-        reader: of examples without labels.
-        output: .jsonl, .csv, .tsv or .parquet; a row for each example.
-        about: the settings of this run. Parts of a run with other settings, another model or another input
-            are not continued. Values of JSON.
-        batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
-            suits the device.
-        engine: what computes, one of `engines.choosing.ENGINES`.
-        part_size: examples of a part.
-        runner: "local" (this process) or "ray" (workers of a Ray cluster). Both make the same parts, so one
-            can continue what the other began.
-        workers: number of Ray workers. Default: one for each GPU, or for each CPU if there is no GPU.
-        device: of each Ray worker: "auto", "cpu" or "cuda".
-        keep_columns: copy the input's columns. One with the name of a column of the predictions is called
-            `input_NAME`.
-        progress: called after each part with the number of finished examples and the number of all.
+        reader: reader of examples without labels.
+        output: .jsonl, .csv, .tsv or .parquet file, with one row per example.
+        about: the settings of this run, as JSON values. Parts of a run with other settings, another model or
+            another input are not continued.
+        batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
+            device.
+        engine: one of `engines.choosing.ENGINES`.
+        part_size: number of examples per part.
+        runner: "local" (this process) or "ray" (workers of a Ray cluster). Both write the same parts, so one
+            can continue a run of the other.
+        workers: number of Ray workers. Default: one per GPU, or per CPU if there are no GPUs.
+        device: device of each Ray worker: "auto", "cpu" or "cuda".
+        keep_columns: whether to copy the input's columns. A column with the name of a prediction's column is
+            renamed `input_NAME`.
+        progress: called after each part with the numbers of finished and of all examples.
 
     Raises:
-        ConfigError: `keep_columns` for an input that is no table, an unknown runner, `workers` of the local
-            runner, or workers that the Ray cluster does not have.
+        ConfigError: `keep_columns` is set for an input that is not a table, the runner is unknown, `workers`
+            is set for the local runner, or the Ray cluster does not have enough workers.
         MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
-        DataError: rows that cannot be read, an unknown kind of output, an output that exists or is part of
-            the input, parts of another run beside it, or a part that failed.
+        DataError: rows cannot be read, the output has an unknown format, exists or is part of the input, its
+            folder has parts of another run, or a part failed.
     """
     output = Path(output)
     _check_runner(runner, workers)
     _check_output(Path(reader.source), output)
     if keep_columns and not isinstance(reader, TableReader):
-        raise ConfigError(f"keep_columns is for tables, and {reader.source} has no columns; leave it out")
+        raise ConfigError(f"keep_columns is for tables, and {reader.source} has no columns. Omit it.")
     parts = output.with_name(f".{output.name}.parts")
     about = about | {
         "part_size": part_size,
@@ -286,36 +286,36 @@ def predict_file(
 def _check_runner(runner: str, workers: int | None) -> None:
     check_runner(runner)
     if runner == "local" and workers is not None:
-        raise ConfigError(f"workers is {workers}, but the runner is local, which is one process: choose ray")
+        raise ConfigError(f"workers is {workers}, but the local runner is a single process. Choose ray.")
 
 
 def _check_output(source: Path, output: Path) -> None:
     if output.suffix.lower() not in WRITERS:
-        raise DataError(f"{output}: predictions are written as {', '.join(WRITERS)}; choose one of them")
+        raise DataError(f"{output}: predictions are written as {', '.join(WRITERS)}. Choose one of them.")
     if output.suffix.lower() == ".parquet":
         require("pyarrow", extra="arrow")
     folder = next(parent for parent in output.absolute().parents if parent.exists())
     if not folder.is_dir():
-        raise DataError(f"cannot write {output}: {folder} is a file; choose a folder")
+        raise DataError(f"cannot write {output}: {folder} is a file. Choose a folder.")
     if output.is_dir():
-        raise DataError(f"{output} is a folder; give the name of a file")
+        raise DataError(f"{output} is a folder. Pass the name of a file.")
     if output.exists() and source.exists() and output.samefile(source):
-        raise DataError(f"{output} is the input; choose another file for the predictions")
+        raise DataError(f"{output} is the input. Choose another file for the predictions.")
     if output.exists():
-        raise DataError(f"{output} exists: choose another name, or delete it first")
+        raise DataError(f"{output} exists. Choose another name, or delete it first.")
     if source.is_dir() and output.resolve().is_relative_to(source.resolve()):
         raise DataError(
-            f"{output} is inside of the input {source}, and would be read as a part of it; choose a file in "
-            "another folder"
+            f"{output} is inside the input {source} and would be read as a part of it. Choose a file in "
+            "another folder."
         )
 
 
 def _checked(reader: Reader[Any], task: Task) -> int:
-    """Return the number of examples, after reading all of them once.
+    """Return the number of examples after reading all of them once.
 
     Raises:
-        DataError: rows that cannot be read or that are too long, with the number of them and the first ones;
-            or no rows.
+        DataError: rows cannot be read or are too long (the message has their number and the first of them),
+            or there are no rows.
     """
     report = ReadingReport(reader.source, counts_all=True)
     examples = (example for _, example in reader.read(report))
@@ -326,18 +326,18 @@ def _checked(reader: Reader[Any], task: Task) -> int:
         first = [one for rows in problems for one in rows.first if not one.endswith(ANSWERED)]
         more = "; ..." if wrong > len(first) else ""
         raise DataError(
-            f"{reader.source}: {wrong:,} of {report.rows:,} rows cannot be read, and predictions must match "
-            f"the rows: {'; '.join(first)}{more}. Correct or remove them"
+            f"{reader.source}: {wrong:,} of {report.rows:,} rows cannot be read, but predictions must match "
+            f"the rows: {'; '.join(first)}{more}. Correct or remove them."
         )
     if not report.rows:
-        raise DataError(f"{reader.source}: there is nothing to predict in it")
+        raise DataError(f"{reader.source}: there are no examples to predict for")
     if report.problems:
         logger.info("\n".join(report.lines()))
     return report.rows
 
 
 def _asked(reader: Reader[Any], keep_columns: bool) -> Iterator[Asked]:
-    """Yield the examples, with the numbers of their rows and the columns to be kept."""
+    """Yield the examples with their row numbers and the columns to keep."""
     report = ReadingReport(reader.source)
     table = reader.table if keep_columns and isinstance(reader, TableReader) else None
     own_id = reader.options.id_column if isinstance(reader, TableReader) else None
@@ -349,19 +349,19 @@ def _asked(reader: Reader[Any], keep_columns: bool) -> Iterator[Asked]:
 
 
 def _kept(parts: Path, about: dict[str, Any]) -> list[Path] | None:
-    """Return the parts that are there, of this run; None where no part was finished."""
+    """Return the existing parts of this run, or None if no part was finished."""
     file = parts / _ABOUT
     if not file.is_file() or not part_files(parts):
         return None
     try:
         before = read_json(file, DataError)
     except DataError as error:
-        raise DataError(f"{error}: delete the folder {parts} to start again") from error
+        raise DataError(f"{str(error).rstrip('.')}. Delete the folder {parts} to start again.") from error
     names = [name for name in about if before.get(name) != about[name]]
     if names:
         listed = ", ".join(_NAMES.get(name, name) for name in names)
         raise DataError(
-            f"{parts} holds predictions of an interrupted run that differ in: {listed}. Run the command of "
-            "that time again to finish it, or delete the folder to start again"
+            f"{parts} has predictions of an interrupted run with different {listed}. Run the original "
+            "command again to finish it, or delete the folder to start again."
         )
     return part_files(parts)

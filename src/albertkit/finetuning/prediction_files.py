@@ -1,7 +1,7 @@
-"""Parts of predictions -> one file: .jsonl, .csv, .tsv or .parquet.
+"""Merge parts of predictions into one file: .jsonl, .csv, .tsv or .parquet.
 
-A part has a JSON object in each line. Tables have a column `score_LABEL` for each of its `scores`; lists are
-JSON in the cells of .csv and .tsv.
+A part has one JSON object per line. Tables have a column `score_LABEL` for each of the `scores`. In .csv and
+.tsv, lists are JSON in their cells.
 """
 
 import csv
@@ -47,16 +47,16 @@ def checked_records(folder: Path) -> Iterator[dict[str, Any]]:
                     raise TypeError(f"cut is {record['cut']!r:.20}")
                 if not isinstance(record.get(SCORES, []), dict | list):
                     raise TypeError(f"{SCORES} are {record[SCORES]!r:.20}")
-                json_text(record, ensure_ascii=False).encode()  # fails for half a character
+                json_text(record, ensure_ascii=False).encode()  # fails for a lone surrogate
                 yield record
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
-                f"{part} is damaged ({error}): delete the folder {folder} to start again"
+                f"{part} is damaged ({error}). Delete the folder {folder} to start again."
             ) from error
 
 
 def flat(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with a column for each score; scores without names are counted from 0."""
+    """Return a record with one column per score; scores without names are numbered from 0."""
     result: dict[str, Any] = {}
     for name, value in record.items():
         if name == SCORES:
@@ -68,13 +68,13 @@ def flat(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_jsonl(parts: Path, file: Path) -> None:
-    """Write the lines as they are."""
+    """Write the lines unchanged."""
     with file.open("w", encoding="utf-8") as target:
         target.writelines(lines(parts))
 
 
 def write_csv(parts: Path, file: Path, *, delimiter: str = ",") -> None:
-    """Write cells as they are, lists and objects as JSON. Records may have different columns."""
+    """Write plain cells unchanged, lists and objects as JSON. Records may have different columns."""
     with file.open("w", encoding="utf-8", newline="") as target:
         writer = csv.DictWriter(target, _columns(lines(parts)), delimiter=delimiter)
         writer.writeheader()
@@ -88,15 +88,15 @@ def write_csv(parts: Path, file: Path, *, delimiter: str = ",") -> None:
 
 
 def write_tsv(parts: Path, file: Path) -> None:
-    """Write a CSV file with tabs; a cell that holds a tab or a line end stands in quotes."""
+    """Write a CSV file with tabs; cells with a tab or a line end are quoted."""
     write_csv(parts, file, delimiter="\t")
 
 
 def write_parquet(parts: Path, file: Path) -> None:
-    """Write a row group for each part. What a column holds, one part alone may not tell (empty lists).
+    """Write one row group per part. Types are merged, because a part may have only empty lists.
 
     Raises:
-        DataError: a column that was kept has lists or objects that have no common type.
+        DataError: a kept column has lists or objects without a common type.
     """
     columns = _columns(lines(parts))
     try:
@@ -108,13 +108,13 @@ def write_parquet(parts: Path, file: Path) -> None:
                 writer.write_table(_table(part, columns, schema))
     except (pa.ArrowException, OverflowError, ValueError) as error:
         raise DataError(
-            f"the predictions do not fit into a Parquet file ({error}): write them as .jsonl, or without "
-            "--keep-columns"
+            f"the predictions do not fit into a Parquet file ({error}). Write them as .jsonl, or without "
+            "--keep-columns."
         ) from error
 
 
 def _columns(records: Iterator[str]) -> dict[str, set[type]]:
-    """Return the columns of all records, each with the types of its values; `cut` is the last one."""
+    """Return the columns of all records, each with the types of its values; `cut` comes last."""
     columns: dict[str, set[type]] = {}
     for line in records:
         for name, value in flat(json.loads(line)).items():
@@ -125,7 +125,7 @@ def _columns(records: Iterator[str]) -> dict[str, set[type]]:
 
 
 def _table(part: Path, columns: dict[str, set[type]], schema: Any = None) -> Any:
-    """Return the table of a part. A kept column with values of several types is text."""
+    """Return the table of a part. A kept column with values of several types becomes text."""
     with part.open(encoding="utf-8") as stream:
         records = [flat(json.loads(line)) for line in stream]
     rows = [{name: record.get(name) for name in columns} for record in records]

@@ -1,4 +1,4 @@
-"""What predicts: a task with its model, for any list of examples, in any process."""
+"""A task with its model, which predicts for lists of examples in any process."""
 
 import warnings
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from albertkit.tasks.task import Task
 
 @dataclass(frozen=True)
 class Asked:
-    """An example with what stands beside its prediction."""
+    """An example with the input values that its prediction repeats."""
 
     example: Any
     row: int
-    """The number of its row in the input, from 1."""
+    """The number of the example's row in the input, from 1."""
     id: str | None = None
-    """The name that the input gives it."""
+    """The id in the input, if there is one."""
     kept: dict[str, Any] = field(default_factory=dict)
-    """Columns of the input."""
+    """The kept columns of the input."""
 
     def beside(self, prediction: dict[str, Any]) -> dict[str, Any]:
-        """Return the columns to the left of a prediction's; those of the same names are called input_NAME."""
+        """Return the columns before the prediction's; columns with the same names are renamed input_NAME."""
         found: dict[str, Any] = {"row": self.row}
         if self.id is not None:
             found["id"] = self.id
@@ -43,12 +43,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Predictor:
-    """A task with its model. It can be pickled, so other processes can have it."""
+    """A task with its model. It can be pickled for other processes."""
 
     task: Task
     model: Model
     batch_tokens: int | None = None
-    """Maximum number of tokens computed at once; None for a default that suits the device."""
+    """Maximum number of tokens per batch; None for a default that suits the device."""
     engine: str = "auto"
     """One of `engines.choosing.ENGINES`."""
     _warnings: list[str] = field(default_factory=list)
@@ -61,21 +61,21 @@ class Predictor:
         return make_engine(self.model, self.engine)
 
     def to(self, device: Device) -> "Predictor":
-        """Move the model to a device, before anything is predicted; a light model is on the CPU."""
+        """Move the model to a device before predicting; a light model stays on the CPU."""
         device = read_device(device)
         if device != CPU or not isinstance(self.model, LightModel):
             self.model.to(device)
         return self
 
     def __call__(self, asked: Sequence[Asked]) -> str:
-        """Return a line of JSON for each example."""
+        """Return one line of JSON per example."""
         return "".join(json_text(record, default=str) + "\n" for record in self.records(asked))
 
     def records(self, asked: Sequence[Asked]) -> list[dict[str, Any]]:
-        """Return the columns of each prediction; `cut` is the number of its tokens that were dropped.
+        """Return the columns of each prediction; `cut` is the number of removed tokens.
 
         Raises:
-            DataError: examples of another kind than those the model was fine-tuned on.
+            DataError: the examples are of another kind than those that the model was fine-tuned on.
         """
         examples = [one.example for one in asked]
         self.task.check_fit(examples)
@@ -87,7 +87,7 @@ class Predictor:
         for one, prediction in zip(asked, predictions, strict=True):
             record = self.task.record(one.example, prediction)
             records.append(one.beside(record) | record)
-        if self.task.cuts:  # then it says of each example how much
+        if self.task.cuts:  # then every example has the number of removed tokens
             for record in records:
                 record["cut"] = 0
             for row in rows:
@@ -95,7 +95,7 @@ class Predictor:
         return records
 
     def _warn_of_unknown(self, rows: Sequence[Row], count: int) -> None:
-        """Warn of texts that the vocabulary does not cover, once in a process."""
+        """Warn about texts that the vocabulary does not cover, once per process."""
         if self._warnings:
             return
         unknown = UnknownTokens(self.task.tokenizer)

@@ -1,4 +1,4 @@
-"""From files and a model's name to what a run works on: rows, a task, a config, a model with a new head."""
+"""Prepare a run from files and a model's name: rows, a task, a config, a model with a new head."""
 
 import logging
 import random
@@ -29,25 +29,25 @@ from albertkit.vocabularies import load_tokenizer
 logger = logging.getLogger(__name__)
 
 HELD_OUT = 10
-"""Without validation data, one of so many training examples is held out."""
+"""Without validation data, one of this many training examples is held out."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What all runs on the same data share."""
+    """The data and model that all runs on the same data share."""
 
     task: Task
-    """The task for the model."""
+    """The task, bound to the model."""
     tokenizer: TokenizerBase
     config: AlbertConfig
     start: str
-    """The model to begin with."""
+    """The initial model."""
     units: list[Unit]
     validation: EvaluationSet
     data: dict[str, Any]
-    """What is reported about the data."""
+    """Facts about the data for the report."""
     columns: dict[str, Any]
-    """The options of the files that `evaluate` and `predict` use as defaults."""
+    """The data options that `evaluate` and `predict` use as defaults."""
 
     @property
     def rows(self) -> list[Any]:
@@ -56,7 +56,7 @@ class Prepared:
 
     @property
     def model_class(self) -> type[AlbertPreTrainedModel]:
-        """The class that is trained."""
+        """The model class to train."""
         return getattr(auto, self.task.architecture)
 
 
@@ -69,7 +69,7 @@ def prepare(
     validation: Any,
     options: DataOptions,
 ) -> Prepared:
-    """Read the data and cut its texts into rows, and log what is in it."""
+    """Read the data, convert its texts to rows, and log a summary."""
     readers = {"training": open_reader(task, train, options, name="train")}
     if validation is not None:
         readers["validation"] = open_reader(task, validation, options, name="validation")
@@ -110,13 +110,13 @@ def prepare(
 
 
 def _hold_out(splits: Splits[Any], seed: int) -> None:
-    """Move some of the training examples, chosen by the seed, to a validation split."""
+    """Move some training examples, chosen by the seed, to a validation split."""
     training, report = splits.examples["training"], splits.reports["training"]
     count = len(training) // HELD_OUT
     if not count:
         raise DataError(
-            f"{report.source}: {len(training)} training examples are too few to hold out one of {HELD_OUT}; "
-            "give validation data"
+            f"{report.source}: {len(training)} training examples are too few to hold out one of {HELD_OUT}. "
+            "Pass validation data."
         )
     chosen = set(random.Random(seed).sample(range(len(training)), count))
     splits.examples["validation"] = [training[number] for number in sorted(chosen)]
@@ -136,7 +136,7 @@ def make_units(task: Task, examples: Iterable[Any], counts: RowCounts) -> list[U
         if task.skips_unlabelled:
             rows = [row for row in rows if row.labels is not None]
         units += [[task.lean(row) for row in unit] for unit in task.units(rows)]
-    # Rows of any chunks meet in a batch, and the examples of each chunk count from 0.
+    # A batch mixes rows of all chunks, but each chunk numbers its examples from 0.
     return [[replace(row, example=number) for row in unit] for number, unit in enumerate(units)]
 
 
@@ -147,7 +147,7 @@ def starting_model(prepared: Prepared, settings: FinetuningSettings) -> AlbertPr
         model = prepared.model_class(prepared.config)
     else:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that the head is new: so it should be
+            warnings.simplefilter("ignore", UserWarning)  # the head is expected to be new
             model = prepared.model_class.from_pretrained(
                 prepared.start, config=prepared.config, ignore_mismatched_sizes=True
             )

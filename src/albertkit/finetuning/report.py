@@ -1,4 +1,4 @@
-"""The report of an evaluation: report.json for programs, report.md for people, predictions, pictures."""
+"""The report of an evaluation: report.json for programs, report.md for people, predictions, plots."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,19 +14,19 @@ from albertkit.tasks.measuring import Judged
 matplotlib_figure = optional("matplotlib.figure", extra="train")
 
 REPORT_JSON, REPORT_MARKDOWN, PREDICTIONS = "report.json", "report.md", "predictions.jsonl"
-MOST_LABELS = 50  # more cannot be read in a picture
+MOST_LABELS = 50  # more cannot be read in a plot
 
 
 def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any]) -> dict[str, Any]:
-    """Write everything about an evaluation into a folder.
+    """Write a complete report of an evaluation into a folder.
 
     Args:
-        evaluation: with at least one example.
-        folder: created where missing.
-        about: what else the report is to say: model, data, settings.
+        evaluation: an evaluation of at least one example.
+        folder: the folder, which is created if missing.
+        about: further entries of the report: model, data, settings.
 
     Returns:
-        What `report.json` holds.
+        The content of `report.json`.
     """
     with complete_files(folder) as files:
         return _write_files(evaluation, files, about=about)

@@ -1,4 +1,4 @@
-"""One fine-tuning run on prepared data, and its restarts where it collapses."""
+"""One fine-tuning run on prepared data, and its restarts after a collapse."""
 
 import logging
 import math
@@ -39,16 +39,16 @@ MOST_RESTARTS = 2
 
 @dataclass(frozen=True, repr=False)
 class FinetuningRun(Result):
-    """How a call of `finetune` ended."""
+    """The result of `finetune`."""
 
     folder: Path
     """Folder of the model, its report and its checkpoints."""
     task: Task
     loop: RunResult
-    """How the training loop ended."""
+    """The result of the training loop."""
     report: dict[str, Any] | None
-    """The content of `report.json`; None for a run that is not finished, and in processes of `torchrun` other
-    than the main one."""
+    """The content of `report.json`; None for an unfinished run, and in processes of `torchrun` other than the
+    main one."""
     restarts: int = 0
     """Number of restarts after a collapse."""
     is_main: bool = True
@@ -56,17 +56,17 @@ class FinetuningRun(Result):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metrics of the best model on the validation data; of an unfinished run, of the last one."""
+        """The metrics of the best model on the validation data; for an unfinished run, of the last model."""
         return self.report["metrics"] if self.report else self.loop.metrics
 
     @property
     def baseline(self) -> dict[str, float]:
-        """The metrics of the best prediction that does not look at the input."""
+        """The metrics of the best prediction that ignores the input."""
         return self.report["baseline"] if self.report else {}
 
     @property
     def step(self) -> int:
-        """Optimizer steps done."""
+        """Number of optimizer steps."""
         return self.loop.state.step
 
     @property
@@ -84,7 +84,7 @@ class FinetuningRun(Result):
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """The logged figures of the run, oldest first: the lines of `metrics.jsonl`."""
+        """The logged metrics of the run, oldest first: the lines of `metrics.jsonl`."""
         return read_metrics(self.folder)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
@@ -117,7 +117,7 @@ class FinetuningRun(Result):
         return push_run(self.folder, repo_id, card, chosen)
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures to show, by name."""
+        """Return the values to show, by name."""
         state = "finished" if self.loop.finished else "stopped; the same call continues"
         kept = {}
         if self.report:
@@ -134,7 +134,7 @@ class FinetuningRun(Result):
         )
 
     def picture(self) -> Path:
-        """Return the picture of the curves."""
+        """Return the image of the curves."""
         return self.folder / "curves.png"
 
 
@@ -147,14 +147,14 @@ def run_prepared(
     callbacks: Sequence[Callback] = (),
     restarts: int = 0,
 ) -> FinetuningRun:
-    """Do a run on prepared data; if it collapses, the next one."""
+    """Run on prepared data; after a collapse, run again."""
     rate = settings.rate(prepared.config.hidden_size) / 2**restarts
-    # Seeds of restarts are far from those of several runs.
+    # The seeds of restarts are far from those of other runs.
     tried = replace(settings, learning_rate=rate, seed=settings.seed + 1000 * restarts)
     folder = output / f"restart-{restarts}" if restarts else output
     is_last = restarts == MOST_RESTARTS
     prior = prior_loss(prepared, _class_weights(prepared, tried))
-    # There is nothing to go on to after the last one, so that one has all its time.
+    # The last run is not stopped early, because no restart follows it.
     result = _train(prepared, tried, folder, world, callbacks, watched=not is_last, prior=prior)
     if not result.finished:
         return FinetuningRun(output, prepared.task, result, None, restarts, world.is_main)
@@ -172,13 +172,13 @@ def run_prepared(
     report = None
     if evaluation:
         state = result.state
-        # Where no evaluation has a value of the metric (NaN), `train` keeps the last model.
+        # If no evaluation has a value of the metric (NaN), `train` keeps the last model.
         kept_step = state.step if state.best is None else state.best_step
         beats_untrained = _beats_untrained(state, folder, *_best_by(prepared, tried))
         if beats_untrained is False:
             logger.warning(
                 f"no checkpoint beats the untrained model. The model of step {kept_step} is kept. "
-                "Train longer, or change the learning rate"
+                "Train longer, or change the learning rate."
             )
         if reason:
             name, baseline = evaluation.main_metric, evaluation.baseline
@@ -192,7 +192,7 @@ def run_prepared(
             "model": prepared.start,
             "restarts": restarts,
             "collapsed": reason,
-            # A run without a limit says none: JSON has no word for infinity.
+            # A run without a limit has None: JSON cannot hold infinity.
             "settings": {name: value for name, value in asdict(tried).items() if value != math.inf},
             "step": kept_step,
             "beats_untrained": beats_untrained,
@@ -207,15 +207,15 @@ def run_prepared(
 
 
 def _best_by(prepared: Prepared, settings: FinetuningSettings) -> tuple[str, bool]:
-    """Return the metric that the best model is chosen by, and whether lower values are better."""
+    """Return the metric that selects the best model, and whether lower values are better."""
     metric = settings.best_metric or prepared.validation.main_metric
     return metric, prepared.task.directions.get(metric) == "lower"
 
 
 def _beats_untrained(state: RunState, folder: Path, metric: str, lower: bool) -> bool | None:
-    """Return whether the best model is better than the untrained one: on a tie `train` keeps it too.
+    """Return whether the best model beats the untrained one; on a tie `train` keeps the untrained one.
 
-    None if `metrics.jsonl` has no evaluation before the first step.
+    The result is None if `metrics.jsonl` has no evaluation before the first step.
     """
     name = f"eval/{metric}"
     before = [line[name] for line in read_metrics(folder) if line["step"] == 0 and name in line]
@@ -235,7 +235,7 @@ def _train(
     watched: bool,
     prior: float | None,
 ) -> RunResult:
-    """Train, or go on; a run that is `watched` ends when it has collapsed."""
+    """Train or resume; a run that is `watched` ends when it has collapsed."""
     model = starting_model(prepared, settings).to(world.device)
     epochs = Epochs(
         prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
@@ -255,7 +255,7 @@ def _train(
             expected = ", ".join(name for name in prepared.task.directions if name in metrics)
             if not (settings.best_metric and expected):
                 raise prepared.task.lacking(metric, metrics)
-            raise ConfigError(f"best_metric is {metric!r}; expected one of {expected}")
+            raise ConfigError(f"best_metric is {metric!r}. Expected one of {expected}.")
         return metrics
 
     return train(
@@ -284,7 +284,7 @@ def _train(
 
 
 def _identity(settings: FinetuningSettings) -> dict[str, Any]:
-    """Return the settings that change what is learnt, without those that the loop compares itself."""
+    """Return the settings that affect training, without those that the loop compares itself."""
     of_loop = {one.name for one in fields(TrainingSettings)} | {"epochs", "warmup"}
     return {name: value for name, value in asdict(settings).items() if name not in of_loop}
 
@@ -298,7 +298,7 @@ def _class_weights(prepared: Prepared, settings: FinetuningSettings) -> Tensor |
 def _evaluate_best(
     prepared: Prepared, settings: FinetuningSettings, folder: Path, world: World
 ) -> Evaluation:
-    """Return the evaluation of the model in a folder, with what is tuned on it in its config."""
+    """Return the evaluation of the model in a folder, with the tuned values in its config."""
     model = prepared.model_class.from_pretrained(folder, device_map=world.device)
     validation, metric = prepared.validation, settings.best_metric
     evaluation = validation.evaluate(model, model.config, main_metric=metric)
@@ -309,7 +309,7 @@ def _evaluate_best(
 
 
 def _save(evaluation: Evaluation, prepared: Prepared, folder: Path, output: Path) -> None:
-    """Put the model of the last run, with what was tuned, into `output`."""
+    """Copy the model of the last run, with the tuned values, to `output`."""
     model = prepared.model_class.from_pretrained(folder, config=evaluation.task.config)
     model.save_pretrained(output)
     prepared.tokenizer.save_pretrained(output)

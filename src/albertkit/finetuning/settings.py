@@ -1,4 +1,4 @@
-"""What decides a fine-tuning run, apart from its data: fields of a recipe file, flags of the command line."""
+"""The settings of a fine-tuning run, except its data: fields of a recipe file, flags of the command line."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -14,44 +14,44 @@ _RATE, _RATE_WIDTH = 3e-5, 768
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuningSettings(RunSettings):
-    """Everything that decides a fine-tuning run, apart from its data."""
+    """All settings of a fine-tuning run, except its data."""
 
     epochs: float = 3.0
-    """How often every training example is seen, where no number of steps is given."""
+    """Number of passes over the training examples, unless a number of steps is set."""
     batch_size: int = 32
-    """Examples (of question answering: windows) of a step, over all processes."""
+    """Number of examples (for question answering: windows) per step, over all processes."""
     warmup: float = 0.1
-    """Share of the run over which the learning rate rises from 0; then it falls linearly to 0."""
+    """Warm-up: share of the run in which the learning rate rises from 0. Then it decays linearly to 0."""
     warmup_steps: int | None = None
-    """The same in steps."""
+    """Warm-up in steps."""
     optimizer: OptimizerName = "adamw"
-    """The original fine-tunes with its AdamW."""
+    """Optimizer. The original code fine-tunes with its AdamW."""
     dropout: float | None = None
     """Dropout of hidden states (default: the model's)."""
     attention_dropout: float | None = None
     """Dropout of attention (default: the model's)."""
     classifier_dropout: float | None = None
-    """Dropout before the new layer (default: the model's)."""
+    """Dropout before the head (default: the model's)."""
     class_weights: Literal["none", "balanced"] = "none"
-    """balanced: labels weigh in the loss inversely to their frequency, on average 1."""
+    """balanced weights the loss of each label inversely to its frequency; the mean weight is 1."""
     temperature: float = 0.05
-    """Of sentence embedding: divides the cosines; the smaller, the more the nearest wrong text counts. The
+    """For sentence embedding: divides the cosines. Smaller values emphasize the nearest negatives. The
     default is that of Gao et al. 2021 and of sentence-transformers."""
     problem_type: ProblemType | None = None
-    """What the labels of texts mean (default: inferred from them)."""
+    """Meaning of the labels of texts (default: inferred from the labels)."""
     early_exit: bool = False
-    """Of texts: learn a classifier after each depth, so that `--patience` can leave out later ones."""
+    """For texts: train a classifier after each layer, so that `--patience` can skip later layers."""
     exit_classifiers: Literal["each", "shared"] = "each"
-    """With early_exit: each depth has its own, or all have that of the last."""
+    """With early_exit: one classifier per layer (each), or one for all layers (shared)."""
     exit_tolerance: float = 0.1
-    """With early_exit, of a regression: how near the numbers of two depths are that agree."""
+    """With early_exit for regression: predictions of two layers agree if they differ by less than this."""
     from_scratch: bool = False
-    """Start from random weights in the shape of the model, to see what its pretraining is worth."""
+    """Start from random weights in the model's shape, to measure the benefit of its pretraining."""
 
     best_metric: str | None = None
-    """Metric by which the best model is chosen (default: the task's main one)."""
+    """Metric that selects the best model (default: the task's main metric)."""
     evaluate_every: int | None = None
-    """Steps between evaluations (default: one each epoch)."""
+    """Steps between evaluations (default: one evaluation per epoch)."""
     log_every: int = 20
     """Steps between lines of metrics.jsonl."""
     task: TaskSettings = field(default_factory=TaskSettings)
@@ -70,7 +70,7 @@ class FinetuningSettings(RunSettings):
 
     @property
     def dropouts(self) -> dict[str, float]:
-        """Return the arguments of `AlbertConfig` that are given here."""
+        """Return the arguments of `AlbertConfig` among these settings."""
         given = {
             "hidden_dropout_prob": self.dropout,
             "attention_probs_dropout_prob": self.attention_dropout,
@@ -79,13 +79,13 @@ class FinetuningSettings(RunSettings):
         return {name: value for name, value in given.items() if value is not None}
 
     def rate(self, hidden_size: int) -> float:
-        """Return the peak learning rate for a model of this width."""
+        """Return the peak learning rate for a model of this hidden size."""
         if self.learning_rate is not None:
             return self.learning_rate
         return _RATE * max(1.0, _RATE_WIDTH / hidden_size)
 
     def training(self, *, steps_per_epoch: int, hidden_size: int) -> TrainingSettings:
-        """Return what the loop is given, once it is known how long an epoch is."""
+        """Return the settings of the training loop, given the length of an epoch."""
         steps = self.steps or math.ceil(self.epochs * steps_per_epoch)
         warmup = round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
         every = self.evaluate_every or min(steps, steps_per_epoch)

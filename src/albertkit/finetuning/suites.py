@@ -1,4 +1,4 @@
-"""Whole benchmarks: a fine-tuned model for each task, on the official files, beside what was published."""
+"""Benchmark suites: evaluate one model per task on the official files, next to published results."""
 
 import logging
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from albertkit.tasks.registry import task_of
 logger = logging.getLogger(__name__)
 
 MISSING = "missing"
-NONE = "-"  # not of the suite, or not published
+NONE = "-"  # not in the suite, or not published
 Reports = Mapping[str, Mapping[str, Any]]
 
 
@@ -30,13 +30,13 @@ class Measurement:
     name: str
     task: str
     models: tuple[str, ...]
-    """What the folder of its model may be called; the first is the name of its recipe."""
+    """Possible names of the folder of its model; the first is the name of its recipe."""
     homes: tuple[str, ...]
-    """What a folder with the data of its suite may be called."""
+    """Possible names of the folder with the data of its suite."""
     place: str
-    """File or folder of the data in there."""
+    """File or folder of the data in that folder."""
     split: str = ""
-    """What is read of a folder of GLUE."""
+    """Data options for a GLUE folder."""
     options: DataOptions = field(default_factory=DataOptions)
     main_metric: str | None = None
 
@@ -94,26 +94,26 @@ def evaluate_suite(
     batch_tokens: int | None = None,
     engine: str = "auto",
 ) -> dict[str, dict[str, Any]]:
-    """Measure what there is data and a model for.
+    """Evaluate every measurement of a suite for which there are data and a model.
 
     Args:
         suite: a key of `SUITES`.
-        data: the folder of the suite as it is distributed, or one in which that folder is.
-        models: a folder with a fine-tuned model for each task, in folders called as the recipes are; of a
-            suite that is one task, also that model.
-        output: folder for the report of each measurement, in a folder of its name; None for none.
-        given: settings that hold instead of those that a model was fine-tuned with.
+        data: the folder of the suite as it is distributed, or its parent folder.
+        models: a folder with one fine-tuned model per task, in folders named like the recipes; for a suite
+            with a single task, also that model.
+        output: folder for the reports, each in a folder with the measurement's name; None writes nothing.
+        given: settings that override those of the fine-tuning.
         device: "auto", "cpu", "cuda" and so on.
-        batch_tokens: maximum number of tokens computed at once, padding included; None for a default that
-            suits the device.
+        batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
+            device.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
 
     Returns:
-        By the name of the measurement: its report, {"metrics", "examples", ...}, or {"missing": why}.
+        The report by the measurement's name, {"metrics", "examples", ...}, or {"missing": reason}.
 
     Raises:
-        ConfigError: an unknown suite.
-        DataError: nothing can be measured, two folders could be meant, or files cannot be read.
+        ConfigError: the suite is unknown.
+        DataError: nothing can be measured, two folders are possible, or files cannot be read.
     """
     if suite not in SUITES:
         raise ConfigError(f"there is no suite {suite!r}; {suggestion(suite, SUITES)}")
@@ -128,14 +128,14 @@ def evaluate_suite(
         elif model is None:
             reports[one.name] = {MISSING: f"no model, expected {Path(models) / one.models[0]}"}
         else:
-            task_of(one.task).reader(source, one.options)  # files that are not right show before the work
+            task_of(one.task).reader(source, one.options)  # raises for invalid files before the work begins
             work.append((one, source, model))
     reasons = [f"{name}: {report[MISSING]}" for name, report in reports.items() if report]
     output = None if output is None else Path(output)
     if output is not None and output.is_dir() and {one.name for one in output.iterdir()} - {*reports}:
-        check_new_folder(output)  # the reports of a suite that was interrupted are made again
+        check_new_folder(output)  # an interrupted suite writes its reports again
     if not work:
-        raise DataError(f"nothing of the suite {suite} can be measured; {'; '.join(reasons)}")
+        raise DataError(f"nothing in the suite {suite} can be measured: {'; '.join(reasons)}")
     for reason in reasons:
         logger.info("missing: %s", reason)
     for one, source, model in work:
@@ -160,7 +160,7 @@ def evaluate_suite(
 
 
 def _source(one: Measurement, data: Path) -> str | None:
-    """Return what the reader of the task is given, or None where there is no data."""
+    """Return the input of the task's reader, or None if there is no data."""
     for folder in (data, *(data / home for home in one.homes)):
         if (folder / one.place).exists():
             return str(folder / one.place / one.split) if one.split else str(folder / one.place)
@@ -168,23 +168,23 @@ def _source(one: Measurement, data: Path) -> str | None:
 
 
 def _model(one: Measurement, models: str, *, alone: bool) -> str | None:
-    """Return folder or name of the model for a task, or None where there is none."""
+    """Return folder or name of the model for a task, or None if there is none."""
     folder = Path(models)
     if not folder.is_dir() or (folder / "config.json").is_file():
         if alone:
             return models
-        what = "is one model" if folder.is_dir() else "is no folder"
+        what = "is one model" if folder.is_dir() else "is not a folder"
         raise DataError(
-            f"{models} {what}; expected one with a model for each task: {one.models[0]} and so on"
+            f"{models} {what}. Expected one with a model for each task: {one.models[0]} and so on."
         )
     there = [name for name in one.models if (folder / name / "config.json").is_file()]
     if len(there) > 1:
-        raise DataError(f"{folder} has {' and '.join(there)}, which are for one task; move one of them away")
+        raise DataError(f"{folder} has {' and '.join(there)}, which are for the same task. Move one away.")
     return str(folder / there[0]) if there else None
 
 
 def write_results(suite: str, model: str, reports: Reports, folder: Path) -> None:
-    """Write the reports of a suite and its page into a folder, which is created where missing."""
+    """Write the reports of a suite and its page into a folder, which is created if missing."""
     content = finite({"suite": suite, "model": model, "measurements": reports})
     with complete_files(folder) as files:
         write_json(files / REPORT_JSON, content)
@@ -192,12 +192,12 @@ def write_results(suite: str, model: str, reports: Reports, folder: Path) -> Non
 
 
 def results_page(suite: str, model: str, reports: Reports) -> str:
-    """Return the published tables in which the suite has a part, with a row of the model, and all metrics.
+    """Return the published tables of the suite's tasks, with a row for the model, and all metrics.
 
     Args:
         suite: a key of `SUITES`.
-        model: what the row of the model is called.
-        reports: what `evaluate_suite` returned.
+        model: the name of the model's row.
+        reports: result of `evaluate_suite`.
     """
     lines = [f"# {suite}: {model}", "", "In percent; correlations too.", ""]
     for table in TABLES:
@@ -214,7 +214,7 @@ def results_page(suite: str, model: str, reports: Reports) -> str:
 
 
 def _table(table: PublishedTable, model: str, reports: Reports) -> list[str]:
-    """Return a section with the model in the first row; nothing where the suite has no part in the table."""
+    """Return a section with the model in the first row, or nothing if it has none of the tasks."""
     own = [_measured(column.keys, reports) for column in table.columns]
     if all(one == NONE for one in own):
         return []
@@ -231,7 +231,7 @@ def _table(table: PublishedTable, model: str, reports: Reports) -> list[str]:
 
 
 def _measured(keys: tuple[str, ...], reports: Reports) -> Figures | str:
-    """Return the figures of a column, or why there are none."""
+    """Return the values of a column, or why there are none."""
     measured, metric = zip(*(key.split("/") for key in keys), strict=True)
     if measured[0] not in reports:
         return NONE

@@ -49,40 +49,40 @@ def finetune(
     world: World | None = None,
     **settings: Any,
 ) -> FinetuningRun:
-    """Fine-tune a model on labeled data, or continue the run in `output`, and report how good it is.
+    """Fine-tune a model on labeled data, or continue the run in `output`, and report its metrics.
 
     Ctrl-C stops after the current step and writes a checkpoint; the same call continues from there.
 
-    If a run collapses (it gives the same answer to everything, or learns nothing), it starts again in
-    `output/restart-1` with half the learning rate and another seed, and once more; the model of the last run
-    is in `output`.
+    If a run collapses (the model predicts the same for everything, or learns nothing), it starts again in
+    `output/restart-1` with half the learning rate and another seed, up to two times. `output` then has the
+    model of the last run.
 
     Args:
         task: name of the task, or a task of your own.
-        train: labeled examples to learn from: the path of a file or folder, a list of dicts, a DataFrame, an
+        train: labeled training examples: the path of a file or folder, a list of dicts, a DataFrame, an
             Arrow table, a `datasets.Dataset`, or an iterable of dicts or of the task's examples.
-        validation: labeled examples to choose the best model by; None holds out a tenth of `train`.
-        model: folder or name of the model to start from.
+        validation: labeled examples that select the best model; None holds out a tenth of `train`.
+        model: folder or name of the initial model.
         output: folder of the run.
-        metrics: metrics of your own: functions of the true and the predicted answers, or `Metric`. The first
-            one chooses the best model.
-        callbacks: called in the main process as the run goes: at its start, steps, evaluations, checkpoints
-            and end. Each seed and each restart is a run of its own for them.
+        metrics: your own metrics: functions of the true and the predicted answers, or `Metric`. The first one
+            selects the best model.
+        callbacks: called in the main process during the run: at its start, steps, evaluations, checkpoints
+            and end. For callbacks, each seed and each restart is a separate run.
         recipe: TOML file of settings, or the settings.
-        seeds: number of runs with different seeds. Several runs are in `output/seed-0` and so on; the best
-            model, the mean and the deviation are in `output`.
+        seeds: number of runs with different seeds. Several runs are in `output/seed-0` and so on; `output`
+            has the best model, the mean and the standard deviation.
         device: "auto", "cpu", "cuda" and so on.
-        world: the processes of the run, in place of those that `torchrun` started.
+        world: the processes of the run, instead of those that `torchrun` started.
         **settings: fields of `FinetuningSettings`, `TaskSettings` and `DataOptions`, which override the
             recipe.
 
     Raises:
         MissingExtraError: the extra `train` is not installed.
-        DataError: data that cannot be read, without examples, or with labels that training does not have.
-        ConfigError: an unknown task, or settings that the task or the model does not have.
-        TrainingError: a resume with other settings or data, or losses that stay bad.
+        DataError: the data cannot be read, has no examples, or has labels that are not in the training data.
+        ConfigError: the task is unknown, or the task or the model does not support a setting.
+        TrainingError: a run is resumed with other settings or data, or the losses stay bad.
     """
-    load_plotting()  # what is missing is said before any work
+    load_plotting()  # raise for missing libraries before any work
     called = checked_callbacks(callbacks)
     flags, columns = split_settings(FinetuningSettings, settings, call=finetune)
     options = build(DataOptions, columns, where="columns")
@@ -121,20 +121,21 @@ def run_seeds(
     world: World,
     callbacks: Sequence[Callback] = (),
 ) -> FinetuningRun:
-    """Do runs in `output/seed-0` and so on, and put the best model with its report into `output`.
+    """Run in `output/seed-0` and so on, and copy the best model with its report to `output`.
 
-    `seeds.json`, and the report under "seeds", have mean and standard deviation (over n - 1) of each metric.
+    `seeds.json`, and the report under "seeds", have the mean and standard deviation (over n - 1) of each
+    metric.
 
     Args:
-        prepared: what all runs share.
-        settings: of all runs, but for the seed, which counts up from theirs.
-        output: folder of the runs; runs that are there go on.
-        seeds: how many runs, at least 2.
+        prepared: the data and model that all runs share.
+        settings: the settings of all runs; the seeds count up from this seed.
+        output: folder of the runs; existing runs are continued.
+        seeds: number of runs, at least 2.
         world: the processes.
         callbacks: called for each run.
 
     Returns:
-        The best run, or the one that was interrupted.
+        The best run, or the interrupted run.
     """
     assert seeds > 1
     if world.is_main and not (output / SEEDS_JSON).is_file():
@@ -155,7 +156,7 @@ def run_seeds(
     lower = prepared.task.directions.get(name) == "lower"
     best = best_run([report["metrics"][name] for report in reports], lower=lower)
     report = reports[best] | {"seeds": summary, "seed": best}
-    # First: it says that what follows in this folder is of these runs.
+    # First, so that the folder is marked as belonging to these runs.
     write_json(output / SEEDS_JSON, finite(summary))
     for file in (output / f"seed-{best}").iterdir():
         if file.is_file() and file.suffix in _COPIED:
@@ -170,12 +171,12 @@ def run_seeds(
     return replace(results[best], folder=output, report=report)
 
 
-# Model, tokenizer, report, pictures, curves; not the lock.
+# Model, tokenizer, report, plots, curves; not the lock.
 _COPIED = (".json", ".safetensors", ".model", ".vocab", ".txt", ".md", ".png", ".jsonl")
 
 
 def best_run(values: list[float], *, lower: bool) -> int:
-    """Return the number of the run with the best value; of equal ones the first."""
+    """Return the index of the run with the best value; the first of equal ones."""
     best = 0
     for number, value in enumerate(values):
         if is_better(value, values[best], lower=lower):

@@ -1,4 +1,4 @@
-"""A fine-tuned model with its task, and the settings and columns that it was fine-tuned with."""
+"""A fine-tuned model with its task, and the settings and columns of its fine-tuning."""
 
 import inspect
 import logging
@@ -36,15 +36,15 @@ _OF_LABELS = {"label_column", "label_separator", "negative_column", "answers_col
 
 
 def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
-    """Return how a model is to read examples: as it was fine-tuned with, where its folder says so.
+    """Return the settings for reading examples: those of the fine-tuning, if the model's folder has them.
 
     Args:
         model: folder or name.
-        given: settings that hold instead.
+        given: settings that override them.
     """
     trained = _report(Path(model)).get("settings", {})
     task = trained.get("task", {}) if isinstance(trained, dict) else None
-    if not trained:  # a checkpoint, a copy of the model alone, a name on the hub
+    if not trained:  # a checkpoint, a copy of only the model, a name on the hub
         task = saved_lengths(load_config(str(model)))
     if not isinstance(task, dict):
         raise ConfigError(f"{Path(model) / REPORT_JSON}: expected a table of settings, found {trained!r:.60}")
@@ -52,7 +52,7 @@ def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
 
 
 def chosen_metric(model: str | Path, task: Task) -> str | None:
-    """Return the metric that a run chose its model by; None where it is the task's main one, or not known."""
+    """Return the metric that selected the model, or None if it is unknown or the task's main metric."""
     report = _report(Path(model))
     settings = report.get("settings", {})
     if not isinstance(settings, dict):
@@ -63,29 +63,29 @@ def chosen_metric(model: str | Path, task: Task) -> str | None:
 
 
 def check_metric(metric: str, known: Iterable[str], *, name: str) -> None:
-    """Raise a ConfigError for a metric that is not among those that are known.
+    """Raise ConfigError for an unknown metric.
 
     Args:
         metric: its name.
         known: the names of all metrics.
-        name: the argument that the metric was given in.
+        name: the name of the argument with the metric.
     """
     known = list(known)
     if metric not in known:
         raise ConfigError(
-            f"{name} is {metric!r}{did_you_mean(metric, known)}; expected one of {', '.join(known)}"
+            f"{name} is {metric!r}{did_you_mean(metric, known)}. Expected one of {', '.join(known)}."
         )
 
 
 def split_settings(
     settings: type, given: dict[str, Any], *, call: Callable[..., Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the keyword arguments of a call that are fields of `settings`, and those of `DataOptions`.
+    """Split the keyword arguments of a call into fields of `settings` and of `DataOptions`.
 
     Args:
         settings: the dataclass.
         given: keyword arguments.
-        call: the function that is called; errors suggest its arguments.
+        call: the called function, whose arguments errors suggest.
 
     Raises:
         ConfigError: an argument is a field of neither.
@@ -109,15 +109,15 @@ def load_task(
     """Return a task with a model that was fine-tuned for it.
 
     Args:
-        task: its name, or a task of your own; None for what the model's config says.
+        task: its name, or a task of your own; None for the task in the model's config.
         model: folder or name.
-        settings: how the model reads examples.
-        device: as `albertkit.devices.read_device` returns it.
+        settings: settings for reading examples.
+        device: as returned by `albertkit.devices.read_device`.
 
     Raises:
-        ConfigError: an unknown task, or a config that does not name it.
+        ConfigError: the task is unknown, or the config does not name it.
         DataError: the model has no head for the task.
-        CheckpointError: its head is that of another task.
+        CheckpointError: the head belongs to another task.
     """
     model = str(model)
     chosen = task_for(load_config(model), model) if task is None else task_of(task)
@@ -127,7 +127,7 @@ def load_task(
         how = f"`albertkit finetune {chosen.name}`" if chosen.name in TASKS else "`albertkit.finetune`"
         raise DataError(
             f"{model} is saved as {saved_class(loaded.config)} and lacks {', '.join(missing[:3])}: it was "
-            f"not fine-tuned for {chosen.name} ({chosen.architecture}); {how} makes a model that was"
+            f"not fine-tuned for {chosen.name} ({chosen.architecture}). To train one, use {how}"
         )
     tokenizer = load_tokenizer(model)
     return chosen.bind(tokenizer, loaded.config, settings), loaded
@@ -145,20 +145,20 @@ def open_trained(
     device: Device,
     patience: int | None,
 ) -> tuple[Task, Model, Reader[Any], dict[str, Any]]:
-    """Return the task, a model that was fine-tuned for it, the reader of its data, and the settings by name.
+    """Return the task, its fine-tuned model, the reader of its data, and the settings by name.
 
-    Logs which options of the data are taken from the training.
+    Logs the data options that come from the fine-tuning.
 
     Args:
         model: folder or name.
-        task: as in `load_task`.
-        data: as in `datasets.reader.as_source`.
-        given: fields of `TaskSettings` and `DataOptions`, which override those of the training.
-        call: as in `split_settings`.
-        name: what errors call the data.
+        task: see `load_task`.
+        data: see `datasets.reader.as_source`.
+        given: fields of `TaskSettings` and `DataOptions`, which override those of the fine-tuning.
+        call: see `split_settings`.
+        name: the name of the data in errors.
         labelled: whether labels are read.
-        device: as `albertkit.devices.read_device` returns it.
-        patience: as in `set_patience`.
+        device: as returned by `albertkit.devices.read_device`.
+        patience: see `set_patience`.
     """
     flags, columns = split_settings(TaskSettings, given, call=call)
     settings = task_settings(model, flags)
@@ -195,18 +195,18 @@ def saved_columns(options: DataOptions) -> dict[str, Any]:
 def data_options(
     model: str | Path, task: Task, data: Any, given: dict[str, Any], *, labelled: bool
 ) -> DataOptions:
-    """Return the options for data: those given, and else those of the training that the data has.
+    """Return the data options: those passed, otherwise those of the fine-tuning whose columns the data has.
 
     Args:
         model: folder or name of the model.
-        task: reads the data.
-        data: as in `evaluate`.
+        task: the task that reads the data.
+        data: see `evaluate`.
         given: the options of this call by name.
         labelled: whether labels are read.
 
     Raises:
-        ConfigError: an option of another type.
-        DataError: no such source.
+        ConfigError: an option has another type.
+        DataError: the source does not exist.
     """
     options = build(DataOptions, given, where="columns")
     remembered = _report(Path(model)).get(COLUMNS_KEY, {})
@@ -221,7 +221,7 @@ def data_options(
     if not trained or options.glue is not None:
         return options
     table = _table(task, data, options)
-    if table is None:  # the columns of CoNLL files are numbers
+    if table is None:  # CoNLL files have column numbers
         return replace(options, **{name: one for name, one in trained.items() if _is_number(one)})
     if isinstance(table, DelimitedTable):
         options = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
@@ -239,7 +239,7 @@ def data_options(
 
 
 def _table(task: Task, data: Any, options: DataOptions) -> Table | None:
-    """Return the table that data is, or None for data without named columns."""
+    """Return the table of the data, or None for data without named columns."""
     source = as_source(data, name="data")
     if not isinstance(source, str):
         return source if isinstance(source, Table) else None
@@ -254,7 +254,7 @@ def _is_number(value: Any) -> bool:
 
 
 def is_run(folder: Path) -> bool:
-    """Tell whether a folder holds the report of a fine-tuning run, and not that of an evaluation."""
+    """Return whether a folder has the report of a fine-tuning run, not of an evaluation."""
     return "settings" in _report(folder)
 
 

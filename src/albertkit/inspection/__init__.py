@@ -1,1 +1,1 @@
-"""What a model does with texts: where it looks, how its vectors settle with depth, which words it prefers."""
+"""Inspect how a model processes texts: its attention, its vectors by layer, its word preferences."""

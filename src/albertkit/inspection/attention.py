@@ -1,7 +1,7 @@
-"""What a text looks like inside the model: attention of every layer and head, vectors from layer to layer.
+"""A text inside the model: attention of every layer and head, and vectors from layer to layer.
 
-In ALBERT the layers share their weights: a text goes through the same function again and again, and how far
-its vectors still move tells how far they have settled.
+In ALBERT, layers share their weights: the same function is applied to a text again and again. How much its
+vectors still change shows how far they have converged.
 
 Shapes: T tokens, N heads of a layer, L executed layers, H hidden.
 """
@@ -26,9 +26,9 @@ from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.special_tokens import Parsing
 
 MOST_PROBABILITIES = 6_000_000
-"""L * N * T * T that a report may hold: a page of 16 MB, 204 tokens of ALBERT-base."""
+"""Maximum of L * N * T * T in a report: a page of 16 MB, 204 tokens of ALBERT-base."""
 
-_TINY = 1e-8  # in place of a length of 0
+_TINY = 1e-8  # instead of a length of 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +36,11 @@ class AttentionLayer:
     """The attention of one executed layer."""
 
     stored: int
-    """Number of the stored layer whose weights it has, from 1."""
+    """Number of the stored layer whose weights it uses, from 1."""
     heads: list[int]
     """Numbers of its heads, from 1; pruned ones are missing."""
     probabilities: np.ndarray
-    """(N, T, T) float32: how much of the sum over all tokens (columns) each token (row) takes of each."""
+    """(N, T, T) float32: the attention probability of each token (row) for each token (column)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +55,13 @@ class AttentionReport:
     special: list[bool]
     """Whether a token is [CLS] or [SEP]."""
     cut: int
-    """Tokens that were left out, because the text was too long and was to be cut."""
+    """Number of removed tokens, if the text was truncated."""
     layers: list[AttentionLayer]
     cosine_to_previous: np.ndarray
-    """(L, T): of the vector of each token after a layer with the one before it."""
+    """(L, T): cosine of each token's vector after a layer with the vector before the layer."""
     cosine_to_last: np.ndarray
-    """(L + 1, T): of the vector of each token with the one after the last layer, from the embeddings on."""
+    """(L + 1, T): cosine of each token's vector with the vector after the last layer, from the embeddings
+    on."""
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain numbers, rounded to five decimals."""
@@ -72,7 +73,7 @@ class AttentionReport:
         }
 
     def outline(self) -> dict[str, Any]:
-        """Return everything but the layers."""
+        """Return everything except the layers."""
         return {
             "text": self.text,
             "text_pair": self.text_pair,
@@ -95,24 +96,24 @@ def compute_attention(
     parse_special_tokens: Parsing | None = None,
     engine: Engine | None = None,
 ) -> AttentionReport:
-    """Run one text through the model and keep what happens inside.
+    """Run one text through the model and record its attention and vectors.
 
     Args:
-        model: the encoder, or a model with any head, whose encoder is meant.
-        tokenizer: the one the model was trained with.
+        model: the encoder, or a model with any head.
+        tokenizer: the tokenizer that the model was trained with.
         text: the text.
         text_pair: a second text, which makes a pair.
-        truncation: cut what is too long (the longer text of a pair) instead of raising.
-        parse_special_tokens: whether `[SEP]` and the like, written in a text, are special tokens, "mask" for
-            `[MASK]` alone; None for the tokenizer's setting.
-        engine: what computes as an `InsideEngine` of the model does; None for one of these.
+        truncation: whether to truncate what is too long (the longer text of a pair) instead of raising.
+        parse_special_tokens: whether `[SEP]` and other special tokens in a text are parsed, "mask" for only
+            `[MASK]`; None for the tokenizer's setting.
+        engine: an engine that computes like an `InsideEngine` of the model; None creates one.
 
     Raises:
-        DataError: a text is empty, or has more tokens than the model reads or a report holds.
+        DataError: a text is empty, or has more tokens than the model or a report allows.
     """
     for one in (text, text_pair):
         if one is not None and not one.strip():
-            raise DataError(f"the text is {one!r}; expected at least one word")
+            raise DataError(f"the text is {one!r}. Expected at least one word.")
     config = model.config
     readable = config.max_position_embeddings
     shown = most_tokens(config)
@@ -125,10 +126,10 @@ def compute_attention(
     )
     if len(row.input_ids) > shown:
         raise DataError(
-            f"the text {text!r:.60} has {len(row.input_ids)} tokens, and of the attention of this model "
+            f"the text {text!r:.60} has {len(row.input_ids)} tokens, but for this model's attention "
             f"({config.depth} layers of {config.num_attention_heads} heads) at most "
-            f"{shown} can be shown: give a shorter text, or let it be cut (truncation=True in Python, "
-            "--truncate on the command line)"
+            f"{shown} can be shown. Pass a shorter text, or allow truncation (truncation=True in Python, "
+            "--truncate on the command line)."
         )
     (inside,) = (engine or InsideEngine(model)).run([row])
     executed = executed_layers(config, "")
@@ -159,13 +160,13 @@ def compute_attention(
 
 
 class InsideEngine(Engine):
-    """What happens inside a model: of each row all that a report shows, one after the other, (1, K).
+    """Computes everything that a report shows for each row, concatenated, (1, K).
 
     That is the attention of each layer, N * T * T, the cosines with the layer before, L * T, and with the
     last one, (L + 1) * T; float32. Every row is a batch of its own, and all its tokens are read.
 
     Args:
-        model: a light model is computed by ONNX Runtime; a PyTorch model is called, on its device.
+        model: a light model, which ONNX Runtime computes; or a PyTorch model, which is called on its device.
     """
 
     def __init__(self, model: Model) -> None:
@@ -219,7 +220,7 @@ def _call(model: Model, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
 
 
 def most_tokens(config: AlbertConfig) -> int:
-    """Return the length of the longest text whose attention a report may hold."""
+    """Return the length of the longest text whose attention fits into a report."""
     return isqrt(MOST_PROBABILITIES // (config.depth * config.num_attention_heads))
 
 

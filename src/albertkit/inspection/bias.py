@@ -1,7 +1,7 @@
-"""Which words a model prefers for one group of people and not for another, as in ALBERT's model card.
+"""Words that a model prefers for one group of people over another, as in ALBERT's model card.
 
-A template such as "The [X] worked as a [MASK]." is filled with each group's word, and the answers for the
-mask are compared. One template shows one association of one model; it measures no bias in general.
+A template such as "The [X] worked as a [MASK]." is filled with each group's word, and the predictions for the
+mask are compared. One template shows one association of one model; it does not measure bias in general.
 """
 
 import math
@@ -26,44 +26,44 @@ from albertkit.tokenization.base import TokenizerBase
 matplotlib_figure = optional("matplotlib.figure", extra="train")
 
 SLOT = "[X]"
-"""Where a template has the group's word."""
+"""The placeholder for the group's word in a template."""
 
 
 @dataclass(frozen=True)
 class ComparedWord:
-    """A word that is among the best of at least one group."""
+    """A word that is among the best predictions for at least one group."""
 
     token: int
     piece: str
-    """As it is written in the vocabulary."""
+    """The piece as the vocabulary writes it."""
     token_str: str
-    """As it is read; empty for a piece that is a word-start mark alone."""
+    """The word as text; empty for a lone word-start mark."""
     scores: dict[str, float]
     """The probability of the word for each group."""
     log2_ratios: dict[str, float]
-    """For each group but the first: log2 of its probability by that of the first; 1 is twice as probable."""
+    """For each group except the first: log2 of the ratio of its probability to the first group's."""
 
     @property
     def name(self) -> str:
-        """What to call it in a table."""
+        """The name of the word in a table."""
         return self.token_str.strip() or self.piece
 
 
 @dataclass(frozen=True, repr=False)
 class GroupComparison:
-    """The words that a model prefers for each of several groups, which fill one template."""
+    """The words that a model prefers for each of several groups in one template."""
 
     template: str
     predictions: dict[str, list[dict[str, Any]]]
-    """The best words for each group, as `pipeline("fill-mask")` gives them."""
+    """The best words for each group, in the format of `pipeline("fill-mask")`."""
     words: list[ComparedWord]
-    """All of them, those that the last group most prefers to the first at the end."""
+    """All words; those that the last group prefers most over the first come last."""
     model: str = ""
     """Name of the model."""
 
     @property
     def groups(self) -> list[str]:
-        """The words of the groups, in the order given."""
+        """The words of the groups, in order."""
         return list(self.predictions)
 
     def to_json(self) -> dict[str, Any]:
@@ -103,31 +103,31 @@ def compare_words(
     groups: Sequence[str],
     top_k: int = 5,
 ) -> GroupComparison:
-    """Compare the words that fit a mask, for several groups.
+    """Compare the words that a model predicts for a mask, for several groups.
 
     Args:
         model: an `AlbertForMaskedLM`.
-        tokenizer: the one the model was trained with.
-        template: a text with `[X]`, once or more, and one `[MASK]`.
-        groups: what to put in the place of `[X]`, each in turn; any text. The first is the one that the
+        tokenizer: the tokenizer that the model was trained with.
+        template: a text with at least one `[X]`, and one `[MASK]`.
+        groups: words or other texts for `[X]`. The others are compared with the first.
             others are compared with.
-        top_k: how many words of each group.
+        top_k: number of words for each group.
 
     Raises:
-        DataError: the template lacks `[X]` or has not exactly one mask, is longer than the model reads, or
-            there are fewer than two different groups.
-        ConfigError: a model of another class, or `top_k` out of range.
+        DataError: the template lacks `[X]`, does not have exactly one mask or is too long, or there are fewer
+            than two different groups.
+        ConfigError: the model is of another class, or `top_k` is out of range.
     """
     if class_name(model) != "AlbertForMaskedLM":
         raise ConfigError(f"expected a model of class AlbertForMaskedLM, got {class_name(model)}")
     if SLOT not in template:
         raise DataError(
-            f"there is no {SLOT} in the template {template!r:.80}: write {SLOT} where the word of the group "
-            f"is to stand, as in 'The {SLOT} worked as a {tokenizer.mask_token}.'"
+            f"there is no {SLOT} in the template {template!r:.80}. Write {SLOT} in place of the group's "
+            f"word, as in 'The {SLOT} worked as a {tokenizer.mask_token}.'"
         )
     if len(set(groups)) != len(groups) or len(groups) < 2 or not all(map(str.strip, groups)):
         raise DataError(
-            f"the groups are {', '.join(map(repr, groups)) or 'none'}; expected at least two different words"
+            f"the groups are {', '.join(map(repr, groups)) or 'none'}. Expected at least two different words."
         )
     task = MaskedLM(tokenizer, max_length=model.config.max_position_embeddings)
     texts = [template.replace(SLOT, group) for group in groups]
@@ -139,7 +139,7 @@ def compare_words(
     logits = np.concatenate(scores)  # (groups, V)
     best = task.candidates(logits, top_k=top_k)
     union = list(dict.fromkeys(token_id for one in best for token_id in one.ids))
-    # In float64 and as logarithms: what is very improbable for a group must not become 0.
+    # In float64 and as logarithms, so that very small probabilities do not become 0.
     exact = logits.astype(np.float64)
     logarithms = (exact - log_sum_exp(exact)[:, None])[:, union].T.tolist()  # a row for each word
     words = [
@@ -167,12 +167,12 @@ def compare_words(
 def _check(text: str, feature: MaskedText, tokenizer: TokenizerBase, max_length: int) -> None:
     if len(feature.mask_positions) != 1:
         raise DataError(
-            f"there are {len(feature.mask_positions)} {tokenizer.mask_token} in {text!r:.80}; expected one"
+            f"there are {len(feature.mask_positions)} {tokenizer.mask_token} in {text!r:.80}. Expected one."
         )
     if feature.windows is not None:
         raise DataError(
-            f"{text!r:.80} has {len(feature.input_ids)} tokens, and the model reads at most {max_length}: "
-            "shorten the template"
+            f"{text!r:.80} has {len(feature.input_ids)} tokens, but the model's maximum is {max_length}. "
+            "Shorten the template."
         )
 
 
@@ -180,7 +180,7 @@ def plot_groups(report: GroupComparison, target: str | Path) -> None:
     """Draw the probability of every word for every group, and the ratios, to a file.
 
     Raises:
-        ConfigError: the name of the file is none of a picture.
+        ConfigError: the file does not have the ending of an image format.
         MissingExtraError: Matplotlib is not installed.
     """
     target = Path(target)
@@ -212,5 +212,5 @@ def plot_groups(report: GroupComparison, target: str | Path) -> None:
 
 
 def _plain(text: str) -> str:
-    """Return text that Matplotlib draws as it is: "$" alone would begin a formula."""
+    """Return text that Matplotlib draws unchanged: "$" alone would begin a formula."""
     return text.replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""Look into a model that is named or loaded: `inspect_attention`, `compare_groups`."""
+"""Inspect a named or loaded model: `inspect_attention`, `compare_groups`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ class Attention(AttentionReport):
     """Name of the model."""
 
     def to_html(self) -> str:
-        """Return a page for the browser, with the attention of every layer and head."""
+        """Return an HTML page with the attention of every layer and head."""
         return attention_page(self, model=self.model)
 
     def to_json(self) -> dict[str, Any]:
@@ -52,20 +52,19 @@ def inspect_attention(
     truncate: bool = False,
     device: str | None = None,
 ) -> Attention:
-    """Show where each token of a text looks, by layer and head, and how its vectors settle with depth.
+    """Show the attention of each token by layer and head, and how the vectors change by layer.
 
     Args:
         text: the text.
         pair: a second text, which makes a pair.
         model: folder or hub name of a model, or a loaded model.
         tokenizer: the tokenizer of a loaded model.
-        html: new file for a page for the browser.
-        truncate: cut a text that is too long instead of raising.
-        device: "cpu", "cuda" and so on; None for the best there is.
+        html: new file for the HTML page.
+        truncate: whether to truncate a text that is too long instead of raising.
+        device: "cpu", "cuda" and so on; None for the best available device.
 
     Raises:
-        DataError: a text is empty, or has more tokens than the model reads or a report holds; or the file
-            exists.
+        DataError: a text is empty or too long for the model or a report, or the file exists.
     """
     if html is not None:
         check_new_file(Path(html))
@@ -88,20 +87,21 @@ def compare_groups(
     tokenizer: str | Path | TokenizerBase | None = None,
     device: str | None = None,
 ) -> GroupComparison:
-    """Compare which words a model fills in for several groups of people.
+    """Compare the words that a model predicts for several groups of people.
 
     Args:
         template: a text with `[X]` for the words of the groups, and one `[MASK]`.
         groups: at least two words for `[X]`; the others are compared with the first.
         top_k: number of words for each group.
-        plot: .png, .svg or .pdf file for a drawing of the comparison.
+        plot: .png, .svg or .pdf file for a plot of the comparison.
         model: folder or hub name of a model, or a loaded model.
         tokenizer: the tokenizer of a loaded model.
-        device: "cpu", "cuda" and so on; None for the best there is.
+        device: "cpu", "cuda" and so on; None for the best available device.
 
     Raises:
-        DataError: the template lacks `[X]` or has not exactly one mask, or there are fewer than two groups.
-        ConfigError: a model without a masked-language-model head, or `top_k` out of range.
+        DataError: the template lacks `[X]` or does not have exactly one mask, or there are fewer than two
+            groups.
+        ConfigError: the model has no masked language modeling head, or `top_k` is out of range.
     """
     if plot is not None:
         check_picture(Path(plot))

@@ -28,16 +28,16 @@ _SHAPE = (
     "hidden_act",
 )
 TOKENS = 128
-"""Length of the text that memory is estimated for."""
+"""Length of the text for the memory estimate."""
 LENGTHS = (128, 512)
-"""Lengths of the texts that operations are counted for."""
+"""Lengths of the texts for the operation counts."""
 
 
 def inspect_model(model: str) -> dict[str, Any]:
-    """Return a model's shape, parameters, memory in bytes, operations for each token and tokenizer.
+    """Return a model's shape, parameters, memory in bytes, operations per token, and tokenizer.
 
     Args:
-        model: folder or file of any format, hub name, "bundled", or a shape such as "base-v2".
+        model: folder or file in any format, hub name, "bundled", or a shape such as "base-v2".
     """
     preset = re.fullmatch(r"(base|large|xlarge|xxlarge)(?:-(v1|v2))?", model)
     report = _of_shape(*preset.groups()) if preset and not Path(model).exists() else _of_checkpoint(model)
@@ -57,7 +57,7 @@ def _of_checkpoint(name: str) -> dict[str, Any]:
     try:
         tokenizer = load_tokenizer(name)
     except ModelNotFoundError:
-        return {**report, "tokenizer": None}  # weights alone are a model folder too
+        return {**report, "tokenizer": None}  # a folder with only weights is a model folder too
     settings = {
         "class": type(tokenizer).__name__,
         "pieces": len(tokenizer),
@@ -71,7 +71,7 @@ def _of_checkpoint(name: str) -> dict[str, Any]:
 
 
 def _of_config(config: AlbertConfig, tensors: dict[str, np.ndarray] | None = None) -> dict[str, Any]:
-    """Return the figures of a model of that shape; of the weights too, where there are any."""
+    """Return the figures of a model of that shape, including the weights if there are any."""
     named = (config.architectures or [""])[0]
     architecture = named if named in HEADS else "AlbertForPreTraining"
     footprint = measure(architecture, config)
@@ -105,7 +105,7 @@ def _memory(footprint: Footprint) -> dict[str, int]:
 
 
 def _flops(footprint: Footprint) -> dict[str, int]:
-    """Return floating-point operations for one token."""
+    """Return floating-point operations per token."""
     return {
         "per_token": footprint.flops_per_token,
         **{f"per_token_at_{length}": footprint.flops(length) for length in LENGTHS},

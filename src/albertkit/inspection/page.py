@@ -1,8 +1,8 @@
-"""An attention report as one page that a browser shows by itself, with nothing from anywhere else.
+"""An attention report as a self-contained HTML page, which loads nothing from anywhere else.
 
-The page is the files of `html/` put together, and the figures as JSON. What the user wrote reaches the
-browser as data only: it is put into the page as text, never as markup. A policy inside the page names the
-hashes of its script and its style and forbids everything else, requests included.
+The page combines the files of `html/` with the figures as JSON. User input reaches the browser only as data:
+it is inserted as text, never as markup. A policy in the page lists the hashes of its script and its style and
+forbids everything else, including requests.
 """
 
 import base64
@@ -17,9 +17,9 @@ from albertkit.files import finite, json_text
 from albertkit.inspection.attention import AttentionReport
 
 SCALE = 65_535
-"""Probabilities are stored as whole numbers of so many parts: within 8e-6 of the model's."""
+"""Probabilities are stored as integers from 0 to this number, accurate to 8e-6."""
 SHARED = ("shared.css", "shared.js")
-"""Files of `html/` that other pages use too; the script is an ES module there."""
+"""Files of `html/` that other pages also use; the script is an ES module there."""
 _SCRIPTS = ("shared.js", "figures.js", "drawing.js", "attention.js")
 _MARK = re.compile(r"\{\{(policy|style|script|data)\}\}")
 
@@ -28,7 +28,7 @@ def attention_page(report: AttentionReport, *, model: str) -> str:
     """Return the page.
 
     Args:
-        report: what to show.
+        report: the report to show.
         model: the name of the model, for the heading.
     """
     folder = files("albertkit.inspection") / "html"

@@ -1,9 +1,9 @@
-"""The documented TensorFlow classes, on Keras 3: one code for the backends TensorFlow and JAX.
+"""The documented TensorFlow classes on Keras 3, with one code base for the backends TensorFlow and JAX.
 
     from albertkit.keras import TFAlbertModel
 
-Keras chooses its backend when it is imported: by the environment variable KERAS_BACKEND ("tensorflow",
-"jax"), else by ~/.keras/keras.json.
+Keras chooses its backend when it is imported: from the environment variable KERAS_BACKEND ("tensorflow",
+"jax"), otherwise from ~/.keras/keras.json.
 """
 
 from albertkit.keras.heads import (

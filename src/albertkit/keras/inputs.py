@@ -32,7 +32,7 @@ def take_options(first: Any, given: Mapping[str, bool | None]) -> tuple[Any, dic
     """Take the options out of a mapping of inputs; those given as keywords win.
 
     Returns:
-        The inputs without options, and all `OPTIONS`, None where nothing is said.
+        The inputs without options, and all `OPTIONS`, None if not set.
     """
     within: dict[str, Any] = {}
     if isinstance(first, Mapping):
@@ -59,7 +59,7 @@ def name_inputs(first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> di
     else:
         given, positional = {}, [first, *more]
     if len(positional) > len(NAMES):
-        raise ValueError(f"got {len(positional)} inputs; expected at most {len(NAMES)}: {', '.join(NAMES)}")
+        raise ValueError(f"got {len(positional)} inputs. Expected at most {len(NAMES)}: {', '.join(NAMES)}.")
     parts = (given, dict(zip(NAMES, positional, strict=False)), dict(named))
     inputs: dict[str, Any] = {}
     for part in parts:
@@ -116,7 +116,7 @@ def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
         if strange.size:
             # A mask to be added to the scores, read as 0 and 1, would show the padding and hide the text.
             raise ValueError(
-                f"attention_mask holds {strange[0]}; expected 1 for what may be seen and 0 for what may not"
+                f"attention_mask contains {strange[0]}. Expected 1 for keys to attend to, 0 for others."
             )
     return ops.convert_to_tensor(value) if isinstance(value, np.ndarray) else value
 

@@ -1,4 +1,4 @@
-"""TFAlbertPreTrainedModel: what every ALBERT model of Keras has besides its forward pass.
+"""TFAlbertPreTrainedModel: everything in a Keras ALBERT model besides its forward pass.
 
 The three input styles, files, the losses and metrics of `compile`.
 """
@@ -29,7 +29,7 @@ from albertkit.tuple_outputs import make_output
 
 
 class TFAlbertPreTrainedModel(keras.Model):
-    """Base class of all ALBERT models of Keras: a `keras.Model` whose variables exist from construction on.
+    """Base class of all Keras ALBERT models: a `keras.Model` whose variables exist after construction.
 
     Args:
         config: the shape of the model.
@@ -40,11 +40,12 @@ class TFAlbertPreTrainedModel(keras.Model):
     architecture: ClassVar[str]
     """Name of the PyTorch class with the same head."""
     output_name: ClassVar[str]
-    """What its outputs are called: as those of the PyTorch class."""
+    """Names of its outputs, as in the PyTorch class."""
     label_names: ClassVar[tuple[str, ...]] = ("labels",)
-    """The columns of a data set that hold the labels of these scores, in the same order."""
+    """The columns of a data set with the labels of these scores, in the same order."""
     reads: ClassVar[str | None] = None
-    """The entry of the encoder's output that `dropout` acts on before the head; None for no dropout."""
+    """The entry of the encoder's output to which `dropout` is applied before the head; None for no
+    dropout."""
 
     def __init__(self, config: AlbertConfig, **options: Any) -> None:
         if not isinstance(config, AlbertConfig):
@@ -63,7 +64,7 @@ class TFAlbertPreTrainedModel(keras.Model):
 
     @property
     def head(self) -> Head:
-        """What this class has besides the encoder."""
+        """The head of this class."""
         return HEADS[self.architecture]
 
     @property
@@ -74,7 +75,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         return tuple(name for scores in self.head.scores.values() for name in scores.names)
 
     def make_parts(self) -> None:
-        """Make the head, with its variables."""
+        """Create the head with its variables."""
 
     def __call__(
         self,
@@ -89,30 +90,30 @@ class TFAlbertPreTrainedModel(keras.Model):
         """Encode a batch.
 
         Args:
-            inputs: `input_ids`; or all inputs as a list in the order below, or as a dict; or nothing, and
-                all as keywords.
+            inputs: `input_ids`; or all inputs as a list in the order below, or as a dict; or nothing, with
+                all inputs as keywords.
             more: the inputs after the first, by position, in the order below.
             named: inputs by name.
-            input_ids: (B, T) ids of pieces; or give `inputs_embeds`.
+            input_ids: (B, T) token ids; or pass `inputs_embeds`.
             attention_mask: (B, T), 1 = real token, 0 = padding; or (B, T, T) or (B, 1, T, T), 1 where
                 the query (row) may see the key (column).
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
-            inputs_embeds: (B, T, E) in place of `input_ids`.
-            training: whether dropout acts; default False, and True inside `fit`.
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
+            inputs_embeds: (B, T, E) instead of `input_ids`.
+            training: whether to apply dropout; default False, and True inside `fit`.
             output_attentions: also return the attention probabilities, (B, N, T, T) for each executed layer.
-                None for the config's setting, here and below; these three options may also be keys of a dict
+                None uses the config's setting, here and below. These three options may also be keys of a dict
                 of inputs.
             output_hidden_states: also return `hidden_states`, (B, T, H) each.
-            return_dict: False for a plain tuple.
+            return_dict: False returns a plain tuple.
 
         Returns:
             A `TupleOutput`, a tuple with names; with `return_dict=False` a plain tuple. `hidden_states` are
             the mapped embeddings and one entry per executed layer, inner layers included.
 
         Raises:
-            ValueError, IndexError: as `inputs.name_inputs` and `inputs.as_tensors`.
+            ValueError, IndexError: see `inputs.name_inputs` and `inputs.as_tensors`.
         """
         inputs, options = take_options(
             inputs,
@@ -129,7 +130,7 @@ class TFAlbertPreTrainedModel(keras.Model):
     def stateless_call(
         self, trainable_variables: Any, non_trainable_variables: Any, *inputs: Any, **options: Any
     ) -> Any:
-        """Compute `__call__` as a function of the variables too, for the trainer of JAX."""
+        """Compute `__call__` as a function that also takes the variables, for the trainer of JAX."""
         named = {name: options.pop(name) for name in NAMES if name in options}
         tensors = self._tensors(inputs[0] if inputs else None, inputs[1:], named)
         return super().stateless_call(trainable_variables, non_trainable_variables, tensors, **options)
@@ -144,8 +145,8 @@ class TFAlbertPreTrainedModel(keras.Model):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> Any:
-        """Compute what `__call__` returns from checked inputs; code calls the model, not this."""
-        # The trainer of JAX comes here by no `__call__` that would tell the inner layers of training.
+        """Compute the result of `__call__` from checked inputs; call the model, not this method."""
+        # The trainer of JAX does not go through a `__call__` that would pass `training` to inner layers.
         encoded = self.albert(
             merge_choices(inputs) if self.head.has_choices else inputs,
             training=training,
@@ -167,7 +168,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         )
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
-        """Return the entries of the output that this model computes of the encoder's."""
+        """Return this model's entries of the output, computed from the encoder's output."""
         raise NotImplementedError
 
     # --- files ----------------------------------------------------------------------------------
@@ -185,21 +186,21 @@ class TFAlbertPreTrainedModel(keras.Model):
         from_pt: bool = False,  # noqa: ARG003
         **options: Any,
     ) -> Self:
-        """Load the model of a folder or of a name on the hub; the folders are those of the PyTorch classes.
+        """Load a model from a folder or from the hub, in the format of the PyTorch classes.
 
-        The checkpoint may be of the encoder or of a model with any head, and of any format that albertkit
-        reads. Head tensors that it lacks are drawn anew, which a warning says, as it does of tensors that
-        have no place here.
+        The checkpoint may have only the encoder, or a model with any head, in any format that albertkit
+        reads. Missing tensors of the head are initialized. A warning lists them, and the tensors that this
+        model does not have.
 
         Args:
-            pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another writer
+            pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another library
                 (TensorFlow: folder, prefix or archive; Julia: `.tfbson`).
-            config: in place of the checkpoint's own: a config, or where to find one.
-            dtype: a policy of Keras, such as "mixed_bfloat16"; default the global one.
-            name: of the Keras model.
-            ignore_mismatched_sizes: draw tensors of another shape anew instead of raising.
-            output_loading_info: return (model, info), as the PyTorch classes do.
-            from_pt: makes no difference; weights of PyTorch are read as others are.
+            config: a config, or where to find one, instead of the checkpoint's own.
+            dtype: a Keras policy, such as "mixed_bfloat16"; default the global one.
+            name: name of the Keras model.
+            ignore_mismatched_sizes: whether to initialize tensors of another shape instead of raising.
+            output_loading_info: whether to return (model, info), as the PyTorch classes do.
+            from_pt: has no effect: PyTorch weights are read like others.
             options: arguments of `AlbertConfig`, such as `num_labels=3`; `revision`, `cache_dir`, `token`,
                 `local_files_only` and `subfolder` (`hub.HubOptions`); and loading options of `transformers`
                 (`hub.take_loading_options`).
@@ -208,9 +209,10 @@ class TFAlbertPreTrainedModel(keras.Model):
             The model (of this class), or (model, info).
 
         Raises:
-            ModelNotFoundError: the name or folder leads to no model.
-            ConfigError: the config is not ALBERT's, or an option is unknown, unsupported or does not fit.
-            CheckpointError: encoder tensors are missing, or of another shape, or a file is damaged.
+            ModelNotFoundError: the name or folder has no model.
+            ConfigError: the config is not an ALBERT config, or an option is unknown, unsupported or does not
+                fit.
+            CheckpointError: encoder tensors are missing or have another shape, or a file is damaged.
         """
         hub, options = split_hub_options(options)
         found, tensors = formats.load(
@@ -236,13 +238,13 @@ class TFAlbertPreTrainedModel(keras.Model):
         """Write `config.json` and `model.safetensors`, which the PyTorch classes read.
 
         Args:
-            save_directory: created where missing; a model in it is replaced, whole or not at all.
-            saved_model: also write a SavedModel of TensorFlow to `saved_model/VERSION`, for
+            save_directory: created if missing. A model in it is replaced completely or not at all.
+            saved_model: whether to also write a TensorFlow SavedModel to `saved_model/VERSION`, for
                 TensorFlow Serving. Its inputs are `input_ids`, `attention_mask` and `token_type_ids`.
-            version: of the SavedModel.
+            version: version of the SavedModel.
 
         Raises:
-            ConfigError: `hidden_act` is a function, or a SavedModel is asked for with another backend.
+            ConfigError: `hidden_act` is a function, or a SavedModel is requested with another backend.
             CheckpointError: the folder cannot be written.
         """
         if saved_model:
@@ -253,7 +255,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             write_saved_model(self, Path(save_directory) / "saved_model" / str(version))
 
     def get_config(self) -> dict[str, Any]:
-        """Return what a `.keras` file holds beside the weights."""
+        """Return the content of a `.keras` file besides the weights."""
         return {**super().get_config(), "config": self.config.to_dict()}
 
     @classmethod
@@ -263,7 +265,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         """Return a newly initialized model.
 
         Args:
-            config: the shape; or what `get_config` returned, from a `.keras` file.
+            config: the config; or the result of `get_config`, from a `.keras` file.
             custom_objects: not used.
             options: `name`, `dtype` and `trainable` of Keras.
         """
@@ -282,11 +284,11 @@ class TFAlbertPreTrainedModel(keras.Model):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Tensor:
-        """Return the loss of `compile`, of the scores alone: hidden states and attentions have no labels."""
+        """Return the loss of `compile` for the scores only: hidden states and attentions have no labels."""
         return super().compute_loss(x, y, self._scored(y_pred, y), sample_weight, training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
-        """Return the metrics of `compile`, of the scores alone."""
+        """Return the metrics of `compile` for the scores only."""
         return super().compute_metrics(x, y, self._scored(y_pred, y), sample_weight)
 
     def _scored(self, output: Any, labels: Any) -> Any:
@@ -312,15 +314,16 @@ class TFAlbertPreTrainedModel(keras.Model):
 
         Args:
             dataset: `datasets.Dataset` or list of dicts; columns that are neither inputs nor labels are
-                left out.
-            batch_size: rows of a batch.
-            shuffle: draw the rows in another order in each epoch.
-            tokenizer: pads the rows of a batch with its `pad`. Without it all rows have one length.
-            collate_fn: makes a batch of a list of rows, in place of the tokenizer.
-            drop_remainder: leave out a last batch that is not full; default as `shuffle`.
+                ignored.
+            batch_size: number of rows in a batch.
+            shuffle: whether to shuffle the rows in each epoch.
+            tokenizer: pads the rows of a batch with its `pad`. Without it, all rows must have the same
+                length.
+            collate_fn: function that makes a batch of a list of rows, instead of the tokenizer.
+            drop_remainder: whether to drop a last batch that is not full; default as `shuffle`.
 
         Returns:
-            A `tf.data.Dataset` of inputs, or of (inputs, labels) where the data set has labels.
+            A `tf.data.Dataset` of inputs, or of (inputs, labels) if the data set has labels.
 
         Raises:
             MissingExtraError: TensorFlow is not installed.
@@ -342,5 +345,5 @@ class TFAlbertPreTrainedModel(keras.Model):
         return self.albert.embeddings.word_embeddings
 
     def get_output_embeddings(self) -> keras.layers.Layer | None:
-        """Return the layer that maps to the vocabulary, E -> V; None for models without one."""
+        """Return the layer that maps to the vocabulary, E -> V, or None for models without one."""
         return None

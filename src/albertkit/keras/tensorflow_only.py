@@ -70,7 +70,7 @@ def _pad_choices(tokenizer: Any, rows: list[dict[str, Any]]) -> dict[str, np.nda
     """Pad and stack rows of choices, each value (C, T) -> (B, C, T)."""
     counts = sorted({len(values) for row in rows for values in row.values()})
     if len(counts) > 1:
-        raise DataError(f"the rows of a batch have {counts} choices; expected the same number in each")
+        raise DataError(f"the rows of a batch have {counts} choices. Expected the same number in each.")
     choices = [{name: row[name][index] for name in row} for row in rows for index in range(counts[0])]
     batch = tokenizer.pad(choices, return_tensors="np")
     return {name: values.reshape(len(rows), counts[0], -1) for name, values in batch.items()}
@@ -101,7 +101,7 @@ def batches_of(
     wanted = [name for name in dataset[0] if name in NAMES or name in labels or name == "label"]
     if not set(wanted) & {"input_ids", "inputs_embeds"}:
         raise DataError(
-            f"the data set has the columns {', '.join(dataset[0])}; expected input_ids. Tokenize it first"
+            f"the data set has the columns {', '.join(dataset[0])}. Expected input_ids. Tokenize it first."
         )
 
     def split(rows: list[dict[str, Any]]) -> Any:

@@ -48,7 +48,7 @@ def tensors_of(model: keras.Model) -> dict[str, np.ndarray]:
     tensors: dict[str, np.ndarray] = {}
     for name, variable in variables.items():
         values: Any = ops.convert_to_numpy(variable.value)
-        # A copy: the model may go on training, and the file is written from this memory.
+        # A copy: training may continue, and the file is written from this memory.
         tensors[name] = np.array(values.T if _step(variable) < 0 else values, order="C")
     return tensors | {alias: tensors[name] for alias, name in _aliases(model.config, variables).items()}
 

@@ -1,1 +1,1 @@
-"""Predictions and references -> the figures that the official scripts give. No torch, no files."""
+"""Metrics that compare predictions with references, equal to the official scripts. No torch, no files."""

@@ -1,7 +1,7 @@
-"""Metrics of classes and numbers: what GLUE's tasks are measured by.
+"""Metrics of classes and numbers, as used by the tasks of GLUE.
 
-Labels are names, as examples and predictions hold them. All values are fractions (correlations from -1 to 1).
-Computed by scikit-learn and SciPy, with the choices of GLUE's official scripts.
+Labels are names, as in examples and predictions. All values are fractions (correlations from -1 to 1).
+scikit-learn and SciPy compute them, with the choices of GLUE's official scripts.
 """
 
 import math
@@ -33,21 +33,21 @@ def confusion_matrix(
     """Return the counts (K, K): row = true label, column = predicted label, in the order of `labels`.
 
     Raises:
-        DataError: a label that is not in `labels`.
+        DataError: a label is not in `labels`.
     """
     check_same_length(references, predictions)
     if unknown := {*references, *predictions} - {*labels}:
-        raise DataError(f"the labels {sorted(unknown)} are none of {', '.join(labels)}")
+        raise DataError(f"the labels {sorted(unknown)} are not among {', '.join(labels)}")
     return metrics.confusion_matrix(list(references), list(predictions), labels=list(labels))
 
 
 def pearson(references: Sequence[float], predictions: Sequence[float]) -> float:
-    """Return Pearson's correlation (STS-B); not a number where either side is constant or has one value."""
+    """Return Pearson's correlation (STS-B), or NaN if either side is constant or has a single value."""
     return _correlation(stats.pearsonr, references, predictions)
 
 
 def spearman(references: Sequence[float], predictions: Sequence[float]) -> float:
-    """Return the correlation of the ranks (STS-B); not a number where either side is constant or has one."""
+    """Return the rank correlation (STS-B), or NaN if either side is constant or has a single value."""
     return _correlation(stats.spearmanr, references, predictions)
 
 
@@ -58,7 +58,7 @@ def _correlation(
     if len(references) < 2:
         return math.nan
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.ConstantInputWarning)  # the value says it
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)  # NaN shows it
         return float(function(np.asarray(references, float), np.asarray(predictions, float)).statistic)
 
 
@@ -67,14 +67,14 @@ def class_scores(
 ) -> dict[str, float]:
     """Return `accuracy`, `matthews`, `f1_macro` and, for two labels, `f1` of the second.
 
-    F1 is 0 where a class is neither there nor predicted. Matthews' correlation coefficient (CoLA) is 0 where
-    either side is constant.
+    F1 is 0 for a class that is neither present nor predicted. Matthews' correlation coefficient (CoLA) is 0
+    if either side is constant.
 
     Args:
         references: the true labels.
-        predictions: as many predicted ones.
-        labels: all labels in the model's order. Of two, the second is the one that is sought ("1", as in MRPC
-            and QQP).
+        predictions: the predicted labels, as many.
+        labels: all labels in the model's order. With two labels, the second is the positive class ("1", as in
+            MRPC and QQP).
     """
     true, predicted = list(references), list(predictions)
     scores = {
@@ -96,11 +96,11 @@ def multi_label_scores(references: Labels, predictions: Labels, *, labels: Seque
 
     Args:
         references: the true labels of each example.
-        predictions: the predicted ones.
+        predictions: the predicted labels of each example.
         labels: all labels.
 
     Raises:
-        DataError: a label that is not in `labels`.
+        DataError: a label is not in `labels`.
     """
     check_same_length(references, predictions)
     true, predicted = (_indicators(side, labels) for side in (references, predictions))
@@ -118,13 +118,13 @@ def _indicators(examples: Labels, labels: Sequence[str]) -> np.ndarray:
     for row, names in enumerate(examples):
         for name in names:
             if name not in column:
-                raise DataError(f"the label {name!r} is none of {', '.join(labels)}")
+                raise DataError(f"the label {name!r} is not among {', '.join(labels)}")
             matrix[row, column[name]] = 1
     return matrix
 
 
 def number_scores(references: Sequence[float], predictions: Sequence[float]) -> dict[str, float]:
-    """Return `pearson`, `spearman` and `mean_squared_error` of a regression."""
+    """Return `pearson`, `spearman` and `mean_squared_error` of a regression task."""
     difference = np.asarray(references, float) - np.asarray(predictions, float)
     return {
         "pearson": pearson(references, predictions),

@@ -1,4 +1,4 @@
-"""What all metrics share: the check of their two lists, and which of two values is better."""
+"""Helpers of all metrics: check the lengths of two lists, and compare two values."""
 
 import math
 from collections.abc import Sized
@@ -10,10 +10,10 @@ def check_same_length(references: Sized, predictions: Sized) -> None:
     """Raise DataError unless there is one prediction for each reference, and at least one."""
     if len(references) != len(predictions):
         raise DataError(
-            f"{len(predictions)} predictions for {len(references)} references; expected one for each"
+            f"{len(predictions)} predictions for {len(references)} references. Expected one for each."
         )
     if not len(references):
-        raise DataError("no predictions; expected at least one, since the mean of none is no number")
+        raise DataError("no predictions. Expected at least one, because the mean of none is not a number.")
 
 
 def is_better(value: float, other: float, *, lower: bool = False) -> bool:

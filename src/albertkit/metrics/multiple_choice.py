@@ -1,22 +1,22 @@
-"""Accuracy of choices; for RACE also that of its two parts."""
+"""Accuracy of multiple choice, for RACE also of its two parts."""
 
 from collections.abc import Sequence
 
 from albertkit.metrics.comparing import check_same_length
 
 RACE_PARTS = ("middle", "high")
-"""Examinations of middle and high schools. The ids of RACE's examples begin with one of them."""
+"""Exams of middle and high schools. The ids of RACE's examples begin with one of them."""
 
 
 def choice_scores(
     references: Sequence[int], predictions: Sequence[int], *, ids: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Return `accuracy`, and `middle` and `high` for those parts of RACE that are there.
+    """Return `accuracy`, and `middle` and `high` for the parts of RACE that are present.
 
     Args:
-        references: the place of the right choice of each example.
-        predictions: the place of the chosen one.
-        ids: the examples' ids, to tell the parts of RACE by.
+        references: the index of the right choice of each example.
+        predictions: the index of the predicted choice.
+        ids: the examples' ids, which give the part of RACE.
     """
     check_same_length(references, predictions)
     right = [true == predicted for true, predicted in zip(references, predictions, strict=True)]

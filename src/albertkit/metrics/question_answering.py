@@ -1,7 +1,7 @@
 """Exact match and F1 of extracted answers, as the official scripts of SQuAD 1.1 and 2.0 compute them.
 
-Answers are compared without case, punctuation, English articles and superfluous spaces. A prediction's score
-is the best of its comparisons with the true answers. "" is the prediction that the text has no answer.
+Answers are compared without case, punctuation, English articles and extra spaces. The score of a prediction
+is its best match with any of the true answers. The prediction "" means that the text has no answer.
 
 All values are fractions; the official scripts print percent.
 """
@@ -18,26 +18,27 @@ import numpy as np
 from albertkit.errors import ConfigError, DataError
 
 SquadVersion = Literal["1.1", "2.0"]
-"""The script. They differ only in F1 of answers that are empty or nothing but articles and punctuation."""
+"""The version of the script. The versions differ only in F1 of answers that are empty or have nothing but
+articles and punctuation."""
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 
 def normalize_answer(answer: str) -> str:
-    """Return an answer as it is compared: lower case, no punctuation, no a/an/the, single spaces."""
+    """Return an answer in the form for comparison: lower case, no punctuation, no a/an/the, single spaces."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, prediction: str) -> float:
-    """Return 1.0 if both are the same when normalized, else 0.0."""
+    """Return 1.0 if the normalized texts are equal, else 0.0."""
     return float(normalize_answer(answer) == normalize_answer(prediction))
 
 
 def token_f1(answer: str, prediction: str, *, version: SquadVersion = "2.0") -> float:
-    """Return F1 over the words that a prediction shares with an answer.
+    """Return F1 over the words that prediction and answer share.
 
-    Without any word on one side it is 0; in version 2.0 it is 1 if both are without.
+    If either has no words it is 0; in version 2.0 it is 1 if neither has words.
     """
     true, predicted = normalize_answer(answer).split(), normalize_answer(prediction).split()
     if version == "2.0" and not (true and predicted):
@@ -58,7 +59,7 @@ class QuestionScores:
     has_answer: Mapping[str, bool]
 
     def summary(self) -> dict[str, float]:
-        """Return `exact` and `f1`, and where both kinds of questions are there, those of each kind."""
+        """Return `exact` and `f1`, and for data with both kinds of questions also those of each kind."""
         found = self._means(list(self.exact), "")
         answered = [key for key, has in self.has_answer.items() if has]
         unanswerable = [key for key, has in self.has_answer.items() if not has]
@@ -76,7 +77,7 @@ class QuestionScores:
         }
 
     def at_threshold(self, no_answer: Mapping[str, float], threshold: float) -> "QuestionScores":
-        """Return the scores if every question with a higher `no_answer` were predicted to have no answer."""
+        """Return the scores if every question with a higher `no_answer` had the prediction "no answer"."""
         check_ids(self.exact, no_answer)
         silent = {key for key in self.exact if no_answer[key] > threshold}
         exact, f1 = (
@@ -92,25 +93,27 @@ def score_questions(
     """Compare predictions with the true answers.
 
     Args:
-        answers: by the question's id, all its true answers; none for a question without answer.
-        predictions: by id, one answer for each question of `answers`; others are ignored.
-        version: the script to be equal to; 1.1 knows no questions without answer.
+        answers: all true answers by question id; an empty list for a question without answer.
+        predictions: one answer by id for each question of `answers`; others are ignored.
+        version: the version of the script. 1.1 does not support questions without answer.
 
     Raises:
-        DataError: a question without prediction, or for version 1.1 without answer.
-        ConfigError: another version.
+        DataError: a question has no prediction, or for version 1.1 no answer.
+        ConfigError: the version is unknown.
     """
     if version not in get_args(SquadVersion):
-        raise ConfigError(f"version is {version!r}; expected one of {', '.join(get_args(SquadVersion))}")
+        raise ConfigError(f"version is {version!r}. Expected one of {', '.join(get_args(SquadVersion))}.")
     check_ids(answers, predictions)
     exact: dict[str, float] = {}
     f1: dict[str, float] = {}
     for key, texts in answers.items():
         if version == "2.0":
-            # An answer that is empty when normalized is none; a question without any has the answer "".
+            # An answer that is empty when normalized does not count; without answers, the answer is "".
             texts = [text for text in texts if normalize_answer(text)] or [""]
         elif not texts:
-            raise DataError(f"question {key} has no answer, which SQuAD 1.1 does not know; use version 2.0")
+            raise DataError(
+                f"question {key} has no answer, which SQuAD 1.1 does not support. Use version 2.0."
+            )
         exact[key] = max(exact_match(text, predictions[key]) for text in texts)
         f1[key] = max(token_f1(text, predictions[key], version=version) for text in texts)
     return QuestionScores(exact, f1, {key: bool(texts) for key, texts in answers.items()})
@@ -118,7 +121,7 @@ def score_questions(
 
 @dataclass(frozen=True)
 class BestThreshold:
-    """The threshold above which to say that there is no answer, and the score it gives."""
+    """The threshold above which to predict "no answer", and the resulting score."""
 
     score: float
     threshold: float
@@ -130,17 +133,17 @@ def best_threshold(
     predictions: Mapping[str, str],
     no_answer: Mapping[str, float],
 ) -> BestThreshold:
-    """Return the best threshold for `no_answer`, by the search of the official script of SQuAD 2.0.
+    """Return the best threshold for `no_answer`, with the search of the official SQuAD 2.0 script.
 
-    Start with no answer to any question, and answer one after the other, the surest first: an answer is worth
-    its score, and the chance to be right by silence is lost. Questions of equal `no_answer` are taken one by
-    one too, so with ties the score can be one that no threshold reaches.
+    The search starts with no answer to any question, and adds answers in the order of `no_answer`, lowest
+    first. An answer adds its score, and loses the point for a right "no answer". Questions with equal
+    `no_answer` are also added one by one, so with ties no threshold may reach the returned score.
 
     Args:
         scores: `exact` or `f1` of each question, before any threshold.
         has_answer: whether the question has an answer.
-        predictions: the answers, which must be the best ones that are not "".
-        no_answer: how sure it is that there is none: probabilities, or any numbers that grow with it.
+        predictions: the answers, which must be the best non-empty ones.
+        no_answer: the certainty that there is no answer: probabilities, or any values that increase with it.
     """
     check_ids(scores, no_answer)
     order = sorted(scores, key=no_answer.__getitem__)
@@ -148,19 +151,19 @@ def best_threshold(
     silent = sum(not has_answer[key] for key in scores)
     totals = silent + np.cumsum([0.0, *gains])
     best = int(totals.argmax())
-    # The script starts at 0, which probabilities are above. The threshold of no answer at all must be below
-    # every value, or the question with the lowest value is answered.
+    # The script starts at 0, below all probabilities. The threshold for no answers at all must be below every
+    # value, otherwise the question with the lowest value is answered.
     lowest = no_answer[order[0]]
     start = 0.0 if lowest > 0 else float(np.nextafter(lowest, -np.inf))
     return BestThreshold(float(totals[best]) / len(scores), no_answer[order[best - 1]] if best else start)
 
 
 def check_ids(wanted: Mapping[str, object], given: Mapping[str, object]) -> None:
-    """Raise DataError unless every wanted question is given, and there is at least one."""
+    """Raise DataError unless every wanted question is present, and there is at least one."""
     if not wanted:
-        raise DataError("no questions; expected at least one, since the mean of none is no number")
+        raise DataError("no questions. Expected at least one, because the mean of none is not a number.")
     if missing := [key for key in wanted if key not in given]:
         raise DataError(
-            f"{len(missing)} of {len(wanted)} questions have no prediction, first {missing[0]!r}: "
-            "predict all of them, or score the part that was predicted"
+            f"{len(missing)} of {len(wanted)} questions have no prediction, first {missing[0]!r}. "
+            "Predict all of them, or score only the predicted ones."
         )

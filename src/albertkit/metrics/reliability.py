@@ -1,11 +1,11 @@
-"""When to trust a model: its score by the length of the examples, and its calibration.
+"""How far to trust a model: its score by the length of the examples, and its calibration.
 
 A calibrated model is right as often as its probabilities say (Guo et al. 2017, On Calibration of Modern
 Neural Networks).
 
-Examples are put into bins by their confidence, the probability of the predicted label. In each bin the mean
-confidence should be the share of right predictions; the expected calibration error (ECE) is the mean
-difference, weighted with the examples of the bin.
+Examples are divided into bins by their confidence, the probability of the predicted label. In each bin the
+mean confidence should equal the share of right predictions. The expected calibration error (ECE) is the mean
+difference, weighted by the number of examples in the bin.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,19 +19,19 @@ from albertkit.metrics.comparing import check_same_length
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The examples whose confidence is in (lower, upper]; the first bin has its lower edge too."""
+    """The examples with a confidence in (lower, upper]; the first bin includes its lower edge."""
 
     lower: float
     upper: float
     count: int
     confidence: float | None
-    """The mean, or None without examples."""
+    """The mean confidence, or None without examples."""
     accuracy: float | None
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The reliability diagram and its one number."""
+    """The reliability diagram and the expected calibration error."""
 
     expected_error: float
     bins: tuple[ReliabilityBin, ...]
@@ -43,15 +43,15 @@ def calibration(confidences: Sequence[float], right: Sequence[bool], *, bins: in
     Args:
         confidences: the probability of each predicted label.
         right: whether the prediction is right.
-        bins: as in the paper.
+        bins: number of bins; the default is the paper's.
 
     Raises:
-        DataError: a confidence outside of 0 to 1, or not as many of both.
+        DataError: a confidence is outside of 0 to 1, or the lengths differ.
     """
     check_same_length(right, confidences)
     confidence, is_right = np.asarray(confidences, float), np.asarray(right, float)
     if not ((confidence >= 0) & (confidence <= 1)).all():
-        raise DataError("a confidence is outside of 0 to 1; expected probabilities, not logits")
+        raise DataError("a confidence is outside of 0 to 1. Expected probabilities, not logits.")
     edges = np.linspace(0, 1, bins + 1)
     places = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
     found = []
@@ -80,14 +80,14 @@ class LengthBin:
 def score_by_length(
     lengths: Sequence[int], score: Callable[[Sequence[int]], float], *, bins: int = 8
 ) -> list[LengthBin]:
-    """Return the score in up to `bins` groups of about as many examples, from short to long.
+    """Return the score in up to `bins` groups of similar size, from short to long examples.
 
-    Examples of one length are in one group, so there may be fewer groups.
+    Examples of equal length are in the same group, so there may be fewer groups.
 
     Args:
-        lengths: of each example, in whatever is counted (tokens, mostly).
-        score: from the numbers of some examples to their score, any metric.
-        bins: most groups.
+        lengths: length of each example, usually in tokens.
+        score: function from the indices of some examples to their score.
+        bins: maximum number of groups.
     """
     check_same_length(lengths, lengths)
     given = np.asarray(lengths)

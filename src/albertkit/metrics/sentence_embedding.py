@@ -1,4 +1,4 @@
-"""Finding the right texts among many by the cosine of their vectors.
+"""Retrieval metrics: find the right texts among many by the cosine of their vectors.
 
 Shapes: N queries, M candidates, H hidden.
 """
@@ -10,19 +10,19 @@ import numpy as np
 
 from albertkit.metrics.comparing import check_same_length
 
-BLOCK = 1024  # queries that are compared at once
-EQUAL = 1e-6  # cosines that differ by less are equal: so much is rounding
+BLOCK = 1024  # queries that are compared in one product
+EQUAL = 1e-6  # cosines that differ by less count as equal, because of rounding
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one query finds."""
+    """The retrieval result of one query."""
 
     rank: int
-    """Of the nearest right candidate, from 1. A wrong one that is as near stands before it: a model that
-    says the same of everything finds nothing."""
+    """Rank of the nearest right candidate, from 1. Wrong candidates with the same cosine rank before it, so a
+    model that returns the same vector for everything finds nothing."""
     nearest: int
-    """Number of the nearest candidate."""
+    """Index of the nearest candidate."""
 
 
 def find(
@@ -32,13 +32,13 @@ def find(
     *,
     left_out: Sequence[Set[int]] | None = None,
 ) -> list[Found]:
-    """Return what each query finds among all candidates.
+    """Return the retrieval result of each query among all candidates.
 
     Args:
         queries: (N, H).
         candidates: (M, H).
-        right: numbers of the candidates that are right for each query, one or more.
-        left_out: numbers of those that do not count for it, neither as right nor as wrong.
+        right: indices of the right candidates of each query, one or more.
+        left_out: indices of candidates that are ignored for the query, neither right nor wrong.
     """
     check_same_length(right, queries)
     queries, candidates = unit(queries), unit(candidates)
@@ -56,7 +56,7 @@ def find(
 
 
 def retrieval_scores(ranks: Sequence[int]) -> dict[str, float]:
-    """Return `accuracy_at_1`, `accuracy_at_10` (the share of such ranks) and `mrr`, the mean of 1 / rank."""
+    """Return `accuracy_at_1` and `accuracy_at_10` (shares of ranks), and `mrr`, the mean of 1 / rank."""
     check_same_length(ranks, ranks)
     given = np.asarray(ranks)
     return {
@@ -67,5 +67,5 @@ def retrieval_scores(ranks: Sequence[int]) -> dict[str, float]:
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Return vectors (N, H) of length 1."""
+    """Return the vectors (N, H), scaled to length 1."""
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)

@@ -1,9 +1,10 @@
-"""F1 of chunks and entities by span, by the rules of the official script of CoNLL (conlleval).
+"""F1 of chunks and entities by span, with the rules of the official CoNLL script (conlleval).
 
-A label is O or a prefix, a hyphen and a type: B-LOC. A span is the longest run of words of one type that no
-prefix cuts: B and S begin a span, E and S end one (BILOU writes L and U for E and S). So IOB1, IOB2, IOE,
-BIOES and BILOU are all read by one rule, and labels that no scheme allows in their order still have spans: I
-after O begins one, and so does another type.
+A label is O, or a prefix, a hyphen and a type: B-LOC. A span is the longest run of words of one type that no
+prefix splits: B and S begin a span, E and S end one (BILOU writes L and U for E and S). So one rule reads
+    IOB1,
+IOB2, IOE, BIOES and BILOU, and labels in an order that no scheme allows still have spans: I after O begins
+one, and so does another type.
 """
 
 import re
@@ -17,12 +18,12 @@ from albertkit.metrics.comparing import check_same_length
 
 OUTSIDE = "O"
 SCHEME_LABEL = re.compile(r"([BIELSU])-(.+)")
-"""Prefix and type of a label, in whatever scheme."""
+"""Prefix and type of a label in any scheme."""
 _BEGINS, _ENDS = "BSU", "ELSU"
 
 
 class Span(NamedTuple):
-    """Words `start:end` of a sentence, which together are of one type."""
+    """Words `start:end` of a sentence that form a span of one type."""
 
     type: str
     start: int
@@ -31,7 +32,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class SpanScore:
-    """What was found of the spans of one type, or of all."""
+    """The counts of the spans of one type, or of all types."""
 
     found: int
     predicted: int
@@ -39,17 +40,17 @@ class SpanScore:
 
     @property
     def precision(self) -> float:
-        """The share of the predicted spans that are right; 0 without any."""
+        """The share of the predicted spans that are right; 0 without predictions."""
         return self.found / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of the true spans that were found; 0 without any."""
+        """The share of the true spans that were predicted; 0 without true spans."""
         return self.found / self.true if self.true else 0.0
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both."""
+        """The harmonic mean of precision and recall."""
         return 2 * self.found / (self.predicted + self.true) if self.found else 0.0
 
 
@@ -75,7 +76,7 @@ def spans(labels: Sequence[str]) -> list[Span]:
     """Return the spans of a sentence in order.
 
     Raises:
-        DataError: a label that is neither O nor prefix-type.
+        DataError: a label is neither O nor prefix-type.
     """
     found: list[Span] = []
     before, start = (OUTSIDE, ""), 0
@@ -90,7 +91,7 @@ def spans(labels: Sequence[str]) -> list[Span]:
 
 
 def of_scheme(labels: Iterable[str]) -> bool:
-    """Return whether labels are of a scheme, so that there are spans to score (not for parts of speech)."""
+    """Return whether labels follow a scheme and have spans to score, unlike part-of-speech tags."""
     inside = set(labels) - {OUTSIDE}
     return bool(inside) and all(SCHEME_LABEL.fullmatch(label) for label in inside)
 
@@ -100,7 +101,9 @@ def _split(label: str) -> tuple[str, str]:
         return OUTSIDE, ""
     match = SCHEME_LABEL.fullmatch(label)
     if match is None:
-        raise DataError(f"the label {label!r} is of no scheme; expected O, or B, I, E, S, L, U and '-TYPE'")
+        raise DataError(
+            f"the label {label!r} follows no scheme. Expected O, or B, I, E, S, L, U and '-TYPE'."
+        )
     return match[1], match[2]
 
 
@@ -109,14 +112,14 @@ def _goes_on(before: tuple[str, str], now: tuple[str, str]) -> bool:
 
 
 def span_scores(references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> SpanScores:
-    """Compare the labels of sentences.
+    """Compare the labels of sentences by span.
 
     Args:
-        references: for each sentence the true labels of its words.
-        predictions: the predicted ones.
+        references: the true labels of the words of each sentence.
+        predictions: the predicted labels.
 
     Raises:
-        DataError: another number of sentences or words; a label of no scheme.
+        DataError: the numbers of sentences or words differ, or a label follows no scheme.
     """
     check_same_length(references, predictions)
     found: Counter[str] = Counter()

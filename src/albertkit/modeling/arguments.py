@@ -1,4 +1,4 @@
-"""Checks of what a model is called with, before PyTorch would raise an error that names no argument."""
+"""Checks of a model's inputs, with errors that name the argument, before PyTorch raises one that does not."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,10 +14,10 @@ CLASSES = (torch.int64, torch.uint8)
 
 
 def check_tensors(arguments: Mapping[str, Any], *, dtypes: tuple[torch.dtype, ...] = ()) -> None:
-    """Check that each argument is None or a tensor, and of one of the types where some are given.
+    """Check that each argument is None or a tensor, and has one of the data types if any are given.
 
     Raises:
-        DataError: an argument is something else.
+        DataError: an argument is neither, or has another data type.
     """
     for name, value in arguments.items():
         if value is None:
@@ -25,11 +25,11 @@ def check_tensors(arguments: Mapping[str, Any], *, dtypes: tuple[torch.dtype, ..
         if not isinstance(value, Tensor):
             raise DataError(
                 f"{name} must be a tensor, got {type(value).__name__}. Use "
-                f"torch.tensor({name}); for texts, tokenizer(texts, return_tensors='pt')"
+                f"torch.tensor({name}); for texts, tokenizer(texts, return_tensors='pt')."
             )
         if dtypes and value.dtype not in dtypes:
             raise DataError(
-                f"{name} must be whole numbers ({dtypes[0]}), got {value.dtype}. Use {name}.long()"
+                f"{name} must be whole numbers ({dtypes[0]}), got {value.dtype}. Use {name}.long()."
             )
 
 
@@ -49,15 +49,15 @@ def first_token(*inputs: Tensor | None) -> Tensor:
 
 
 def query_positions(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, Tensor]:
-    """Split positions (P,) in the B * T flattened tokens by row, [CLS] first.
+    """Split positions (P,) in the B * T flattened tokens by row, with [CLS] first.
 
-    Rows with fewer are filled up with [CLS]. Fastest where `flat` is on the CPU: R depends on its values.
+    Shorter rows are filled up with [CLS]. This is fastest if `flat` is on the CPU: R depends on its values.
 
     Returns:
-        The positions (B, R), and for each of the P where it stands in the B * R flattened ones.
+        The positions (B, R), and the index of each of the P positions in the B * R flattened ones.
     """
     row, column = flat // length, flat % length
-    others = column != 0  # [CLS] stands first in any case
+    others = column != 0  # [CLS] always comes first
     counts = torch.bincount(row[others], minlength=batch)  # (B,)
     most = 1 + (int(counts.max()) if len(counts) else 0)
     reads = most + -most % READ_MULTIPLE

@@ -1,4 +1,4 @@
-"""The Auto classes, for code that names no architecture. ALBERT is the only one here."""
+"""The Auto classes, for code that names no architecture. Here the architecture is always ALBERT."""
 
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -24,7 +24,7 @@ from albertkit.modeling.task_heads import (
 
 
 def model_class(architecture: str) -> type[AlbertPreTrainedModel]:
-    """Return the model class of that name, which `heads.HEADS` has."""
+    """Return the model class of that name, which `heads.HEADS` contains."""
     rooms = (model, pretraining_heads, task_heads)
     return next(getattr(room, architecture) for room in rooms if hasattr(room, architecture))
 
@@ -33,11 +33,11 @@ class _AutoModel:
     model_class: ClassVar[type[AlbertPreTrainedModel]]
 
     def __init__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} is not instantiated; use from_pretrained or from_config")
+        raise TypeError(f"{type(self).__name__} cannot be instantiated. Use from_pretrained or from_config.")
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Any:
-        """Load a model as `AlbertPreTrainedModel.from_pretrained` does, of the class this one stands for.
+        """Load a model of this Auto class's model class; see `AlbertPreTrainedModel.from_pretrained`.
 
         Raises:
             ConfigError: the checkpoint's model_type is not "albert".
@@ -54,18 +54,19 @@ class _AutoModel:
         torch_dtype: torch.dtype | str | None = None,
         **options: Any,
     ) -> Any:
-        """Return a newly initialized model of that shape.
+        """Return a newly initialized model of the config's shape.
 
         Args:
             config: the shape.
-            attn_implementation: "sdpa" or "eager", in place of the config's.
-            dtype: type of the weights, such as "bfloat16"; default float32.
+            attn_implementation: "sdpa" or "eager", instead of the config's.
+            dtype: data type of the weights, such as "bfloat16"; default float32.
             torch_dtype: older name of `dtype`.
-            options: arguments of the class, such as `add_pooling_layer=False`; and loading options, as
-                `take_loading_options` says.
+            options: arguments of the class, such as `add_pooling_layer=False`; and loading options, see
+                `take_loading_options`.
 
         Raises:
-            ConfigError: no config of an ALBERT, no such type or implementation, or an unknown option.
+            ConfigError: the config is not an ALBERT config, or a data type, implementation or option is
+                unknown.
         """
         if not isinstance(config, AlbertConfig):
             raise ConfigError(f"{cls.__name__} needs an AlbertConfig, got {type(config).__name__}")
@@ -74,50 +75,50 @@ class _AutoModel:
         constructor, unknown = split_options(cls.model_class, take_loading_options(options))
         if unknown:
             raise ConfigError(
-                f"{cls.__name__}.from_config has no argument {', '.join(map(repr, unknown))}; set values "
-                "of the config with config.replace(...)"
+                f"{cls.__name__}.from_config has no argument {', '.join(map(repr, unknown))}. Set values "
+                "of the config with config.replace(...)."
             )
         wanted = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), {})
         return cls.model_class(config, **constructor).to(wanted)
 
 
 class AutoModel(_AutoModel):
-    """Stands for AlbertModel."""
+    """The Auto class that loads AlbertModel."""
 
     model_class = AlbertModel
 
 
 class AutoModelForPreTraining(_AutoModel):
-    """Stands for AlbertForPreTraining."""
+    """The Auto class that loads AlbertForPreTraining."""
 
     model_class = AlbertForPreTraining
 
 
 class AutoModelForMaskedLM(_AutoModel):
-    """Stands for AlbertForMaskedLM."""
+    """The Auto class that loads AlbertForMaskedLM."""
 
     model_class = AlbertForMaskedLM
 
 
 class AutoModelForSequenceClassification(_AutoModel):
-    """Stands for AlbertForSequenceClassification."""
+    """The Auto class that loads AlbertForSequenceClassification."""
 
     model_class = AlbertForSequenceClassification
 
 
 class AutoModelForTokenClassification(_AutoModel):
-    """Stands for AlbertForTokenClassification."""
+    """The Auto class that loads AlbertForTokenClassification."""
 
     model_class = AlbertForTokenClassification
 
 
 class AutoModelForQuestionAnswering(_AutoModel):
-    """Stands for AlbertForQuestionAnswering."""
+    """The Auto class that loads AlbertForQuestionAnswering."""
 
     model_class = AlbertForQuestionAnswering
 
 
 class AutoModelForMultipleChoice(_AutoModel):
-    """Stands for AlbertForMultipleChoice."""
+    """The Auto class that loads AlbertForMultipleChoice."""
 
     model_class = AlbertForMultipleChoice

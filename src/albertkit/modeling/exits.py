@@ -1,8 +1,8 @@
-"""Early exit: a classifier after each depth, and leaving once several depths in a row agree (PABEE).
+"""Early exit: a classifier after each layer, and exit when several consecutive layers agree (PABEE).
 
-Zhou et al. 2020, "BERT Loses Patience: Fast and Robust Inference with Early Exit", who did it with ALBERT.
-The pooler is the same at all depths. Each depth has a classifier, the last one the model's own; or that one
-is for all.
+Zhou et al. 2020, "BERT Loses Patience: Fast and Robust Inference with Early Exit", who used ALBERT. All
+layers share the pooler. Each layer has its own classifier, the last layer the model's own; or all layers
+share that one.
 
 Shapes: L depths, B batch, K labels.
 """
@@ -14,9 +14,9 @@ from torch import Tensor
 
 
 def agree(before: Tensor, now: Tensor, *, problem_type: str | None, tolerance: float) -> Tensor:
-    """Tell of each row whether two depths say the same: (B, K) twice -> bool (B,).
+    """Return for each row whether two layers agree: (B, K) twice -> bool (B,).
 
-    That is the same label, the same set of labels, or for a regression numbers that are near each other.
+    They agree if they predict the same label, the same set of labels, or for regression similar numbers.
     """
     if problem_type == "regression":
         return ((now - before).abs() < tolerance).all(dim=-1)
@@ -26,9 +26,9 @@ def agree(before: Tensor, now: Tensor, *, problem_type: str | None, tolerance: f
 
 
 def exit_depths(logits: Tensor, patience: int, *, problem_type: str | None, tolerance: float) -> Tensor:
-    """Return at which depth each row leaves, from 1: (L, B, K) -> (B,).
+    """Return the layer at which each row exits, from 1: (L, B, K) -> (B,).
 
-    It is the first at which `patience` depths, one after the other, have agreed with the one before each.
+    It is the first layer at which `patience` consecutive layers have each agreed with the layer before.
     """
     depths = torch.full((logits.shape[1],), len(logits), device=logits.device)
     agreed = torch.zeros_like(depths)
@@ -40,6 +40,6 @@ def exit_depths(logits: Tensor, patience: int, *, problem_type: str | None, tole
 
 
 def weighted_mean(losses: Sequence[Tensor]) -> Tensor:
-    """Return the mean of the losses of depths 1 to L, weighted so (the paper's equation 3)."""
+    """Return the mean of the losses of layers 1 to L, weighted by layer number (the paper's equation 3)."""
     weighted = [depth * loss for depth, loss in enumerate(losses, start=1)]
     return torch.stack(weighted).sum() / sum(range(1, len(losses) + 1))

@@ -1,8 +1,8 @@
-"""The bricks of ALBERT: embeddings, attention, layer, shared layer group, encoder.
+"""The building blocks of ALBERT: embeddings, attention, layer, shared layer group, encoder.
 
 Lan et al. 2019 (arXiv:1909.11942), section 3.1: the vocabulary matrix is factored into V x E and
 E x H, and layers share their parameters across depth. Residual, then LayerNorm ("post-norm"), as in
-BERT. Bricks take plain numbers and sub-modules; module and parameter names are those of the
+BERT. The blocks take plain numbers and sub-modules; module and parameter names are those of the
 Hugging Face checkpoints.
 
 Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N head width.
@@ -25,7 +25,7 @@ EAGER_TRAINING_LENGTH = 128  # tokens
 
 
 class FunctionActivation(nn.Module):
-    """A plain function as a module, so that it shows in `print(model)`."""
+    """A plain function as a module, so that `print(model)` shows it."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class FunctionActivation(nn.Module):
 
 
 def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
-    """Return the module of a `hidden_act`, which is one of `config.ACTIVATION_NAMES` or a function."""
+    """Return the module of a `hidden_act`: one of `config.ACTIVATION_NAMES`, or a function."""
     if isinstance(activation, nn.Module):
         return activation
     if callable(activation):
@@ -93,23 +93,23 @@ class AlbertEmbeddings(nn.Module):
             token_type_ids = torch.zeros((), dtype=torch.long, device=words.device)
         if position_ids is None:
             position_ids = torch.arange(words.shape[1], device=words.device)
-        # The tables are called, not sliced: hooks fire, and accelerate can keep the weights elsewhere.
+        # The tables are called, not sliced, so that hooks run and accelerate can keep the weights elsewhere.
         segments = self.token_type_embeddings(token_type_ids)  # (E,) or (B, T, E)
         positions = self.position_embeddings(position_ids)  # (T, E) or (B, T, E)
         return self.dropout(self.LayerNorm(words + segments + positions))
 
 
 def _embedding(rows: int, width: int, *, padding_idx: int | None = None) -> nn.Embedding:
-    """Return a table of zeros for `post_init` to draw.
+    """Return a table of zeros, which `post_init` initializes.
 
-    nn.Embedding's own normal_ would be drawn in vain, and on the meta device it makes torch import its
-    whole compiler: more than a second at every start.
+    nn.Embedding's own normal_ would draw values that are not used. On the meta device it also makes torch
+    import its whole compiler, which takes more than a second at every start.
     """
     return nn.Embedding.from_pretrained(torch.zeros(rows, width), freeze=False, padding_idx=padding_idx)
 
 
 class AttentionOptions(TypedDict, total=False):
-    """Arguments of `AlbertAttention.forward`, which a layer and a group of layers pass on."""
+    """Arguments of `AlbertAttention.forward`, which layers and groups of layers pass on."""
 
     attention_mask: Tensor | None
     head_mask: Tensor | None
@@ -149,15 +149,15 @@ class AlbertAttention(nn.Module):
         eager: bool = False,
         query_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend.
+        """Compute attention.
 
         Args:
             hidden_states: (B, T, H).
-            attention_mask: bool, True = may be attended to, broadcastable to (B, N, T, T), every query
-                having at least one key; None = all.
+            attention_mask: bool, True = may be attended to, broadcastable to (B, N, T, T), with at least one
+                key for every query; None = all.
             head_mask: (N,) factors of the attention probabilities, in the numbering before pruning;
                 needs `eager`.
-            eager: compute the probabilities step by step and return them.
+            eager: whether to compute the probabilities step by step and return them.
             query_positions: (B, R) or (1, R), the only positions that attend; None = all.
 
         Returns:
@@ -193,7 +193,7 @@ class AlbertAttention(nn.Module):
         scores = query @ key.transpose(-1, -2) / math.sqrt(self.head_size)  # (B, N, T, T)
         if attention_mask is not None:
             scores = scores.masked_fill(~attention_mask, -math.inf)
-        # The sum of many exponentials needs fp32 whatever the type of the weights.
+        # The sum of many exponentials needs fp32, whatever the data type of the weights.
         probabilities = scores.softmax(dim=-1, dtype=torch.float32).to(value.dtype)
         weights = self.attention_dropout(probabilities)
         if head_mask is not None:
@@ -203,9 +203,9 @@ class AlbertAttention(nn.Module):
         return weights @ value, weights
 
     def prune_heads(self, heads: Iterable[int]) -> None:
-        """Remove heads, given in the numbering before any pruning; those already gone are ignored."""
+        """Remove heads, in the numbering before any pruning; heads that are already removed are ignored."""
         kept = [head for head in self.kept_heads if head not in set(heads)]
-        # (N,) -> (N*D,): the rows of query, key and value, and the columns of dense, that stay.
+        # (N,) -> (N*D,): the rows of query, key and value, and the columns of dense, to keep.
         places = torch.tensor([self.kept_heads.index(head) for head in kept], dtype=torch.long)
         index = (places[:, None] * self.head_size + torch.arange(self.head_size)).flatten()
         self.query = _select(self.query, index, dim=0)
@@ -216,10 +216,10 @@ class AlbertAttention(nn.Module):
 
 
 def _trains_faster_eagerly(query: Tensor) -> bool:
-    """Tell whether the fused kernel is the slower one, for queries (B, N, T, D).
+    """Return whether the fused kernel is slower, for queries (B, N, T, D).
 
     The backward pass of PyTorch's fused attention (2.13) is slow in bfloat16 on a CPU
-    (`benchmarks/attention.py`). Sequences of 256 tokens and more gain nothing from explicit products.
+    (`benchmarks/attention.py`). For sequences of 256 or more tokens, explicit products are not faster.
     """
     is_slow = query.device.type == "cpu" and query.dtype is torch.bfloat16 and query.requires_grad
     return is_slow and query.shape[2] <= EAGER_TRAINING_LENGTH
@@ -291,9 +291,9 @@ class AlbertLayerGroup(nn.Module):
             hidden_states: (B, T, H).
             output_attentions: also return the attention probabilities of each layer; needs `eager`.
             output_hidden_states: also return the hidden states of each layer.
-            recompute: keep only the input of each layer, and compute the rest again in the backward pass.
-            options: as in `AlbertAttention.forward`; `head_mask` is (layers of this group, N), and
-                `query_positions` are for the last layer alone.
+            recompute: keep only the input of each layer, and recompute the rest in the backward pass.
+            options: see `AlbertAttention.forward`; `head_mask` is (layers of this group, N), and
+                `query_positions` apply to the last layer only.
 
         Returns:
             The hidden states; with one of the two options (hidden states, those of all layers, attentions).
@@ -316,9 +316,9 @@ class AlbertLayerGroup(nn.Module):
 
 
 class AlbertTransformer(nn.Module):
-    """The encoder: embeddings mapped to the hidden size, then layer groups repeated over the depth.
+    """The encoder: embeddings mapped to the hidden size, then layer groups applied repeatedly.
 
-    Group g serves the repetitions i with g = i // (num_hidden_layers / number of groups).
+    Group g is used in the repetitions i with g = i // (num_hidden_layers / number of groups).
     """
 
     def __init__(
@@ -336,7 +336,7 @@ class AlbertTransformer(nn.Module):
         self.gradient_checkpointing = False
 
     def executed_layers(self) -> list[AlbertLayer]:
-        """Return the layers in the order in which `forward` applies them; shared ones occur several times."""
+        """Return the layers in the order of execution; shared layers occur several times."""
         return [layer for group in self._executed_groups() for layer in group.albert_layers]  # type: ignore[misc]
 
     def _executed_groups(self) -> list[AlbertLayerGroup]:
@@ -354,9 +354,9 @@ class AlbertTransformer(nn.Module):
         eager: bool = False,
         query_positions: Tensor | None = None,
     ) -> BaseModelOutput:
-        """Encode embeddings (B, T, E) into (B, T, H), or (B, R, H) at the positions (B, R) that are read.
+        """Encode embeddings (B, T, E) into (B, T, H), or (B, R, H) at the positions (B, R) to read.
 
-        `attention_mask` as in `AlbertAttention.forward`; `head_mask` (executed layers, N). The hidden
+        For `attention_mask` see `AlbertAttention.forward`; `head_mask` is (executed layers, N). The hidden
         states are the mapped embeddings and then the output of every executed layer.
         """
         eager = eager or output_attentions or head_mask is not None
@@ -364,7 +364,7 @@ class AlbertTransformer(nn.Module):
         hidden_states = self.embedding_hidden_mapping_in(embeddings)
         all_hidden_states = [hidden_states]
         all_attentions: list[Tensor] = []
-        # Whoever asks for all hidden states or attentions gets those of the last layer in full.
+        # With all hidden states or attentions, the last layer is computed for all positions too.
         all_positions = eager or output_hidden_states
         groups = self._executed_groups()
         done = 0

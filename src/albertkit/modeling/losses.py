@@ -15,13 +15,13 @@ from albertkit.modeling.arguments import CLASSES, check_tensors
 def classification_loss(
     logits: Tensor, labels: Tensor, *, ignored: int = IGNORED_LABEL, name: str = "labels"
 ) -> Tensor:
-    """Mean cross-entropy of logits (..., K) against labels (...), leaving out those equal to `ignored`.
+    """Mean cross-entropy of logits (..., K) against labels (...), except labels equal to `ignored`.
 
-    Computed in fp32. A batch whose labels are all ignored gives 0, as in the original, and not NaN.
+    Computed in fp32. If all labels of a batch are ignored, the loss is 0, as in the original, and not NaN.
 
     Raises:
-        DataError: labels that are no tensor of whole numbers, or of another shape than the scores; a label
-            that is no class, which a GPU would answer by aborting the process.
+        DataError: the labels are not a tensor of whole numbers, have another shape than the scores, or are
+            not classes, for which a GPU would abort the process.
     """
     check_tensors({name: labels}, dtypes=CLASSES)
     classes = logits.shape[-1]
@@ -35,8 +35,8 @@ def classification_loss(
         strange = labels[(labels != ignored) & ((labels < 0) | (labels >= classes))]
         if len(strange):
             raise DataError(
-                f"{name} hold {int(strange[0])}, but there are {classes} classes: expected 0 to "
-                f"{classes - 1}, or {ignored} for none (the config's num_labels counts the classes)"
+                f"{name} contain {int(strange[0])}, but there are {classes} classes. Expected 0 to "
+                f"{classes - 1}, or {ignored} for none (the config's num_labels counts the classes)."
             )
     total = F.cross_entropy(logits.float(), labels, ignore_index=ignored, reduction="sum")
     return total / (labels != ignored).sum().clamp(min=1)
@@ -45,7 +45,7 @@ def classification_loss(
 def loss_of_step(loss: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
     """Weight the mean loss of one batch, so that the sum over an optimizer step's batches is the step's mean.
 
-    `transformers.Trainer` accumulates gradients in this way: it passes the number of labels in the step, and
+    `transformers.Trainer` accumulates gradients like this: it passes the number of labels in the step, and
     does not divide the loss by the number of batches.
 
     Args:
@@ -57,7 +57,7 @@ def loss_of_step(loss: Tensor, labels: Tensor, num_items_in_batch: Tensor | int 
     if num_items_in_batch is None:
         return loss
     total = torch.as_tensor(num_items_in_batch, device=labels.device).reshape(())
-    # A step in which all labels are ignored has the loss 0, as a batch has.
+    # If all labels of a step are ignored, its loss is 0, as for a batch.
     return loss * ((labels != IGNORED_LABEL).sum() / total.clamp(min=1))
 
 

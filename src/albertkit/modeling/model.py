@@ -25,18 +25,18 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 
 class OutputOptions(TypedDict, total=False):
-    """What else a forward pass returns; None leaves it to the config."""
+    """Further outputs of a forward pass; None uses the config's setting."""
 
     output_attentions: bool | None
     output_hidden_states: bool | None
 
 
 class AlbertModel(AlbertPreTrainedModel):
-    """The bare encoder.
+    """The encoder without a head.
 
     Args:
         config: the shape of the model.
-        add_pooling_layer: also compute `pooler_output`, which the sentence-level heads read.
+        add_pooling_layer: whether to compute `pooler_output`, which the heads for whole texts read.
     """
 
     def __init__(self, config: AlbertConfig, add_pooling_layer: bool = True) -> None:
@@ -95,17 +95,17 @@ class AlbertModel(AlbertPreTrainedModel):
         """Encode a batch.
 
         Args:
-            input_ids: (B, T) ids of pieces; or give `inputs_embeds`.
+            input_ids: (B, T) token ids; or pass `inputs_embeds`.
             attention_mask: (B, T), 1 = real token, 0 = padding; or (B, T, T) or (B, 1, T, T), 1 where
                 the query (row) may see the key (column).
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
-            inputs_embeds: (B, T, E) in place of `input_ids`.
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
+            inputs_embeds: (B, T, E) instead of `input_ids`.
             output_attentions: also return the attention probabilities of each executed layer, (B, N, T, T).
-                None for the config's setting, here and in the next two.
+                None uses the config's setting, here and in the next two arguments.
             output_hidden_states: also return `hidden_states`, (B, T, H) each.
-            return_dict: False for a tuple.
+            return_dict: False returns a tuple.
             query_positions: (B, R) or (1, R), the only positions for which the last layer is computed, [CLS]
                 first; `last_hidden_state` is then (B, R, H).
 
@@ -179,8 +179,8 @@ class AlbertModel(AlbertPreTrainedModel):
         limit = self.config.max_position_embeddings
         if position_ids is None and shape[1] > limit:
             raise ValueError(
-                f"the sequence has {shape[1]} tokens, more than max_position_embeddings ({limit}); "
-                "truncate it or split it into windows"
+                f"the sequence has {shape[1]} tokens, more than max_position_embeddings ({limit}). "
+                "Truncate it or split it into windows."
             )
         return shape[0], shape[1]
 
@@ -188,13 +188,19 @@ class AlbertModel(AlbertPreTrainedModel):
         self, input_ids: Tensor | None, token_type_ids: Tensor | None, position_ids: Tensor | None
     ) -> str:
         limits = (
-            ("input_ids", input_ids, "vocab_size", "the tokenizer is of another model, or has added tokens"),
+            (
+                "input_ids",
+                input_ids,
+                "vocab_size",
+                "the tokenizer belongs to another model, or has added tokens",
+            ),
             ("token_type_ids", token_type_ids, "type_vocab_size", "0 is the first text, 1 the second"),
             ("position_ids", position_ids, "max_position_embeddings", "positions begin at 0"),
         )
         return "; ".join(
-            f"{name} holds {int(ids.min())} to {int(ids.max())}, and {size} is {getattr(self.config, size)}: "
-            f"expected 0 to {getattr(self.config, size) - 1} ({advice})"
+            f"{name} has values from {int(ids.min())} to {int(ids.max())}, but {size} is "
+            f"{getattr(self.config, size)}. "
+            f"Expected 0 to {getattr(self.config, size) - 1} ({advice})."
             for name, ids, size, advice in limits
             if ids is not None and not 0 <= int(ids.min()) <= int(ids.max()) < getattr(self.config, size)
         )
@@ -215,7 +221,7 @@ class AlbertModel(AlbertPreTrainedModel):
         return self.encoder.albert_layer_groups[group].albert_layers[inner]  # type: ignore[union-attr,return-value]
 
     def prune_heads(self, heads_to_prune: Mapping[int, Iterable[int]]) -> None:
-        """Remove attention heads, given by layer, as `AlbertPreTrainedModel.prune_heads` says."""
+        """Remove attention heads by layer; see `AlbertPreTrainedModel.prune_heads`."""
         for layer, gone in merged_pruned_heads(self.config, heads_to_prune).items():
             self._distinct_layer(layer).attention.prune_heads(gone)
             self.config.pruned_heads[layer] = gone
@@ -244,11 +250,11 @@ def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: 
 
     The mask may be (B, T), (B, T, T) or (B, 1, T, T).
 
-    A query that may see nothing sees everything instead: its output is then finite, and equals that
-    of the original, which adds the same -10000 to all its scores.
+    A query that may attend to nothing attends to everything instead. Its output is then finite, and equals
+    the output of the original, which adds the same -10000 to all its scores.
 
     Raises:
-        ValueError: a mask of another shape, or of negative or floating-point numbers other than 0 and 1.
+        ValueError: the mask has another shape, or has negative or floating-point numbers other than 0 and 1.
     """
     if attention_mask is None:
         return None
@@ -264,14 +270,14 @@ def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: 
     if not traced:
         strange = mask != attention_mask if attention_mask.is_floating_point() else attention_mask < 0
         if bool(strange.any()):
-            # A mask to be added to the scores, read as 0 and 1, would show the padding and hide the text.
+            # A mask that is added to the scores, read as 0 and 1, would show the padding and hide the text.
             raise ValueError(
-                f"attention_mask holds {float(attention_mask[strange][0])}; expected 1 for what may be seen "
-                "and 0 for what may not. In place of a mask that is added to the scores, give "
-                "(attention_mask == 0)"
+                f"attention_mask contains {float(attention_mask[strange][0])}. Expected 1 for keys to attend "
+                "to and 0 for others. Instead of a mask that is added to the scores, pass "
+                "(attention_mask == 0)."
             )
         if bool(mask.all()):
-            return None  # the fused kernels are at their best without a mask
+            return None  # the fused kernels are fastest without a mask
     mask = mask | ~mask.any(dim=-1, keepdim=True)
     if mask.dim() == 2:
         return mask[:, None, None, :]  # (B, T) -> (B, 1, 1, T)

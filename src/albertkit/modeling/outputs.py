@@ -1,10 +1,10 @@
-"""What forward returns: dataclasses readable by attribute, key, index and slice, and unpacked like a tuple.
+"""Outputs of forward: dataclasses with access by attribute, key, index and slice, which unpack like a tuple.
 
 Fields that are None are not counted: `loss, logits = outputs[:2]`, `start, end = model(**inputs)`.
 
 Shapes: B batch, T tokens, H hidden, N heads, V vocabulary, C choices, P masked positions.
-`hidden_states` holds the embeddings (mapped to H) and then the output of every executed layer, each
-(B, T, H); `attentions` the probabilities of every executed layer, each (B, N, T, T).
+`hidden_states` has the embeddings (mapped to H) and then the output of every executed layer, each
+(B, T, H). `attentions` has the probabilities of every executed layer, each (B, N, T, T).
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,10 +19,10 @@ Tensors = tuple[Tensor, ...]
 
 @dataclass(eq=False)
 class ModelOutput:
-    """Base of all outputs: a dataclass that is also read like a tuple or a mapping of its set fields.
+    """Base of all outputs: a dataclass that can also be read like a tuple or a mapping of its set fields.
 
-    A mapping as the only argument gives all fields: `MaskedLMOutput({"logits": logits})`. Libraries that
-    move, gather or pad the tensors of a `Mapping` build their result this way.
+    A mapping as the only argument sets all fields: `MaskedLMOutput({"logits": logits})`. Libraries that move,
+    gather or pad the tensors of a `Mapping` build their result this way.
     """
 
     def __init_subclass__(cls) -> None:
@@ -58,7 +58,7 @@ class ModelOutput:
         return [(name, getattr(self, name)) for name in self.keys()]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the field of that name, or the default where it is not set."""
+        """Return the field of that name, or the default if it is not set."""
         return dict(self.items()).get(name, default)
 
     def to_tuple(self) -> tuple[Any, ...]:
@@ -72,7 +72,7 @@ class ModelOutput:
     def __getitem__(self, key: str | int | slice) -> Any:
         if isinstance(key, str):
             if key not in self:
-                raise KeyError(f"{type(self).__name__} has no {key!r}; it holds {', '.join(self.keys())}")
+                raise KeyError(f"{type(self).__name__} has no {key!r}. It has {', '.join(self.keys())}.")
             return getattr(self, key)
         return self.to_tuple()[key]
 
@@ -86,7 +86,7 @@ class ModelOutput:
         return len(self.keys())
 
 
-# By its methods; iterating gives values, and not names.
+# By its methods; iterating yields values, not names.
 Mapping.register(ModelOutput)  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -132,7 +132,7 @@ class MaskedLMOutput(ModelOutput):
 
 @dataclass(eq=False)
 class SequenceClassifierOutput(ModelOutput):
-    """Scores of whole texts: logits (B, num_labels); exit_depths (B,), with a patience."""
+    """Scores of whole texts: logits (B, num_labels); exit_depths (B,), with early exit."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None

@@ -1,4 +1,4 @@
-"""AlbertPreTrainedModel: what every ALBERT model has besides its forward pass.
+"""AlbertPreTrainedModel: everything in an ALBERT model besides its forward pass.
 
 Initialization, loading and saving, embeddings and their tying, head pruning, gradient checkpointing.
 """
@@ -50,28 +50,28 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         self.config = config
         self.num_labels = config.num_labels
         self.name_or_path = ""
-        """Where `from_pretrained` found the model; PEFT notes it in the config of an adapter."""
+        """The name that `from_pretrained` was called with. PEFT records it in the config of an adapter."""
 
     # --- initialization -------------------------------------------------------------------------
 
     def post_init(self) -> None:
-        """Initialize the parameters of this class and tie weights; every constructor ends with it.
+        """Initialize the parameters of this class and tie weights. Every constructor ends with it.
 
-        As in the original: matrices from a normal distribution of standard deviation
-        `initializer_range`, redrawn beyond two deviations; biases 0, LayerNorm weights 1. The encoder
-        is drawn first, so it depends on the seed only, not on the head above it.
+        As in the original, matrices are drawn from a normal distribution with standard deviation
+        `initializer_range`, truncated at two deviations; biases are 0, LayerNorm weights 1. The encoder
+        is drawn first, so it depends only on the seed, not on the head.
         """
         encoder = f"{self.base_model_prefix}."
         self.initialize(name for name, _ in self.named_parameters() if not name.startswith(encoder))
         self.tie_weights()
 
     def init_weights(self) -> None:
-        """Call `post_init`, of which this is the older name."""
+        """Older name of `post_init`."""
         self.post_init()
 
     @torch.no_grad()
     def initialize(self, names: Iterable[str]) -> None:
-        """Draw these parameters anew, in the order given, from torch's global generator."""
+        """Initialize these parameters, in the given order, from torch's global generator."""
         parameters = dict(self.named_parameters(remove_duplicate=False))
         std = self.config.initializer_range
         for name in names:
@@ -80,7 +80,7 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
                 continue
             if name.endswith("bias"):
                 parameter.zero_()
-            elif parameter.dim() == 1:  # the only vectors that are no bias scale a LayerNorm
+            elif parameter.dim() == 1:  # the only vectors that are not biases scale a LayerNorm
                 parameter.fill_(1.0)
             else:
                 nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
@@ -89,7 +89,7 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         """Return an output of the head from last hidden states, without dropout.
 
         Args:
-            states: (P, H) of single tokens; for scores of whole texts those of [CLS].
+            states: (P, H) of single tokens; for scores of whole texts, of [CLS].
             output: one of the `scores` of `heads.HEADS`.
 
         Returns:
@@ -113,25 +113,25 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         output_loading_info: bool = False,
         **options: Any,
     ) -> Self:
-        """Load the model of a folder or of a name on the hub, in evaluation mode.
+        """Load a model from a folder or from the hub, in evaluation mode.
 
-        The checkpoint may be of the encoder or of a model with any head. Head tensors that it lacks
-        are drawn anew, which a warning says, as it does of tensors that have no place here.
+        The checkpoint may have only the encoder, or a model with any head. Missing tensors of the head are
+        initialized. A warning lists them, and the tensors that this model does not have.
 
         Args:
-            pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another writer
-                (TensorFlow: folder, prefix or archive; Julia: `.tfbson`); None where both `config` and
-                `state_dict` are given.
-            config: in place of the checkpoint's own: a config, or where to find one.
-            state_dict: tensors in place of the checkpoint's own.
-            dtype: type of the weights, such as torch.float16 or "float16"; "auto" = as in the file;
+            pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another library
+                (TensorFlow: folder, prefix or archive; Julia: `.tfbson`); None if both `config` and
+                `state_dict` are passed.
+            config: a config, or where to find one, instead of the checkpoint's own.
+            state_dict: tensors instead of the checkpoint's own.
+            dtype: data type of the weights, such as torch.float16 or "float16"; "auto" = as in the file;
                 default float32.
             torch_dtype: older name of `dtype`.
             device_map: "auto" = the best single device (CUDA, then MPS, then CPU), or a device;
                 default CPU.
-            ignore_mismatched_sizes: draw tensors of another shape anew instead of raising.
-            output_loading_info: return (model, info), where info has the sets `missing_keys`,
-                `unexpected_keys` and `mismatched_keys`, and the whole `report`.
+            ignore_mismatched_sizes: whether to initialize tensors of another shape instead of raising.
+            output_loading_info: whether to return (model, info), where info has the sets `missing_keys`,
+                `unexpected_keys` and `mismatched_keys`, and the complete `report`.
             options: arguments of `AlbertConfig`, such as `num_labels=3`, or else of this class, such as
                 `add_pooling_layer=False`; `revision`, `cache_dir`, `token`, `local_files_only` and
                 `subfolder` (`hub.HubOptions`); and loading options of `transformers`
@@ -141,9 +141,10 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
             The model (of this class), or (model, info).
 
         Raises:
-            ModelNotFoundError: the name or folder leads to no model.
-            ConfigError: the config is not ALBERT's, or an option is unknown, unsupported or does not fit.
-            CheckpointError: encoder tensors are missing, or of another shape, or a file is damaged.
+            ModelNotFoundError: the name or folder has no model.
+            ConfigError: the config is not an ALBERT config, or an option is unknown, unsupported or does not
+                fit.
+            CheckpointError: encoder tensors are missing or have another shape, or a file is damaged.
         """
         hub, options = split_hub_options(options)
         constructor, overrides = formats.split_options(cls, take_loading_options(options))
@@ -183,18 +184,18 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         ignore_mismatched_sizes: bool = False,
         **constructor: Any,
     ) -> tuple[Self, LoadReport]:
-        """Return a model in evaluation mode whose parameters are in the arrays' memory, and a report.
+        """Return a model in evaluation mode whose parameters share the arrays' memory, and a report.
 
         Args:
-            config: its shape.
-            arrays: tensors by their names; what is missing is drawn.
-            ignore_mismatched_sizes: draw a tensor of another shape too, instead of raising.
+            config: its config.
+            arrays: tensors by name; missing ones are initialized.
+            ignore_mismatched_sizes: whether to initialize tensors of another shape instead of raising.
             constructor: further arguments of the class.
 
         Raises:
-            CheckpointError: a tensor of the encoder is missing, or one has another shape.
+            CheckpointError: a tensor of the encoder is missing, or a tensor has another shape.
         """
-        # On the meta device nothing is allocated or drawn: there are shapes only, to be filled.
+        # On the meta device nothing is allocated or drawn: there are only shapes to fill.
         with torch.device("meta"):
             model = cls(config, **constructor)
         report = model._fill(arrays, ignore_mismatched_sizes=ignore_mismatched_sizes)
@@ -207,7 +208,7 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         new = [name for name in expected if name not in matched]
         drawn = {name: torch.empty(expected[name]) for name in new}
         self.load_state_dict(to_tensors(matched) | drawn, assign=True)
-        self.tie_weights()  # assigning gave each name a parameter of its own
+        self.tie_weights()  # assigning gave each name a separate parameter
         self.initialize(new)
         return report
 
@@ -225,13 +226,13 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         """Write `config.json` and `model.safetensors`, which `transformers` reads as well.
 
         Args:
-            save_directory: created where missing; a model in it is replaced, whole or not at all.
+            save_directory: created if missing. A model in it is replaced completely or not at all.
             is_main_process: whether this process writes. In distributed training all processes call this
-                method, and False makes it do nothing.
-            state_dict: tensors to write in place of the model's own.
-            save_function: makes no difference, as in `transformers` where it writes safetensors.
+                method; False does nothing.
+            state_dict: tensors to write instead of the model's own.
+            save_function: has no effect, as in `transformers` for safetensors.
             push_to_hub: must be False.
-            safe_serialization: must be True; pickled weights can run code when loaded.
+            safe_serialization: must be True: pickled weights can run code when loaded.
             max_shard_size: bytes, or text such as "500MB": larger weights are split into files of at most
                 that size, with an index. None for one file.
 
@@ -240,7 +241,7 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
             CheckpointError: the folder cannot be written.
         """
         if not safe_serialization:
-            raise ConfigError("only safetensors are written; leave safe_serialization=True")
+            raise ConfigError("only safetensors are supported. Keep safe_serialization=True.")
         refuse_push_to_hub(push_to_hub, save_directory)
         if not is_main_process:
             return
@@ -255,7 +256,7 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         )
 
     def _without_copies(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Leave out the second names of tied tensors, which `state_dict` of a model with a decoder copies."""
+        """Remove the second names of tied tensors, which `state_dict` of a model with a decoder copies."""
         tied = TIED if self.config.tie_word_embeddings else {}
         return {
             name: tensor
@@ -267,7 +268,7 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
 
     @property
     def base_model(self) -> "AlbertPreTrainedModel":
-        """The encoder: `self.albert`, or this model where it is the encoder."""
+        """The encoder: `self.albert`, or this model if it is the encoder."""
         return getattr(self, self.base_model_prefix, self)
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -275,11 +276,11 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         return self.base_model.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the word embeddings; call `tie_weights` to let a tied decoder follow."""
+        """Replace the word embeddings; call `tie_weights` to update a tied decoder."""
         self.base_model.set_input_embeddings(value)
 
     def get_output_embeddings(self) -> nn.Linear | None:
-        """Return the decoder that maps to the vocabulary, E -> V; None for models without one."""
+        """Return the decoder that maps to the vocabulary, E -> V, or None for models without one."""
         return None
 
     def set_output_embeddings(self, value: nn.Linear) -> None:
@@ -291,7 +292,7 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         raise ConfigError(f"{type(self).__name__} has no output embeddings to replace by {value}")
 
     def tie_weights(self) -> None:
-        """Make a decoder use the word embeddings as its matrix (where the config says so)."""
+        """Make the decoder use the word embeddings as its matrix, if the config says so."""
         decoder = self.get_output_embeddings()
         if decoder is not None and self.config.tie_word_embeddings:
             decoder.weight = self.get_input_embeddings().weight
@@ -302,54 +303,54 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         pad_to_multiple_of: int | None = None,
         mean_resizing: bool = True,
     ) -> nn.Embedding:
-        """Change the number of pieces in the vocabulary: embedding, decoder, bias and config together.
+        """Change the vocabulary size: embeddings, decoder, bias and config together.
 
-        The rows of pieces that stay are kept.
+        The rows of remaining tokens are kept.
 
         Args:
-            new_num_tokens: number of pieces; None for the present number.
-            pad_to_multiple_of: round that number up to a multiple of this one.
-            mean_resizing: draw new rows close to the mean of the old ones, as `transformers` does.
+            new_num_tokens: number of tokens; None for the current number.
+            pad_to_multiple_of: round that number up to a multiple of this number.
+            mean_resizing: whether to draw new rows close to the mean of the old ones, as `transformers` does.
                 False draws them as at initialization.
 
         Raises:
-            ConfigError: fewer pieces than the id of the padding piece needs, a multiple below 1, or no whole
-                number.
+            ConfigError: there are fewer tokens than the padding token's id needs, the multiple is below 1, or
+                a value is not a whole number.
         """
         return resize_vocabulary(self, new_num_tokens, pad_to_multiple_of, around_mean=mean_resizing)
 
     # --- the encoder's switches -----------------------------------------------------------------
 
     def prune_heads(self, heads_to_prune: Mapping[int, Iterable[int]]) -> None:
-        """Remove attention heads: {distinct layer: heads, numbered as before any pruning}.
+        """Remove attention heads: {layer: heads, numbered as before any pruning}.
 
-        Distinct layers are those with parameters of their own, counted through the groups: layer
+        Layers are those with their own weights, counted through the groups: layer
         `group * inner_group_num + inner`. A shared layer loses the heads wherever it is applied.
-        Recorded in `config.pruned_heads`, so a saved model loads with its smaller shape (here;
-        `transformers` 5 has no pruned ALBERT). A head mask keeps the old numbers; attentions returned
-        are of the heads that are left.
+        `config.pruned_heads` records them, so a saved model loads with its smaller shape (in albertkit;
+        `transformers` 5 has no pruned ALBERT). A head mask keeps the old numbers; returned attentions
+        have only the remaining heads.
 
         Raises:
-            ConfigError: no such layer or head, or no head would be left.
+            ConfigError: a layer or head does not exist, or no head would be left.
         """
         self.base_model.prune_heads(heads_to_prune)
 
     def set_attn_implementation(self, attn_implementation: Literal["sdpa", "eager"]) -> None:
-        """Choose how attention is computed, from the next call on.
+        """Choose the attention implementation for all later calls.
 
         Raises:
-            ConfigError: no such implementation.
+            ConfigError: the implementation is unknown.
         """
-        self.config.replace(attn_implementation=attn_implementation)  # checks it
+        self.config.replace(attn_implementation=attn_implementation)  # raises if it is unknown
         self.config.attn_implementation = attn_implementation
 
     def finish(self, output: Output, return_dict: bool | None) -> Output:
-        """Return the output, or the tuple of its set fields if a tuple was asked for.
+        """Return the output, or the tuple of its set fields if a tuple was requested.
 
-        `torch.jit.trace` and `nn.DataParallel` accept no dataclass: they get a tuple that has the names too.
+        `torch.jit.trace` and `nn.DataParallel` do not accept dataclasses, so they get a tuple with names.
         """
         wants_dataclass = self.config.return_dict if return_dict is None else return_dict
-        # A tuple answers every index and slice that the dataclass does, so the type stays the dataclass.
+        # A tuple supports every index and slice of the dataclass, so the annotated type stays the dataclass.
         if not wants_dataclass:
             return cast(Output, output.to_tuple())
         is_traced = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
@@ -366,13 +367,13 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the parameters."""
+        """Data type of the parameters."""
         return self._first_parameter().dtype
 
     def _first_parameter(self) -> Tensor:
         for parameter in self.parameters():
             return parameter
-        # The replicas that nn.DataParallel makes have tensors in place of parameters.
+        # The replicas of nn.DataParallel have tensors instead of parameters.
         return self.get_input_embeddings().weight
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
@@ -386,13 +387,13 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         )
 
     def get_memory_footprint(self, return_buffers: bool = True) -> int:
-        """Bytes of the parameters, shared ones counted once, and of the buffers unless told otherwise."""
+        """Bytes of the parameters, shared ones counted once, and by default of the buffers."""
         buffers = self.buffers() if return_buffers else ()
         return sum(tensor.nbytes for tensor in (*self.parameters(), *buffers))
 
     @classmethod
     def can_generate(cls) -> bool:
-        """Return False: an ALBERT is no language model that continues a text."""
+        """Return False: an ALBERT cannot generate text."""
         return False
 
     @property

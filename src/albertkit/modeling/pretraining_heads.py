@@ -1,8 +1,8 @@
-"""The heads ALBERT is pretrained with: masked words and sentence order.
+"""The pretraining heads of ALBERT: masked language modeling and sentence order.
 
-Lan et al. 2019 (arXiv:1909.11942), section 3.1. The masked-word head maps H -> E, then to the
-vocabulary with the word embeddings as its matrix. Projecting to the vocabulary is most of the work of
-a small model, and only masked words need it: `masked_positions` picks the rows to project.
+Lan et al. 2019 (arXiv:1909.11942), section 3.1. The masked language modeling head maps H -> E, then to the
+vocabulary with the word embeddings as its matrix. The projection to the vocabulary is most of the work of
+a small model, and only masked tokens need it: `masked_positions` selects the rows to project.
 
 Shapes: B batch, T tokens, E embedding, H hidden, N heads, L executed layers, V vocabulary,
 P picked positions, K labels (2).
@@ -50,7 +50,7 @@ class AlbertMLMHead(nn.Module):
         self.tie_bias()
 
     def tie_bias(self) -> None:
-        """Share one bias under the two names that checkpoints know it by."""
+        """Share one bias under the two names that checkpoints use."""
         self.decoder.bias = self.bias
 
     def forward(self, hidden_states: Tensor) -> Tensor:
@@ -71,19 +71,19 @@ class AlbertSOPHead(nn.Module):
 
 
 class MaskedWordOptions(OutputOptions, total=False):
-    """Options of the two models with a masked-word head."""
+    """Options of the two models with a masked language modeling head."""
 
-    # No parameter of `forward`: `transformers.Trainer` takes those with "label" in their name for labels of
-    # every batch.
+    # Not a parameter of `forward`: `transformers.Trainer` treats those with "label" in their name as labels
+    # of every batch.
     masked_lm_labels: Tensor | None
 
 
 class MaskedWordModel(AlbertPreTrainedModel):
-    """What the two models with a masked-word head share."""
+    """The common part of the two models with a masked language modeling head."""
 
     predictions: AlbertMLMHead
     albert: AlbertModel
-    # transformers.Trainer does not miss these in a folder of `save_pretrained`.
+    # transformers.Trainer does not expect these in a folder of `save_pretrained`.
     _keys_to_ignore_on_save: ClassVar[list[str] | None] = list(TIED)
 
     def encode(
@@ -119,10 +119,10 @@ class MaskedWordModel(AlbertPreTrainedModel):
         self.predictions.bias = value.bias
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return the tensors as `nn.Module` does; the second names of tied tensors have copies.
+        """Return the tensors as `nn.Module` does, with copies for the second names of tied tensors.
 
-        Files of safetensors hold no tensor twice, and libraries that write the state dict into such a file
-        refuse tensors that share memory.
+        A safetensors file cannot contain a tensor twice, and libraries that write the state dict into such a
+        file reject tensors that share memory.
         """
         tensors = super().state_dict(*args, **kwargs)
         prefix = kwargs.get("prefix", "")
@@ -172,27 +172,27 @@ class AlbertForPreTraining(MaskedWordModel):
         return_dict: bool | None = None,
         **options: Unpack[MaskedWordOptions],
     ) -> AlbertForPreTrainingOutput:
-        """Score masked words and sentence order.
+        """Compute the logits of masked language modeling and sentence order.
 
         Args:
-            input_ids: (B, T) token ids; or give `inputs_embeds`.
+            input_ids: (B, T) token ids; or pass `inputs_embeds`.
             attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
-            inputs_embeds: (B, T, E) in place of `input_ids`.
-            labels: (B, T) ids of the right pieces, -100 where not to be predicted; with
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
+            inputs_embeds: (B, T, E) instead of `input_ids`.
+            labels: (B, T) ids of the original tokens, -100 for positions without prediction; with
                 `masked_positions` (P,).
             sentence_order_label: (B,), 0 = in order, 1 = swapped.
-            masked_positions: (P,) indices into the B * T flattened tokens; only these are scored, and the
-                last layer is computed for no others. Best left on the CPU.
+            masked_positions: (P,) indices into the B * T flattened tokens. Only these get logits, and the
+                last layer is computed only for them. Best kept on the CPU.
             num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
-            return_dict: False for a tuple; None for the config's setting.
+            return_dict: False returns a tuple; None uses the config's setting.
             masked_lm_labels: older name of `labels`.
 
         Returns:
-            `AlbertForPreTrainingOutput`. The loss is the sum over the labels given, one or both.
+            `AlbertForPreTrainingOutput`. The loss is the sum over the labels that are passed.
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
@@ -205,7 +205,7 @@ class AlbertForPreTraining(MaskedWordModel):
         if sentence_order_label is not None:
             losses.append(classification_loss(sop_logits, sentence_order_label, name="sentence_order_label"))
         loss = torch.stack(losses).sum() if losses else None
-        if loss is not None and labels is not None:  # Trainer counts `labels` only
+        if loss is not None and labels is not None:  # Trainer counts only `labels`
             loss = loss_of_step(loss, labels, num_items_in_batch)
         output = AlbertForPreTrainingOutput(
             loss=loss,
@@ -218,7 +218,7 @@ class AlbertForPreTraining(MaskedWordModel):
 
 
 class AlbertForMaskedLM(MaskedWordModel):
-    """ALBERT with the masked-word head (`predictions`)."""
+    """ALBERT with the masked language modeling head (`predictions`)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
@@ -245,26 +245,26 @@ class AlbertForMaskedLM(MaskedWordModel):
         return_dict: bool | None = None,
         **options: Unpack[MaskedWordOptions],
     ) -> MaskedLMOutput:
-        """Score every piece of the vocabulary at each position.
+        """Compute the logits over the vocabulary at each position.
 
         Args:
-            input_ids: (B, T) token ids; or give `inputs_embeds`.
+            input_ids: (B, T) token ids; or pass `inputs_embeds`.
             attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
-            inputs_embeds: (B, T, E) in place of `input_ids`.
-            labels: (B, T) ids of the right pieces, -100 where not to be predicted; with
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
+            inputs_embeds: (B, T, E) instead of `input_ids`.
+            labels: (B, T) ids of the original tokens, -100 for positions without prediction; with
                 `masked_positions` (P,).
-            masked_positions: (P,) indices into the B * T flattened tokens; only these are scored, and the
-                last layer is computed for no others. Best left on the CPU.
+            masked_positions: (P,) indices into the B * T flattened tokens. Only these get logits, and the
+                last layer is computed only for them. Best kept on the CPU.
             num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
-            return_dict: False for a tuple; None for the config's setting.
+            return_dict: False returns a tuple; None uses the config's setting.
             masked_lm_labels: older name of `labels`.
 
         Returns:
-            `MaskedLMOutput`; the loss is the mean over the positions predicted.
+            `MaskedLMOutput`; the loss is the mean over the predicted positions.
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
@@ -292,5 +292,5 @@ def _current_labels(labels: Tensor | None, masked_lm_labels: Tensor | None) -> T
         return labels
     warnings.warn("masked_lm_labels is now called labels", FutureWarning, stacklevel=5)
     if labels is not None:
-        raise ValueError("labels and masked_lm_labels are one argument; give labels only")
+        raise ValueError("labels and masked_lm_labels are the same argument. Pass only labels.")
     return masked_lm_labels

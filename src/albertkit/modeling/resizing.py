@@ -1,4 +1,4 @@
-"""Embeddings and decoders with another number of pieces.
+"""Resize embeddings and decoders to another vocabulary size.
 
 Shapes: V vocabulary, E embedding.
 """
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from albertkit.errors import ConfigError
 
 NEW_ROW_VARIANCE = 1e-9
-"""Variance of new rows around the mean of the old ones, as a share of the variance of the old ones."""
+"""Variance of new rows around the mean of the old ones, relative to the variance of the old ones."""
 
 
 def resize_vocabulary(
     model: Any, new_num_tokens: int | None, pad_to_multiple_of: int | None, *, around_mean: bool
 ) -> nn.Embedding:
-    """Resize the word embeddings as `AlbertPreTrainedModel.resize_token_embeddings` says.
+    """Resize the word embeddings; see `AlbertPreTrainedModel.resize_token_embeddings`.
 
     `around_mean` is its `mean_resizing`.
     """
@@ -74,8 +74,8 @@ def resize_rows(old: Tensor, size: int, *, std: float, around_mean: bool) -> nn.
         old: (V, E).
         size: number of rows.
         std: standard deviation of new rows that are drawn as at initialization.
-        around_mean: draw new rows close to the mean of the old ones instead. A new piece then takes about the
-            mean probability, which changes the probabilities of the others least.
+        around_mean: whether to draw new rows close to the mean of the old ones instead. A new token then has
+            about the mean probability, which changes the other probabilities least.
     """
     new = old.new_empty((size, *old.shape[1:]))
     kept = min(size, len(old))

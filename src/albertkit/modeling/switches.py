@@ -1,4 +1,4 @@
-"""Switches of a model in training: gradient checkpointing, and gradients for frozen weights with adapters."""
+"""Training switches of a model: gradient checkpointing, and gradients for frozen weights with adapters."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from albertkit.modeling.layers import AlbertTransformer
 
 
 class TrainingSwitches(nn.Module):
-    """The part of `AlbertPreTrainedModel` that trainers and adapter libraries switch."""
+    """The part of `AlbertPreTrainedModel` that trainers and adapter libraries use."""
 
     supports_gradient_checkpointing: ClassVar[bool] = True
     _input_hook: RemovableHandle | None = None
@@ -32,16 +32,16 @@ class TrainingSwitches(nn.Module):
     ) -> None:
         """In training, keep only each layer's input and recompute the rest in the backward pass.
 
-        The one accepted setting is `use_reentrant=False`, which is also the default.
+        The only accepted setting is `use_reentrant=False`, which is also the default.
         """
         if gradient_checkpointing_kwargs not in (None, {}, {"use_reentrant": False}):
             raise ConfigError(
-                f"gradient checkpointing here is non-reentrant; cannot use {gradient_checkpointing_kwargs}"
+                f"gradient checkpointing here is non-reentrant and cannot use {gradient_checkpointing_kwargs}"
             )
         self._encoder().gradient_checkpointing = True
 
     def gradient_checkpointing_disable(self) -> None:
-        """Keep all activations again."""
+        """Disable gradient checkpointing."""
         self._encoder().gradient_checkpointing = False
 
     def activation_checkpointing_enable(
@@ -51,19 +51,19 @@ class TrainingSwitches(nn.Module):
         every_n_layers: int = 1,
         offload: bool = False,
     ) -> None:
-        """Call `gradient_checkpointing_enable`: every layer is recomputed, and nothing is offloaded.
+        """Call `gradient_checkpointing_enable`. Every layer is recomputed, and nothing is offloaded.
 
         Raises:
-            ConfigError: other values of the two options.
+            ConfigError: the two options have other values.
         """
         if every_n_layers != 1 or offload:
             raise ConfigError(
-                f"every_n_layers={every_n_layers!r}, offload={offload!r} is not supported: leave both out"
+                f"every_n_layers={every_n_layers!r}, offload={offload!r} is not supported. Omit both."
             )
         self.gradient_checkpointing_enable(activation_checkpointing_kwargs)
 
     def activation_checkpointing_disable(self) -> None:
-        """Call `gradient_checkpointing_disable`, of which this is the newer name."""
+        """Call `gradient_checkpointing_disable`; this is its newer name."""
         self.gradient_checkpointing_disable()
 
     @property
@@ -77,7 +77,7 @@ class TrainingSwitches(nn.Module):
         return self.is_gradient_checkpointing
 
     def enable_input_require_grads(self) -> None:
-        """Let gradients flow from the embeddings' output, for adapters on frozen weights.
+        """Let gradients flow from the output of the embeddings, for adapters on frozen weights.
 
         Gradient checkpointing needs an input that requires a gradient.
         """

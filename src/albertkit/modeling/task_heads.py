@@ -1,4 +1,4 @@
-"""The heads ALBERT is fine-tuned with: sequence and token classes, answer spans, multiple choice.
+"""The fine-tuning heads of ALBERT: sequence and token classification, answer spans, multiple choice.
 
 Shapes: B batch, T tokens, E embedding, H hidden, N heads, K labels, C choices, L executed layers.
 """
@@ -26,8 +26,8 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 class AlbertForSequenceClassification(AlbertPreTrainedModel):
     """ALBERT with one score per label for the whole sequence, from the pooled output.
 
-    A model that was trained with early exit has classifiers for the depths before the last too; they are used
-    where `set_patience` says so (`early_exit.py`).
+    A model that was trained with early exit also has classifiers for earlier layers, which are used after
+    `set_patience` (`early_exit.py`).
     """
 
     def __init__(self, config: AlbertConfig) -> None:
@@ -41,12 +41,12 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         self.post_init()
 
     def set_patience(self, patience: int | None) -> None:
-        """Let sequences leave once so many depths in a row have agreed with the one before; None for none.
+        """Exit early when `patience` consecutive layers predict the same class. `None` disables early exit.
 
-        Nothing of it is saved. Engines then do not compute what comes after; `forward` computes all depths.
+        The setting is not saved. Engines then skip the later layers; `forward` computes all layers.
 
         Raises:
-            ConfigError: a model that was not trained for it, or that has not so many depths.
+            ConfigError: the model was not trained with early exit, or does not have enough layers.
         """
         check_patience(patience, self.config)
         self.patience = patience
@@ -69,30 +69,30 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> SequenceClassifierOutput:
-        """Score the labels of each sequence.
+        """Compute the logits of each sequence.
 
         Args:
-            input_ids: (B, T) token ids; or give `inputs_embeds`.
+            input_ids: (B, T) token ids; or pass `inputs_embeds`.
             attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
-            inputs_embeds: (B, T, E) in place of `input_ids`.
-            labels: what `config.problem_type` says: class ids (B,) or (B, 1) for
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
+            inputs_embeds: (B, T, E) instead of `input_ids`.
+            labels: labels in the form of `config.problem_type`: class ids (B,) or (B, 1) for
                 "single_label_classification", numbers (B,) or (B, K) for "regression", 0 and 1 (B, K)
-                for "multi_label_classification". Where it says nothing it is set, from then on:
-                regression for one label, else single label for whole numbers, multi-label for floats. The
-                loss of a model with early exit is the weighted mean of those of all depths.
+                for "multi_label_classification". If it is not set, this call sets it: regression for one
+                label, otherwise single label for whole numbers and multi-label for floats. With early
+                exit, the loss is the weighted mean of the losses of all layers.
             num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
-            return_dict: False for a tuple; None for the config's setting.
+            return_dict: False returns a tuple; None uses the config's setting.
 
         Returns:
-            `SequenceClassifierOutput` with logits (B, K); with a patience those of the depths at which the
-            sequences leave, which are `exit_depths`.
+            `SequenceClassifierOutput` with logits (B, K). With a patience, they are the logits of the layers
+            at which the sequences exit, which are `exit_depths`.
 
         Raises:
-            ValueError: labels of a shape that the problem type does not have.
+            ValueError: the labels do not have the shape of the problem type.
         """
         exits = exits_of(self.config)
         needs_all_depths = exits is not None and (labels is not None or self.patience is not None)
@@ -129,7 +129,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         return self.finish(output, return_dict)
 
     def classifier_at(self, depth: int) -> nn.Module:
-        """Return the classifier after so many layers, from 1, of a model with early exit."""
+        """Return the classifier after layer `depth`, from 1, of a model with early exit."""
         is_last = depth == self.config.depth
         return self.classifier if is_last or not self.exit_classifiers else self.exit_classifiers[depth - 1]
 
@@ -152,7 +152,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
                 f"got shape {tuple(labels.shape)}"
             )
         if self.config.problem_type is None:
-            self.config.problem_type = problem  # so that a saved model says what it was trained for
+            self.config.problem_type = problem  # so that a saved model records it
         if problem == "regression":
             return regression_loss(logits, labels)
         if problem == "single_label_classification":
@@ -193,19 +193,19 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> TokenClassifierOutput:
-        """Score the labels of each token.
+        """Compute the logits of each token.
 
         Args:
-            input_ids: (B, T) token ids; or give `inputs_embeds`.
+            input_ids: (B, T) token ids; or pass `inputs_embeds`.
             attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
-            inputs_embeds: (B, T, E) in place of `input_ids`.
-            labels: (B, T) class ids, -100 where a token has none.
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
+            inputs_embeds: (B, T, E) instead of `input_ids`.
+            labels: (B, T) class ids, -100 for tokens without a label.
             num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
-            return_dict: False for a tuple; None for the config's setting.
+            return_dict: False returns a tuple; None uses the config's setting.
 
         Returns:
             `TokenClassifierOutput` with logits (B, T, K).
@@ -247,26 +247,26 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> QuestionAnsweringModelOutput:
-        """Score every token as the start and as the end of the answer.
+        """Compute the logits of every token as the start and as the end of the answer.
 
         Args:
-            input_ids: (B, T) token ids; or give `inputs_embeds`.
+            input_ids: (B, T) token ids; or pass `inputs_embeds`.
             attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second.
+            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = silence it.
-            inputs_embeds: (B, T, E) in place of `input_ids`.
-            start_positions: (B,) or (B, 1) index of the answer's first token. The loss leaves out an index of
-                T or more, which is an answer outside this window.
-            end_positions: (B,) or (B, 1) index of the answer's last token, with the same rule. Give both or
+            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
+            inputs_embeds: (B, T, E) instead of `input_ids`.
+            start_positions: (B,) or (B, 1) index of the answer's first token. The loss ignores an index of T
+                or more, which means an answer outside this window.
+            end_positions: (B,) or (B, 1) index of the answer's last token, with the same rule. Pass both or
                 neither.
-            return_dict: False for a tuple; None for the config's setting.
+            return_dict: False returns a tuple; None uses the config's setting.
 
         Returns:
             `QuestionAnsweringModelOutput`; the loss is the mean of the start and the end loss.
 
         Raises:
-            ValueError: one of the two positions without the other.
+            ValueError: only one of the two positions is passed.
         """
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
         encoded = self.albert(*inputs, return_dict=True, **options)
@@ -275,7 +275,9 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         )  # (B, T, 2) -> 2 (B, T)
         loss = None
         if (start_positions is None) != (end_positions is None):
-            raise ValueError("start_positions and end_positions go together; got only one of them")
+            raise ValueError(
+                "start_positions and end_positions are needed together. Received only one of them."
+            )
         if start_positions is not None and end_positions is not None:
             start_loss = _span_loss(start_logits, start_positions, name="start_positions")
             end_loss = _span_loss(end_logits, end_positions, name="end_positions")
@@ -291,7 +293,7 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
 
 
 class AlbertForMultipleChoice(AlbertPreTrainedModel):
-    """ALBERT with one score per choice: each choice is a sequence of its own."""
+    """ALBERT with one score per choice. Each choice is a separate sequence."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
@@ -318,25 +320,26 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> MultipleChoiceModelOutput:
-        """Score the choices of each question.
+        """Compute the logits of the choices of each question.
 
         Args:
-            input_ids: (B, C, T) token ids; or give `inputs_embeds`.
+            input_ids: (B, C, T) token ids; or pass `inputs_embeds`.
             attention_mask: (B, C, T), 1 = real token, 0 = padding.
-            token_type_ids: (B, C, T), 0 = first segment (default), 1 = second.
+            token_type_ids: (B, C, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, C, T), default 0 ... T - 1.
-            head_mask: as in `AlbertModel.forward`.
-            inputs_embeds: (B, C, T, E) in place of `input_ids`.
+            head_mask: see `AlbertModel.forward`.
+            inputs_embeds: (B, C, T, E) instead of `input_ids`.
             labels: (B,) index of the right choice.
             num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
-            return_dict: False for a tuple; None for the config's setting.
+            return_dict: False returns a tuple; None uses the config's setting.
 
         Returns:
             `MultipleChoiceModelOutput` with logits (B, C).
 
         Raises:
-            ValueError: both or neither of `input_ids` and `inputs_embeds`, or no dimension of choices.
+            ValueError: both or neither of `input_ids` and `inputs_embeds` are passed, or the dimension of
+                choices is missing.
         """
         given = input_ids if inputs_embeds is None else inputs_embeds
         check_tensors(
@@ -350,7 +353,7 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         )
         if given is None or given.dim() != (3 if inputs_embeds is None else 4):
             shape = "nothing" if given is None else tuple(given.shape)
-            raise ValueError(f"give input_ids (B, C, T) or inputs_embeds (B, C, T, E), got {shape}")
+            raise ValueError(f"pass input_ids (B, C, T) or inputs_embeds (B, C, T, E), got {shape}")
         choices = given.shape[1]
         encoded = self.albert(
             _merge_choices(input_ids),

@@ -1,6 +1,6 @@
-"""An ONNX file beside the NumPy reference of its model: the same outputs on real text.
+"""Compare an ONNX file with the NumPy reference of its model on real text.
 
-The batches differ in number of texts, length, padding, segments, and in which inputs are left out.
+The batches differ in number of texts, length, padding, segments, and in the omitted inputs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,11 +53,12 @@ def batches(
     """Yield inputs (B, T), or (B, C, T) for choices.
 
     Args:
-        tokenizer: None where the model has no vocabulary: random ids stand for the texts.
-        config: of the model.
+        tokenizer: the model's tokenizer; None uses random ids instead of texts.
+        config: the model's config.
         texts: at least one.
         choices: whether rows are choices of questions.
-        all_inputs: give all inputs always; else some batches leave out the mask, the segments, or both.
+        all_inputs: whether to pass all inputs always; otherwise some batches omit the mask, the segments, or
+            both.
     """
     longest = min(_LONGEST, config.max_position_embeddings)
     encode = partial(_encode, tokenizer=tokenizer, config=config, longest=longest)
@@ -79,7 +80,7 @@ def _encode(
     config: AlbertConfig,
     longest: int,
 ) -> Batch:
-    """Return texts, or pairs, as one padded batch; without a tokenizer random ids of about their lengths."""
+    """Return texts, or pairs, as one padded batch; without a tokenizer random ids of similar lengths."""
     if tokenizer is not None:
         seconds = None if pairs is None else list(pairs)
         encoded = tokenizer(
@@ -98,7 +99,7 @@ def _encode(
 
 
 def _shape(batch: Batch, choices: bool, names: Sequence[str]) -> Batch:
-    """Keep some of the inputs; for choices, two rows are one question where that comes out even."""
+    """Keep some of the inputs; for choices, two rows form one question if possible."""
     kept = {name: batch[name] for name in names}
     if not choices:
         return kept
@@ -121,19 +122,19 @@ def compare(
 
     Args:
         path: the file.
-        model: with the weights that the file stores. It is computed in float32, and again in float64 where
-            that is needed to tell its own rounding from a difference.
-        tokenizer: as in `batches`.
-        texts: what to compare on.
-        optional_inputs: whether inputs may be left out.
+        model: the model with the weights that the file stores. It is computed in float32, and again in
+            float64 if that is needed to distinguish rounding from a difference.
+        tokenizer: see `batches`.
+        texts: texts for the comparison.
+        optional_inputs: whether inputs may be omitted.
         tolerance: largest difference of any number of any output.
-        relative: the tolerance is a share of the largest number of each output, where that is above 1.
+        relative: whether the tolerance is relative to the largest number of each output, if that is above 1.
 
     Returns:
         The largest difference, in the unit of the tolerance, and the shapes of the batches.
 
     Raises:
-        CheckpointError: it is above the tolerance, or ONNX Runtime cannot run the file.
+        CheckpointError: the difference exceeds the tolerance, or ONNX Runtime cannot run the file.
     """
     session = open_session(path)
     names = [output.name for output in session.get_outputs()]
@@ -146,15 +147,15 @@ def compare(
         expected = expected_outputs(model, batch, dtype)
         difference, name = _largest_difference(outputs, expected, relative=relative)
         if not difference <= tolerance and dtype == np.float32:
-            # Large numbers in large models: the reference's own rounding may be what differs.
+            # For large numbers in large models, the difference may be the reference's own rounding.
             dtype = np.float64
             expected = expected_outputs(model, batch, dtype)
             difference, name = _largest_difference(outputs, expected, relative=relative)
-        if not difference <= tolerance:  # written so that "not a number" fails
+        if not difference <= tolerance:  # this form also fails for NaN
             raise CheckpointError(
-                f"The ONNX graph computes another {name} than the model on inputs of shape "
-                f"{batch['input_ids'].shape}: they differ by {difference:.1e}, and at most {tolerance:.0e} "
-                "was expected. Nothing was written; please report this."
+                f"The ONNX graph's output {name} differs from the model's on inputs of shape "
+                f"{batch['input_ids'].shape} by {difference:.1e}. Expected at most {tolerance:.0e}. "
+                "Nothing was written; please report this error."
             )
         largest = max(largest, difference)
         shapes.append(batch["input_ids"].shape)
@@ -162,9 +163,9 @@ def compare(
 
 
 def expected_outputs(model: Model, batch: Batch, dtype: type = np.float32) -> Batch:
-    """Return what a model computes from a batch, name by name, in the type given."""
+    """Return a model's outputs for a batch by name, computed in the given data type."""
     architecture, config, weights = model
-    with np.errstate(invalid="ignore"):  # weights that are no numbers are found in the outputs
+    with np.errstate(invalid="ignore"):  # NaN in weights is found in the outputs
         return reference.forward(architecture, config, weights, **batch, dtype=dtype, all_layers=False)
 
 
@@ -185,10 +186,10 @@ def open_session(path: Path) -> Any:
         CheckpointError: it cannot run the file.
     """
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors; they are raised as well
+    options.log_severity_level = 3  # only errors, which are raised as well
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its errors have no common base
+    except Exception as error:  # the library's errors have no common base class
         raise CheckpointError(
             f"ONNX Runtime {onnxruntime.__version__} cannot run the graph: {' '.join(str(error).split())} "
             "Try an older opset."

@@ -48,14 +48,14 @@ from albertkit.vocabularies import add_model_file, open_tokenizer
 OPSET = 20
 """The first with Gelu; what ONNX Runtime 1.17 and later read."""
 LARGEST_SHARE = 0.35
-"""Of its size in float32, that a model of a published shape has in int8."""
+"""Size of an int8 model of a published shape, relative to float32."""
 TOLERANCE = 1e-4
-"""Largest difference from the reference, where float32 is computed in."""
+"""Largest difference from the reference, for computation in float32."""
 
 
 @dataclass(slots=True)
 class OnnxReport:
-    """What was written, and how close to the reference it computes."""
+    """The written file, and its difference from the reference."""
 
     source: str
     target: str
@@ -63,16 +63,16 @@ class OnnxReport:
     opset: int
     ir_version: int
     dtype: str
-    """Type of the stored weights; for int8 that of the matrices and that of the rest."""
+    """Data type of the stored weights; for int8 those of the matrices and of the rest."""
     compute: str
-    """Type that is computed in; for int8 that of the matrices and that of the rest."""
+    """Data type of the computation; for int8 those of the matrices and of the rest."""
     inputs: dict[str, str]
     outputs: dict[str, str]
     file_bytes: int
     weight_bytes: int
-    """What the same tensors take in safetensors."""
+    """Size of the same tensors in safetensors."""
     largest_difference: float | None
-    """From the NumPy reference, on the texts; None for int8."""
+    """Largest difference from the NumPy reference on the texts; None for int8."""
     tolerance: float
     batches: list[tuple[int, ...]]
     """Shapes of the input_ids that were compared."""
@@ -80,7 +80,7 @@ class OnnxReport:
     checksums: dict[str, str]
     """SHA-256 of every file written."""
     loss: Loss | None = None
-    """What int8 loses; None where nothing was rounded."""
+    """Loss of int8; None if nothing was rounded."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -131,36 +131,36 @@ def export_onnx(
 ) -> OnnxReport:
     """Write a model as an ONNX file of standard operators.
 
-    The file takes its name only after its outputs on the texts were found equal to those of the NumPy
+    The file gets its name only after its outputs on the texts have been compared with those of the NumPy
     reference.
 
     Args:
-        source: what `from_pretrained` takes: a folder, a checkpoint of another writer, a name.
-        target: a file named `.onnx`; or a folder, in which `model.onnx` is then written, and beside it,
-            unless it is the source itself, config.json and the tokenizer's files.
-        architecture: the class of model; None for the first that the source has all weights of, beginning
-            with the one its config names.
-        dtype: type of the stored weights, one of `DTYPES`; None as in the source.
-        compute: type that is computed in, "float32", or "float16" for GPUs; weights of another type are cast
-            by the runtime, once, when it loads the file.
+        source: a folder, a checkpoint of another library, or a name, as for `from_pretrained`.
+        target: a file named `.onnx`; or a folder for `model.onnx`, config.json and the tokenizer's files
+            (only `model.onnx` if the folder is the source).
+        architecture: the model class; None for the first class whose weights the source has completely,
+            beginning with the class in its config.
+        dtype: data type of the stored weights, one of `DTYPES`; None keeps the source's.
+        compute: data type of the computation, "float32", or "float16" for GPUs. When the runtime loads the
+            file, it casts weights of another type once.
         opset: version of the operators, from 17.
-        int8: multiply the layers' matrices in whole numbers, on CPUs (`onnx/int8.py`); float32 is then not
-            compared with, but what is lost is measured.
-        calibrate: labeled examples of the model's task, on which its metric is measured; or a `.txt` of
-            texts, on which decisions are compared. None for the texts.
-        max_drop: most points of 100 that int8 may lose.
-        all_inputs: always expect `attention_mask` and `token_type_ids`. Otherwise they may be left out: they
-            have ONNX's optional type, which ONNX Runtime knows and not every other runtime does.
-        texts: texts to compare on, or a file with one on each line.
+        int8: multiply the layers' matrices as integers, on CPUs (`onnx/int8.py`). Instead of a comparison
+            with float32, the loss is measured.
+        calibrate: labeled examples of the model's task, to measure the loss of its metric; or a `.txt` of
+            texts, to compare decisions. None uses the texts.
+        max_drop: maximum loss of int8, in points of 100.
+        all_inputs: require `attention_mask` and `token_type_ids`. Otherwise they are optional: they have
+            ONNX's optional type, which ONNX Runtime supports, but not every other runtime.
+        texts: texts for the comparison, or a file with one text per line.
         **columns: fields of `DataOptions`: where the labeled examples are in their file.
 
     Raises:
-        ModelNotFoundError: there is no such source.
+        ModelNotFoundError: the source does not exist.
         CheckpointError: the source is damaged or lacks tensors of the architecture; the target
             cannot be written; the model is too large for one file; the outputs differ; or int8 loses
             too much.
-        ConfigError: an unknown architecture, type or opset, or what does not go together.
-        DataError: no texts, or the target exists.
+        ConfigError: an architecture, data type or opset is unknown, or arguments cannot be combined.
+        DataError: there are no texts, or the target exists.
     """
     target = Path(target).expanduser()
     options, optional_inputs = build(DataOptions, columns, where="columns"), not all_inputs
@@ -253,30 +253,30 @@ def _check_arguments(
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST_OPSET <= opset <= newest:
         raise ConfigError(
-            f"opset is {opset}; expected {OLDEST_OPSET} to {newest}, the newest of onnx {onnx.__version__}"
+            f"opset is {opset}. Expected {OLDEST_OPSET} to {newest}, the newest of onnx {onnx.__version__}."
         )
     if not texts:
-        raise DataError("there are no texts to compare on: give some, or leave them out for those included")
+        raise DataError("there are no texts to compare on. Pass some, or omit texts for the included ones.")
 
 
 def _check_int8(int8: bool, calibrate: Path | None, compute: str, opset: int) -> None:
     if calibrate is not None and not int8:
-        raise ConfigError("calibrate measures what int8 loses; give int8 (--int8) with it")
+        raise ConfigError("calibrate measures the loss of int8. Set int8 (--int8) too.")
     if calibrate is not None and not calibrate.is_file():
         raise DataError(f"there is no file {calibrate} to measure on")
     if int8 and (compute != "float32" or opset < OLDEST_INT8_OPSET):
         raise ConfigError(
-            f"int8 with compute {compute!r} and opset {opset}: expected 'float32', as it is for CPUs, and at "
-            f"least {OLDEST_INT8_OPSET}"
+            f"int8 with compute {compute!r} and opset {opset}. Expected 'float32', as int8 is for CPUs, and "
+            f"at least {OLDEST_INT8_OPSET}."
         )
 
 
 def _size_note(file: Path, weight_bytes: int, stored: np.dtype) -> list[str]:
-    """Say so where the file is not as much smaller as is expected."""
+    """Return a note if the file is larger than expected."""
     share = file.stat().st_size / (weight_bytes * 4 // stored.itemsize)
     if share <= LARGEST_SHARE:
         return []
-    return [f"{share:.2f} of the size in float32: so small a model is mostly other things than matrices"]
+    return [f"{share:.2f} of the size in float32: in so small a model, most weights are not matrices"]
 
 
 # Endings of files, not of folders such as albert-v2.1.
@@ -286,13 +286,13 @@ _OTHER_FILES = (
 
 
 def _places(target: Path, source: Path) -> tuple[Path, bool]:
-    """Return the file to write, and whether the rest of a model folder goes beside it; replace nothing."""
+    """Return the file to write, and whether to write the other files of a model folder; never overwrite."""
     ending = target.suffix.lower()
     is_misspelt = target.suffix != ".onnx" and get_close_matches(ending, [".onnx"], cutoff=0.7)
     if (is_misspelt or ending[1:] in _OTHER_FILES.split()) and not target.is_dir():
         raise DataError(
-            f"{target} ends in {target.suffix}; expected a file named .onnx, or a folder without such an "
-            f"ending. Name the file {target.with_suffix('.onnx').name}"
+            f"{target} ends in {target.suffix}. Expected a file named .onnx, or a folder without such an "
+            f"ending. Name the file {target.with_suffix('.onnx').name}."
         )
     if target.suffix == ".onnx":
         file, beside = target, False
@@ -301,7 +301,7 @@ def _places(target: Path, source: Path) -> tuple[Path, bool]:
     if beside:
         check_new_folder(target)
     elif file.exists():
-        raise DataError(f"{file} exists: choose another name, or delete it first")
+        raise DataError(f"{file} exists. Choose another name, or delete it first.")
     return file, beside
 
 
@@ -311,12 +311,12 @@ def _places(target: Path, source: Path) -> tuple[Path, bool]:
 def choose_architecture(
     config: AlbertConfig, tensors: Arrays, architecture: str | None
 ) -> tuple[str, dict[str, np.ndarray], LoadReport]:
-    """Return the first class of model that these tensors fill, its weights, and a report of the others.
+    """Return the first model class that these tensors fill, its weights, and a report of the others.
 
     The encoder may lack its pooler.
     """
     if architecture is not None:
-        head_of(architecture)  # which checks the name
+        head_of(architecture)  # raises if the name is unknown
         candidates = [architecture]
     else:
         made = architecture_of(config, tensors)
@@ -330,13 +330,13 @@ def choose_architecture(
                 return name, weights, report
             lacking = lacking or needed
     raise CheckpointError(
-        f"The source lacks {', '.join(lacking)}, which {candidates[0]} needs: name another architecture "
+        f"The source lacks {', '.join(lacking)}, which {candidates[0]} needs. Choose another architecture "
         f"({', '.join(HEADS)}), or fine-tune the model first."
     )
 
 
 def _round(weights: Arrays, dtype: np.dtype, notes: list[str]) -> dict[str, np.ndarray]:
-    """Return the weights in another type, and add a note about the largest change."""
+    """Return the weights in another data type, and add a note about the largest change."""
     rounded = cast(weights, dtype)
     change = max(
         float(np.abs(weights[name].astype(np.float32) - new.astype(np.float32)).max())
@@ -344,7 +344,7 @@ def _round(weights: Arrays, dtype: np.dtype, notes: list[str]) -> dict[str, np.n
     )
     if change:
         notes.append(
-            f"weights were rounded to {dtype.name}, by at most {change:.1e}; the reference was given the "
+            f"weights were rounded to {dtype.name}, by at most {change:.1e}; the reference used the "
             "rounded ones"
         )
     return rounded
@@ -352,6 +352,6 @@ def _round(weights: Arrays, dtype: np.dtype, notes: list[str]) -> dict[str, np.n
 
 def _open_tokenizer(checkpoint: Checkpoint, notes: list[str]) -> TokenizerBase | None:
     if vocabulary_file(checkpoint) is None:
-        notes.append("the source has no vocabulary: random ids were compared in place of texts")
+        notes.append("the source has no vocabulary: the outputs were compared on random ids instead of texts")
         return None
     return open_tokenizer(checkpoint)

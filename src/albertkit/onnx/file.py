@@ -1,4 +1,4 @@
-"""Writing an ONNX file: its metadata, the file itself, and what goes beside it in a model folder."""
+"""Write an ONNX file: its metadata, the file itself, and the other files of its model folder."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -22,12 +22,12 @@ from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
 from albertkit.vocabularies import write_vocabulary
 
-_MOST_BYTES = 2_000_000_000  # of one protobuf message, in which the graph must find room too
+_MOST_BYTES = 2_000_000_000  # of one protobuf message, which must also contain the graph
 
 
 @contextmanager
 def new_file(file: Path) -> Iterator[Path]:
-    """Write a file as `atomic_path` does, and make its folder, which is removed if nothing is written.
+    """Write a file as `atomic_path` does, and create its folder, which is removed if nothing is written.
 
     Raises:
         CheckpointError: the file cannot be written.
@@ -51,7 +51,7 @@ def write_file(
     int8: bool = False,
     optional_inputs: bool,
 ) -> dict[str, Any]:
-    """Write the file; return the parts of the report that tell what is in it."""
+    """Write the file; return the parts of the report that describe its content."""
     architecture, config, weights = network
     model, weight_bytes = build(
         architecture,
@@ -64,8 +64,8 @@ def write_file(
     )
     if weight_bytes > _MOST_BYTES:
         raise CheckpointError(
-            f"The weights take {weight_bytes:,} bytes, and a file of ONNX has room for {_MOST_BYTES:,}: "
-            "choose the dtype 'float16'."
+            f"The weights take {weight_bytes:,} bytes, but an ONNX file has room for {_MOST_BYTES:,}. "
+            "Choose the dtype 'float16'."
         )
     onnx.helper.set_model_props(model, dict(metadata))
     file.write_bytes(model.SerializeToString())
@@ -79,7 +79,7 @@ def write_file(
 
 
 def _describe(value: Any) -> str:
-    """Type and shape of an input or output in words."""
+    """Return the type and shape of an input or output in words."""
     kind = value.type
     is_optional = kind.HasField("optional_type")
     tensor = (kind.optional_type.elem_type if is_optional else kind).tensor_type
@@ -91,7 +91,7 @@ def _describe(value: Any) -> str:
 def metadata_of(
     config: AlbertConfig, checkpoint: Checkpoint, tokenizer: TokenizerBase | None, *, compute: str
 ) -> dict[str, str]:
-    """Return the facts that a program needs if it has only the file; all values are text."""
+    """Return the metadata that a program needs if it has only the file; all values are text."""
     shape = json_text(config.to_dict(), sort_keys=True)
     metadata = {
         "albertkit_version": __version__,
@@ -114,7 +114,7 @@ def metadata_of(
 
 
 def vocabulary_file(checkpoint: Checkpoint) -> str | None:
-    """Return the name of the vocabulary's file; None if there is none."""
+    """Return the name of the vocabulary's file, or None if there is none."""
     return next(
         (name for name in (MODEL_FILE, WORD_LIST_FILE, TOKENIZER_FILE) if name in checkpoint.vocabulary), None
     )

@@ -1,7 +1,7 @@
-"""An ONNX graph under construction: nodes, constants, and weights that are stored once however often used.
+"""Build an ONNX graph: nodes, constants, and weights that are stored once, however often they are used.
 
-Only standard operators are written, but for products of whole numbers, which are one of ONNX Runtime's. Those
-that are younger than the oldest version offered are written out in older ones where that is asked for.
+Only standard operators are used, except for integer products, which are ONNX Runtime's own operator. If an
+older opset is requested, newer operators are replaced by older ones.
 """
 
 import math
@@ -29,11 +29,11 @@ OLDEST_OPSET = 17
 _GELU_OPSET = 20
 
 _RUNTIME = "com.microsoft"
-"""The domain of the operators that are ONNX Runtime's own."""
-_ZERO_POINT = 128  # what stands for 0 in a rounded activation, as bytes there have no sign
+"""The domain of ONNX Runtime's own operators."""
+_ZERO_POINT = 128  # represents 0 in a rounded activation, because these bytes have no sign
 _TINY = 1e-30
 _LARGE = 4096
-"""Bytes from which on a weight is external: smaller ones cost less than being given one by one."""
+"""Minimum number of bytes of an external weight; smaller ones cost less inside the graph."""
 
 STORED_TYPES = {
     np.dtype(np.float32): "FLOAT",
@@ -46,11 +46,11 @@ STORED_TYPES = {
 class Graph:
     """Collects the parts of a graph; values are known by their names.
 
-    Weights are stored in their own type and cast to `compute` where they differ; runtimes do that once, when
-    they load the file. With `int8` large matrices are rounded (`int8.py`).
+    Weights are stored in their own data type and cast to `compute` if they differ; runtimes do that once,
+    when they load the file. With `int8` large matrices are rounded (`int8.py`).
 
-    In a `flat` graph all values that are multiplied by weights are matrices. Products are then Gemm, which
-    takes weights as checkpoints have them (outputs x inputs), and large weights stay out of the graph, in
+    In a `flat` graph, all values that are multiplied by weights are matrices. Products are then Gemm, which
+    takes weights in the checkpoints' layout (outputs x inputs), and large weights stay out of the graph, in
     `external`. With `int8` only the layers' matrices are rounded there.
     """
 
@@ -66,14 +66,14 @@ class Graph:
         self.weights = weights
         self.flat = flat
         self.external: dict[str, np.ndarray] = {}
-        """Weights that the graph names and does not hold."""
+        """Weights that the graph names but does not contain."""
         self.int8 = int8
         self.rounds_tables = int8 and not flat
         self.opset = opset
         self.compute = compute
         self.compute_type: int = getattr(onnx.TensorProto, STORED_TYPES[compute])
         self.scope = ""
-        """Put before the names of the nodes that follow."""
+        """Set the prefix of the names of the following nodes."""
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
         self._nodes: list[Any] = []
@@ -104,14 +104,14 @@ class Graph:
         return self._constant(f"constants/int64_scalar_{number}", np.array(number, np.int64))
 
     def number(self, value: float) -> str:
-        """Return a constant scalar of the type that is computed in."""
+        """Return a constant scalar of the data type of the computation."""
         return self._constant(f"constants/float_{value:.9g}", np.array(value, self.compute))
 
     def weight(self, name: str, *, transposed: bool = False) -> str:
-        """Return a tensor of the model, stored under its own name, transposed or not.
+        """Return a tensor of the model, stored under its own name, optionally transposed.
 
         Raises:
-            CheckpointError: the source has no such tensor, or has it in a type that is not for weights.
+            CheckpointError: the source has no such tensor, or it has an unsupported data type.
         """
         if name not in self._cast and self.rounds_tables and is_stored(name):
             self._cast[name] = self._restore(*self._round(name, STORED_LARGEST, transposed=transposed))
@@ -128,12 +128,12 @@ class Graph:
     def _tensor(self, name: str) -> np.ndarray:
         if name not in self.weights:
             raise CheckpointError(
-                f"The model has no tensor {name}, which this architecture needs: name another one."
+                f"The model has no tensor {name}, which this architecture needs. Choose another architecture."
             )
         return self.weights[name]
 
     def _round(self, name: str, largest: int, *, transposed: bool) -> tuple[str, str]:
-        """Return a matrix in int8 and its scales, by which it is multiplied."""
+        """Return a matrix in int8 and its scales."""
         if name not in self._rounded:
             numbers, scales = quantize(self._tensor(name), largest=largest)
             if transposed:
@@ -154,7 +154,7 @@ class Graph:
 
     def _store(self, name: str, tensor: np.ndarray) -> None:
         if tensor.dtype not in STORED_TYPES:
-            raise CheckpointError(f"{name} is in {tensor.dtype}: choose the dtype 'float32'.")
+            raise CheckpointError(f"{name} is in {tensor.dtype}. Choose the dtype 'float32'.")
         stored = onnx.TensorProto(
             name=name, dims=tensor.shape, data_type=getattr(onnx.TensorProto, STORED_TYPES[tensor.dtype])
         )
@@ -169,20 +169,20 @@ class Graph:
     # --- inputs and outputs ---------------------------------------------------------------------
 
     def input(self, name: str, shape: Sequence[str | int]) -> str:
-        """Declare an int64 input that must be given."""
+        """Declare a required int64 input."""
         self.inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, shape))
         return name
 
     def float_input(self, name: str, shape: Sequence[str | int]) -> str:
-        """Declare a float32 input that must be given."""
+        """Declare a required float32 input."""
         self.inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
         return name
 
     def optional_input(self, name: str, shape: Sequence[str], *, like: str, default: int) -> str:
-        """Declare an int64 input that may be left out: then `default` everywhere, in the shape of `like`.
+        """Declare an optional int64 input, by default `default` everywhere, in the shape of `like`.
 
-        Uses ONNX's optional type. An initializer for the input would do so too, but runtimes then do not list
-        it among the inputs, and programs that give what is listed would leave it out unnoticed.
+        Uses ONNX's optional type. An initializer for the input would work too, but runtimes then do not list
+        it among the inputs, so programs that pass the listed inputs would silently omit it.
         """
         tensor = onnx.helper.make_tensor_type_proto(onnx.TensorProto.INT64, shape)
         self.inputs.append(onnx.helper.make_value_info(name, onnx.helper.make_optional_type_proto(tensor)))
@@ -204,7 +204,7 @@ class Graph:
         return self.node("If", self.node("OptionalHasElement", name), **branches)
 
     def output(self, name: str, value: str, shape: Sequence[str | int]) -> None:
-        """Declare an output, in float32 whatever is computed in."""
+        """Declare an output, in float32 whatever the data type of the computation."""
         self.node("Cast", value, output=name, to=onnx.TensorProto.FLOAT)
         self.outputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
 
@@ -224,7 +224,7 @@ class Graph:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the weights stored so far, each once, in the type that they came in."""
+        """Bytes of the weights stored so far, each counted once, in their original data type."""
         return sum(self.weights[name].nbytes for name in self._cast.keys() | self._rounded)
 
     # --- what networks are made of --------------------------------------------------------------

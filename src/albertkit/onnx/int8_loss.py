@@ -1,4 +1,4 @@
-"""What a model loses in int8: its metric on labeled data, or how often it decides the same on texts."""
+"""The loss of a model in int8: in its metric on labeled data, or in the share of equal decisions on texts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,18 +29,18 @@ AGREEMENT = "agreement"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """How much worse a model is in int8."""
+    """The loss of a model in int8."""
 
     metric: str
     exact: float
-    """The metric in float32, of 100 points."""
+    """The metric in float32, in points of 100."""
     rounded: float
     """The metric in int8."""
     examples: int
 
     @property
     def drop(self) -> float:
-        """Points that are lost."""
+        """Points lost."""
         return self.exact - self.rounded
 
     def __str__(self) -> str:
@@ -50,8 +50,8 @@ class Loss:
         )
 
     def refuse_beyond(self, most: float) -> None:
-        """Raise CheckpointError where more points are lost."""
-        if not self.drop <= most:  # written so that "not a number" fails
+        """Raise CheckpointError if more points are lost."""
+        if not self.drop <= most:  # this form also fails for NaN
             raise CheckpointError(
                 f"In int8 the model loses {self.drop:.2f} points of {self.metric} ({self.exact:.2f} to "
                 f"{self.rounded:.2f}, {self.examples} examples), and at most {most:g} were expected. Nothing "
@@ -75,7 +75,7 @@ def read_texts(file: Path) -> list[str]:
     with file.open("rb") as stream:
         texts = list(read_inputs(stream, str(file), format=format_of(file), fields=("text",)))
     if not texts:
-        raise DataError(f"{file} has no texts to compare on; expected one in a line")
+        raise DataError(f"{file} has no texts to compare on. Expected one in a line.")
     return texts
 
 

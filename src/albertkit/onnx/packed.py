@@ -1,12 +1,12 @@
-"""The network for engines: rows without padding in, the states or scores of the tokens that are read out.
+"""The network for engines: rows without padding in, the states or scores of the tokens to read out.
 
-The tokens of a batch stand one after the other. Only attention sees rows: queries, keys and values are
-gathered into padded rows for it, and its contexts are gathered back. This padding costs little, as attention
-is a small part of the work for short rows, and the rows of one batch have about the same length. The last
-layer computes only the tokens that are read.
+The tokens of a batch are concatenated. Only attention uses rows: queries, keys and values are gathered into
+padded rows for it, and its contexts are gathered back. This padding costs little, because attention is a
+small part of the work for short rows, and the rows of one batch have similar lengths. The last layer computes
+only the tokens to read.
 
-Shapes: M tokens of a batch, Q of them that are read, B rows, T tokens of the longest row, R most tokens
-read of a row, H hidden, K scores of a token.
+Shapes: M tokens of a batch, Q of them to read, B rows, T tokens of the longest row, R maximum number of
+tokens to read in a row, H hidden, K scores of a token.
 """
 
 from collections.abc import Mapping
@@ -53,8 +53,8 @@ def build_rows(
             last layer (B, N, R, T).
 
     Returns:
-        The `ModelProto` without the large weights, and these by name: a session is given them as they lie in
-        memory (`add_external_initializers`).
+        The `ModelProto` without the large weights, and these by name: a session uses their
+        memory directly (`add_external_initializers`).
 
     Raises:
         CheckpointError: a tensor is missing.

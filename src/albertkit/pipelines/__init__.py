@@ -1,13 +1,13 @@
-"""Pipelines: texts in, answers out, in the shapes that users of `transformers` know.
+"""Pipelines: pass texts, get answers in the formats that users of `transformers` know.
 
     fill = pipeline("fill-mask")                     # the bundled model
     fill("The captain opened the [MASK].", top_k=3)  # [{score, token, token_str, sequence}, ...]
 
-One text gives one answer, a list of texts a list of answers, and any other iterable, or a file (a `Path`), a
-generator, which reads some batches ahead. Texts of about one length share a batch, whatever order they come
-in; the answers keep the order of the texts and do not depend on the batch.
+One text returns one answer, a list of texts returns a list of answers, and any other iterable, or a file (a
+`Path`), returns a generator, which reads a few batches ahead. Texts of similar length share a batch, in any
+input order. The answers keep the order of the texts and do not depend on the batch.
 
-This file makes them; each has a file of its own.
+This file creates pipelines; each pipeline class has a file of its own.
 """
 
 import warnings
@@ -118,42 +118,42 @@ def pipeline(
     pipeline_class: type[Pipeline] | None = None,
     **defaults: Any,
 ) -> Pipeline:
-    """Make the pipeline for a task.
+    """Create the pipeline for a task.
 
     Args:
         task: "fill-mask", "feature-extraction", "sentence-order"; or, for a model that was fine-tuned,
             "text-classification" ("sentiment-analysis"), "token-classification" ("ner"),
             "question-answering", "multiple-choice", "zero-shot-classification"; a task of your own; None for
-            what the model's class, or the `architectures` of its config, is made for.
-        model: a folder, a checkpoint of another writer (`docs/how-to/convert.md`), a hub name, or a model;
+            the task of the model's class, or of the `architectures` in its config.
+        model: a folder, a checkpoint of another library (`docs/how-to/convert.md`), a hub name, or a model;
             None for the bundled model, which was not fine-tuned.
-        tokenizer: a folder, a hub name, or a tokenizer; None for the one beside the model, or in its file.
-            Must be given with a model that is loaded already.
-        config: in place of the checkpoint's own.
-        device: "cpu", "cuda:1", "mps" ...; -1 for the CPU, 0, 1 ... for a GPU by number (with a warning the
-            CPU, where there is none at all). None for the best single device (CUDA, then MPS, then CPU); a
-            model that is loaded already stays where it is.
-        device_map: another name of `device`; give only one of them.
-        dtype: type of the weights, default float32. The engines `torch` and `plain` compute in it, `onnx` and
-            `onnx-int8` always in float32.
+        tokenizer: a folder, a hub name, or a tokenizer; None for the tokenizer in the model's folder or file.
+            Required for a model that is already loaded.
+        config: a config that replaces the checkpoint's own.
+        device: "cpu", "cuda:1", "mps" ...; -1 for the CPU, 0, 1 ... for a GPU by number (on a machine without
+            GPUs it warns and uses the CPU). None for the best single device (CUDA, then MPS, then CPU). A
+            model that is already loaded stays on its device.
+        device_map: another name of `device`; pass only one of them.
+        dtype: data type of the weights, default float32. The engines `torch` and `plain` compute in it;
+            `onnx` and `onnx-int8` always compute in float32.
         torch_dtype: older name of `dtype`.
-        use_fast: which of the two tokenizer classes; their answers are the same.
+        use_fast: which of the two tokenizer classes to use; both return the same.
         revision: branch, tag or commit on the hub.
-        cache_dir: folder that keeps downloads, in place of the hub's own cache.
-        token: a token of the hub; True for the saved token, False for none, None for the saved token if any.
-        local_files_only: never ask the hub; use the files that an earlier call downloaded.
-        trust_remote_code: without effect: no code of a checkpoint is ever run.
-        model_kwargs: further arguments for the model's `from_pretrained`, such as `attn_implementation`; the
-            arguments above may be given here instead.
+        cache_dir: folder for downloads, instead of the hub's own cache.
+        token: hub token; True for the saved token, False for none, None for the saved token if there is one.
+        local_files_only: whether to use only files of earlier downloads.
+        trust_remote_code: has no effect: code of a checkpoint never runs.
+        model_kwargs: further arguments for the model's `from_pretrained`, such as `attn_implementation`; you
+            may also pass the arguments above here.
         pipeline_class: a class of your own, derived from one of the pipelines.
-        defaults: `batch_size` (maximum number of rows in a batch), `batch_tokens` (of tokens), `num_workers`
-            (without effect), and arguments of the call, such as `top_k=3`, for every call.
+        defaults: `batch_size` (maximum number of rows in a batch), `batch_tokens` (maximum number of tokens
+            in a batch), `num_workers` (no effect), and default arguments of every call, such as `top_k=3`.
 
     Raises:
-        ModelNotFoundError: a name or folder that leads to no model.
+        ModelNotFoundError: the name or folder has no model.
         CheckpointError: the weights are damaged, or lack the head that the task needs.
-        ConfigError: an unknown task or device, or a model that does not fit the task.
-        TokenizerError: the tokenizer is damaged, or is none of ALBERT's.
+        ConfigError: the task or device is unknown, or the model does not fit the task.
+        TokenizerError: the tokenizer is damaged, or is not an ALBERT tokenizer.
     """
     del trust_remote_code
     if (
@@ -162,9 +162,9 @@ def pipeline(
         and isinstance(model, str)
         and model in _PIPELINES
     ):
-        raise ConfigError(f"the arguments are swapped: the task comes first, pipeline({model!r}, {task!r})")
+        raise ConfigError(f"the arguments are swapped. The task comes first: pipeline({model!r}, {task!r})")
     if isinstance(tokenizer, AlbertConfig):  # the third argument of `transformers`
-        raise ConfigError("the third argument is the tokenizer, and a config was given; write config=...")
+        raise ConfigError("the third argument is the tokenizer, but received a config. Pass config=...")
     direct, model_kwargs = _take(
         model_kwargs or {},
         device_map=device_map,
@@ -178,9 +178,9 @@ def pipeline(
     device_map, dtype, torch_dtype = (direct.pop(name) for name in ("device_map", "dtype", "torch_dtype"))
     hub_options = direct
     if device is not None and device_map is not None:
-        raise ConfigError("device and device_map are one argument; give device only")
+        raise ConfigError("device and device_map are the same argument. Pass only device.")
     if isinstance(task, type) and issubclass(task, Task):
-        raise ConfigError(f"the task is the class {task.__name__}; give an instance: {task.__name__}()")
+        raise ConfigError(f"the task is the class {task.__name__}. Pass an instance: {task.__name__}()")
     if pipeline_class is not None:
         chosen = pipeline_class
     elif isinstance(task, Task):
@@ -198,10 +198,10 @@ def pipeline(
         model = _load(chosen, model, place or best_device(), config, dtype, hub_options, model_kwargs)
     else:
         if tokenizer is None:
-            raise ConfigError("a model that is loaded already does not say its tokenizer; give tokenizer=...")
+            raise ConfigError("a loaded model does not include its tokenizer. Pass tokenizer=...")
         if config is not None or dtype is not None or model_kwargs:
             raise ConfigError(
-                "config, dtype and model_kwargs are for loading a model; this one is loaded already"
+                "config, dtype and model_kwargs are for loading a model, but this one is already loaded"
             )
         defaults["device"] = place
     if isinstance(tokenizer, str | Path):
@@ -210,11 +210,11 @@ def pipeline(
 
 
 def _take(given: Mapping[str, Any], **direct: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments, some of which may be given in `model_kwargs`, and what else is given there."""
+    """Return the arguments, which may be in `model_kwargs`, and the other entries of `model_kwargs`."""
     rest = dict(given)
     for name in direct.keys() & rest.keys():
         if direct[name]:
-            raise ConfigError(f"{name} is given twice, directly and in model_kwargs; give it once")
+            raise ConfigError(f"{name} is passed twice, directly and in model_kwargs. Pass it once.")
         direct[name] = rest.pop(name)
     return direct, rest
 
@@ -230,10 +230,10 @@ def _infer_task(
     config: AlbertConfig | str | Path | None,
     hub_options: dict[str, Any],
 ) -> str:
-    """Return the task that a model is made for; raise ConfigError where it does not say."""
+    """Return the task that a model is made for; raise ConfigError if the model does not record it."""
     known = ", ".join(_PIPELINES)
     if model is None:
-        raise ConfigError(f"the task is None and so is the model; expected a task, one of {known}")
+        raise ConfigError(f"the task is None and so is the model. Expected a task, one of {known}.")
     if isinstance(model, LightModel):
         names = [model.architecture]
     elif not isinstance(model, str | Path):
@@ -246,8 +246,8 @@ def _infer_task(
     tasks = [HEADS[name].task for name in names if name in HEADS]
     if not tasks:
         raise ConfigError(
-            f"the task is None, and a model of class {', '.join(names) or 'unknown'} does not say it; "
-            f"expected a task, one of {known}"
+            f"the task is None, and the class {', '.join(names) or 'unknown'} of the model does not imply "
+            f"it. Expected a task, one of {known}."
         )
     return tasks[0]
 
@@ -255,7 +255,7 @@ def _infer_task(
 def _refuse_user_task(
     model: str | Path | Model | None, config: AlbertConfig | str | Path | None, hub_options: dict[str, Any]
 ) -> None:
-    """Raise a ConfigError for a model that was fine-tuned for a task of the user."""
+    """Raise ConfigError for a model that was fine-tuned for a user's own task."""
     if model is None:
         return
     if not isinstance(model, str | Path):
@@ -266,7 +266,7 @@ def _refuse_user_task(
             config = load_config(model if config is None else config, **hub_options)
     if (name := user_task_of(config)) is not None:
         raise ConfigError(
-            f"{where} was fine-tuned for {name!r}, a task of your own; give the `Task` object itself: "
+            f"{where} was fine-tuned for {name!r}, a task of your own. Pass the `Task` object itself: "
             "pipeline(MyTask(), model)"
         )
 
@@ -289,13 +289,13 @@ def _load(
         model_kwargs=model_kwargs,
         **hub_options,
     )
-    # Features come from the encoder alone, and a checkpoint without a pooler has all of that.
+    # Features need only the encoder, which a checkpoint without a pooler has completely.
     missing = [tensor for tensor in report.missing if not tensor.startswith("pooler.")]
     if missing:
         raise CheckpointError(
             f"{str(name)!r} was not trained for {chosen.task}: it is saved as {saved_class(model.config)}, "
             f"whose weights lack {', '.join(missing)}. "
-            f"Fine-tune it for that first ({chosen.architecture}), or give a checkpoint that has them"
+            f"Fine-tune it for that task first ({chosen.architecture}), or pass a checkpoint that has them."
         )
     if report.unexpected or report.conflicting:
         warnings.warn(f"{name}: {report}", UserWarning, stacklevel=3)

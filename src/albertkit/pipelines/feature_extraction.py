@@ -102,12 +102,12 @@ class FeatureExtractionPipeline(Pipeline):
             prompt: a text that is put before each text, in place of the model's prompts; "" for none.
             truncation: cut a text that is longer than the model reads, instead of raising.
             max_length: maximum number of tokens of a text, [CLS] and [SEP] included. Default: with
-                truncation the maximum length of the fine-tuning, else what the model reads; for a model of
-                sentence-transformers always its `max_seq_length`.
+                truncation the maximum length of the fine-tuning, otherwise the maximum of the model; for a
+                model of sentence-transformers always its `max_seq_length`.
             tokenize_kwargs: the same two, and `padding`, which no answer depends on.
             return_tensors: True or "pt" returns tensors on the CPU in place of lists, "np" NumPy arrays.
             parse_special_tokens: False reads `[SEP]` and the like, written in a text, as plain text.
-            on_cut: is told of each text that was cut how many tokens were left out: a vector cannot say it.
+            on_cut: function that is called with the number of removed tokens of each truncated text.
             batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
 
         Returns:
@@ -117,8 +117,9 @@ class FeatureExtractionPipeline(Pipeline):
 
         Raises:
             DataError: a text is longer than the model reads.
-            ConfigError: unknown `pooling`, `prompt_name` or `return_tensors`, `max_length` over what the
-                model reads, `batch_size` below 1, or an argument for the tokenizer that has no meaning here.
+            ConfigError: unknown `pooling`, `prompt_name` or `return_tensors`, `max_length` beyond the
+                maximum of the model, `batch_size` below 1, or an argument for the tokenizer that has no
+                meaning here.
         """
         given = merge_arguments(
             "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
@@ -227,4 +228,4 @@ def _read_kind(return_tensors: bool | str | None) -> Literal["pt", "np"] | None:
         return "pt"
     if return_tensors == "np":
         return "np"
-    raise ConfigError(f"return_tensors is {return_tensors!r}; expected True, False, 'pt' or 'np'")
+    raise ConfigError(f"return_tensors is {return_tensors!r}. Expected True, False, 'pt' or 'np'.")

@@ -1,4 +1,4 @@
-"""What every pipeline does alike: one input, lists, datasets, iterables, files; batches by length; order."""
+"""The base class of pipelines: inputs of all kinds, batches by length, answers in order."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -20,14 +20,14 @@ from albertkit.tasks.settings import saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
 
-_INPUTS_AHEAD = 512  # so many inputs of an iterable are sorted by length together ...
-_BATCHES_AHEAD = 16  # ... or so many batches, where a batch has a number of rows
+_INPUTS_AHEAD = 512  # number of inputs of an iterable that are sorted by length together ...
+_BATCHES_AHEAD = 16  # ... or number of batches, if `batch_size` is set
 
 Features = Callable[[list[Any]], Sequence[Any]]
 
 
 class Shared(TypedDict, total=False):
-    """What the constructor of every pipeline takes beside a model and its tokenizer; see `Pipeline`."""
+    """Arguments of every pipeline's constructor besides a model and its tokenizer; see `Pipeline`."""
 
     task: str | None
     device: Device
@@ -38,26 +38,27 @@ class Shared(TypedDict, total=False):
 
 
 class Batching(TypedDict, total=False):
-    """What every call takes beside its inputs and options; see `Pipeline`."""
+    """Arguments of every call besides its inputs and options; see `Pipeline`."""
 
     batch_size: int | None
     num_workers: int | None
 
 
 class Pipeline(PushToHub, ABC):
-    """A task, a tokenizer and a model behind one call.
+    """Base class of pipelines: a task, a tokenizer and a model behind one call.
 
     Args:
-        model: a light model or a PyTorch model of a class in `accepts`; its mode (training or not) is kept.
-        tokenizer: the one the model was trained with.
-        task: the name of the task, for callers of `transformers`; another name than the pipeline's is an
-            error.
-        device: moves the model there; None leaves it where it is.
-        batch_size: maximum number of rows of a batch; None for as many as `batch_tokens` allows. With 1, a
-            generator's inputs are answered as they come.
-        batch_tokens: maximum number of tokens of a batch; None for what suits the device.
-        num_workers: taken for callers of `transformers`, and without effect: inputs are read and tokenized
-            in the thread of the caller, which takes a small part of the time.
+        model: a light model or a PyTorch model of a class in `accepts`. Its mode (training or evaluation) is
+            restored.
+        tokenizer: the tokenizer that the model was trained with.
+        task: the name of the task, for compatibility with `transformers`; any other name than the pipeline's
+            raises an error.
+        device: the device to move the model to; None does not move it.
+        batch_size: maximum number of rows in a batch; None for as many as `batch_tokens` allows. With 1, each
+            input of a generator is answered immediately.
+        batch_tokens: maximum number of tokens in a batch; None for a default that suits the device.
+        num_workers: accepted for compatibility with `transformers`; has no effect. The caller's thread reads
+            and tokenizes the inputs, which takes a small part of the time.
         engine: one of `engines.choosing.ENGINES`, or an engine of the model.
 
     Raises:
@@ -68,17 +69,17 @@ class Pipeline(PushToHub, ABC):
     aliases: ClassVar[tuple[str, ...]] = ()
     """Other names of the task."""
     architecture: ClassVar[str]
-    """The name of the model class that is loaded."""
+    """The name of the model class to load."""
     accepts: ClassVar[tuple[str, ...]]
-    """The names of the model classes that may be given."""
+    """The names of the accepted model classes."""
     fields: ClassVar[tuple[str, ...]] = ("text",)
-    """What an input consists of: the keys of a mapping, the columns of a TSV file."""
+    """The parts of an input: the keys of a mapping, the columns of a TSV file."""
     rest: ClassVar[str | None] = None
-    """The field that takes all further columns."""
+    """The field that receives all further columns."""
     reads_lists: ClassVar[bool] = False
-    """Whether the values of an input may be lists, as the columns of a table are."""
-    by_name: ClassVar[str] = "Give several texts as a list"
-    """What to do in place of several arguments without a name."""
+    """Whether the values of an input may be lists, like the columns of a table."""
+    by_name: ClassVar[str] = "Pass several texts as a list"
+    """What to do instead of passing several positional arguments."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class Pipeline(PushToHub, ABC):
         engine: str | Engine | None = None,
     ) -> None:
         if task not in (None, "", self.task, *self.aliases):
-            raise ConfigError(f"the task is {task!r}; expected {self.task!r}, or pipeline({task!r}, ...)")
+            raise ConfigError(f"the task is {task!r}. Expected {self.task!r}, or pipeline({task!r}, ...).")
         if not class_names(model) & {*self.accepts}:
             raise ConfigError(
                 f"{self.task} needs a model of class {' or '.join(self.accepts)}, got {_class_name(model)}. "
@@ -103,8 +104,8 @@ class Pipeline(PushToHub, ABC):
             raise ConfigError(f"expected a tokenizer of albertkit, got {_class_name(tokenizer)}")
         if len(tokenizer) > model.config.vocab_size:
             raise ConfigError(
-                f"the tokenizer has {len(tokenizer)} pieces and the model {model.config.vocab_size}: they do "
-                "not belong together. (For tokens that you added: "
+                f"the tokenizer has {len(tokenizer)} pieces, but the model has {model.config.vocab_size}: "
+                "they do not belong together. (For tokens that you added: "
                 "model.resize_token_embeddings(len(tokenizer)))"
             )
         check_size("num_workers", num_workers, least=0)
@@ -118,47 +119,47 @@ class Pipeline(PushToHub, ABC):
 
     @property
     def model(self) -> Any:
-        """The model: a light one, until it has become a PyTorch model."""
+        """The model: a light model, until it has been converted to a PyTorch model."""
         is_light = isinstance(self._model, LightModel)
         return self._model.module if is_light and self._model.module is not None else self._model
 
     @property
     def device(self) -> Any:
-        """Where the model is: a `torch.device`, or "cpu" where torch is not installed."""
+        """The model's device: a `torch.device`, or "cpu" if torch is not installed."""
         return self.model.device
 
     @property
     def dtype(self) -> Any:
-        """The type of the model's weights, torch's or else NumPy's; `torch_dtype` is its older name."""
+        """The data type of the model's weights, torch's or else NumPy's; `torch_dtype` is its older name."""
         return self.model.dtype
 
     @property
     def torch_dtype(self) -> Any:
-        """As `dtype`."""
+        """Older name of `dtype`."""
         return self.dtype
 
     @property
     def max_length(self) -> int:
-        """Most tokens that the model reads."""
+        """Maximum length of the model, in tokens."""
         return self.model.config.max_position_embeddings
 
     @property
     def trained_length(self) -> int:
-        """Maximum length that the model was fine-tuned with; of a model that does not say, `max_length`."""
+        """Maximum length that the model was fine-tuned with, or `max_length` if the config lacks it."""
         return min(saved_lengths(self.model.config).get("max_length", self.max_length), self.max_length)
 
     def _is_single(self, inputs: Any) -> bool:
-        """Return whether this is one input, and not several."""
+        """Return whether this is a single input."""
         return isinstance(inputs, str)
 
     def _read(self, given: Any) -> Any:
-        """Return one input as the task takes it; raise DataError for anything else."""
+        """Return one input in the task's form; raise DataError for anything else."""
         if not isinstance(given, str):
-            raise DataError(f"received {given!r:.80} ({type(given).__name__}) for a text; expected a string")
+            raise DataError(f"received {given!r:.80} ({type(given).__name__}) for a text. Expected a string.")
         return given
 
     def _rows(self, features: Sequence[Any]) -> Sequence[Row]:
-        """Return the rows of what a task has made of examples."""
+        """Return the rows of a task's features."""
         return features
 
     def _run(
@@ -171,19 +172,19 @@ class Pipeline(PushToHub, ABC):
         batch_size: int | None = None,
         num_workers: int | None = None,
     ) -> Any:
-        """Answer all inputs, some batches of them at a time.
+        """Answer all inputs, a few batches at a time.
 
         Args:
             inputs: one input, or several.
-            others: positional arguments after the inputs, which are an error.
-            features: makes features of examples.
-            answer: is called with examples, their features, and `batch_size`.
-            batch_size: maximum number of rows of a batch; None for the pipeline's.
+            others: further positional arguments, which raise an error.
+            features: function that computes features of examples.
+            answer: function of examples, their features, and `batch_size`, which returns the answers.
+            batch_size: maximum number of rows in a batch; None for the pipeline's setting.
             num_workers: see `Pipeline`.
         """
         if others:
             raise ConfigError(
-                f"received {1 + len(others)} arguments without a name; expected one. {self.by_name}"
+                f"received {1 + len(others)} positional arguments. Expected one. {self.by_name}."
             )
         check_size("num_workers", num_workers, least=0)
         size = self.batch_size if batch_size is None else check_size("batch_size", batch_size)
@@ -203,7 +204,7 @@ class Pipeline(PushToHub, ABC):
             return self._stream(source, features, answer, ahead)
         items = list(source.items)
         source.items = iter(items)
-        checked = len(items) > ahead  # else the only chunk is checked before it is answered
+        checked = len(items) > ahead  # otherwise the only chunk is checked before it is answered
         if checked:
             self._check(items, source, features)
         answers = self._stream(source, features, answer, ahead, checked=checked)
@@ -212,7 +213,7 @@ class Pipeline(PushToHub, ABC):
     def _predict(
         self, task: Task, examples: list[Any], rows: list[Any], batch_size: int | None, **options: Any
     ) -> list[Any]:
-        """Return the predictions of a task for examples; `options` are those of its `predictions`."""
+        """Return a task's predictions for examples; `options` are those of its `predictions`."""
         outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
         return task.predictions(examples, rows, outputs, **options)
 
@@ -240,7 +241,7 @@ class Pipeline(PushToHub, ABC):
             yield from answer(examples, found)
 
     def _check(self, items: list[Any], source: Source, features: Features) -> None:
-        """Raise one error for all of the inputs that cannot be answered, before anything is computed."""
+        """Raise one error for all inputs that cannot be answered, before anything is computed."""
         unknown, problems = UnknownTokens(self.tokenizer), dict[int, AlbertKitError]()
         for start in range(0, len(items), _INPUTS_AHEAD):
             some = items[start : start + _INPUTS_AHEAD]
@@ -255,7 +256,7 @@ class Pipeline(PushToHub, ABC):
         _warn_of(unknown)
 
     def _problems(self, some: list[Any], features: Features, start: int) -> dict[int, AlbertKitError]:
-        """Return the error of each input that has one alone, by its number."""
+        """Return the error of each input that fails on its own, by index."""
         problems: dict[int, AlbertKitError] = {}
         for number, one in enumerate(some, start):
             try:
@@ -268,11 +269,11 @@ class Pipeline(PushToHub, ABC):
         return "a text"
 
     def predict(self, inputs: Any) -> Any:
-        """Answer as a call does; the name that scikit-learn has for it."""
+        """Answer like a call. scikit-learn uses this name."""
         return self(inputs)
 
     def transform(self, inputs: Any) -> Any:
-        """Answer as a call does; the name that scikit-learn has for it."""
+        """Answer like a call. scikit-learn uses this name."""
         return self(inputs)
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> None:
@@ -280,7 +281,7 @@ class Pipeline(PushToHub, ABC):
 
         Args:
             save_directory: the folder.
-            options: those of the model's `save_pretrained`.
+            options: options of the model's `save_pretrained`.
         """
         self.model.save_pretrained(save_directory, **options)
         self.tokenizer.save_pretrained(save_directory)
@@ -297,12 +298,12 @@ class Pipeline(PushToHub, ABC):
 
 
 def _warn_of(unknown: UnknownTokens) -> bool:
-    """Warn of texts that the vocabulary does not cover; return whether there are any."""
+    """Warn about texts that the vocabulary does not cover; return whether there are any."""
     if note := unknown.note():
         warn_caller(note, UnknownTokensWarning)
     return note is not None
 
 
 def _class_name(given: Any) -> str:
-    """Return the name of its class, with the package: another package may have a class of that name."""
+    """Return the class name with its package, because another package may have a class of that name."""
     return f"{type(given).__module__.split('.')[0]}.{type(given).__name__}"

@@ -1,4 +1,4 @@
-"""The pipeline for masked words."""
+"""The pipeline that fills in masked tokens."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from albertkit.tokenization.base import TokenizerBase
 
 
 class FillMaskPipeline(Pipeline):
-    """The words that fit a mask; `pipeline("fill-mask")` makes one."""
+    """Predicts the words for a mask; `pipeline("fill-mask")` creates one."""
 
     task = "fill-mask"
     architecture = "AlbertForMaskedLM"
@@ -48,26 +48,26 @@ class FillMaskPipeline(Pipeline):
         """Fill in every [MASK].
 
         Args:
-            inputs: a text, a list of texts, an iterable of texts, or a file of texts, each with one mask or
-                more.
+            inputs: a text, a list of texts, an iterable of texts, or a file of texts, each with at least one
+                mask.
             others: not accepted: a second positional argument is an error.
-            top_k: how many words for each mask.
-            targets: score only these words. Each must be one piece of the vocabulary; "man" is the word, in
-                the vocabulary "_man" with its word-start mark.
-            tokenizer_kwargs: `max_length`, the most tokens read at once; `truncation` and `padding` are taken
-                too and change nothing, since every mask is read whatever the length of its text.
-            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
+            top_k: number of words for each mask.
+            targets: score only these words. Each must be a single piece of the vocabulary; "man" means the
+                word, which the vocabulary has as "_man", with its word-start mark.
+            tokenizer_kwargs: `max_length`, the maximum length of a row; `truncation` and `padding` are
+                accepted but have no effect, because every mask is read in texts of any length.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
         Returns:
-            For a text with one mask a list of {score, token, token_str, sequence}, best first; with several
-            masks a list of such lists, each mask scored with the others in place. In a text over the model's
-            length each mask is scored in a window of its tokens with the mask in the middle, and `window` in
-            each answer gives the characters (start, end) that were read. A list or generator of these for
+            For a text with one mask, a list of {score, token, token_str, sequence}, best first. With several
+            masks, a list of such lists, each mask scored while the others stay masked. In a text that exceeds
+            the model's maximum length, each mask is scored in a window of tokens around it, and `window` in
+            each answer has the characters (start, end) of that window. A list or generator of these for
             several texts.
 
         Raises:
-            DataError: a text without a mask, or a target that is not one piece.
-            ConfigError: `top_k` or `batch_size` out of range.
+            DataError: a text has no mask, or a target is not a single piece.
+            ConfigError: `top_k` or `batch_size` is out of range.
         """
         wanted = self.targets if targets is None else targets
         task = self.masked_lm if tokenizer_kwargs is None else self._task(tokenizer_kwargs)

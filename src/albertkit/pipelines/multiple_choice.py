@@ -1,4 +1,4 @@
-"""The pipeline for the choice among answers."""
+"""The pipeline that chooses among answers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -16,14 +16,14 @@ from albertkit.tokenization.base import TokenizerBase
 
 
 class MultipleChoicePipeline(Pipeline):
-    """The choice that fits a context and a question best; `pipeline("multiple-choice")` makes one."""
+    """Chooses the best answer for a context and a question; `pipeline("multiple-choice")` creates one."""
 
     task = "multiple-choice"
     architecture = "AlbertForMultipleChoice"
     accepts = ("AlbertForMultipleChoice",)
     fields = ("context", "question")
     rest = "choices"
-    by_name = 'Give context="...", question="..." and choices=["...", "..."] by name'
+    by_name = 'Pass context="...", question="..." and choices=["...", "..."] by name'
 
     def __init__(
         self,
@@ -46,34 +46,34 @@ class MultipleChoicePipeline(Pipeline):
         truncation: bool | None = None,
         **batching: Unpack[Batching],
     ) -> Any:
-        """Choose.
+        """Choose the best answer.
 
         Args:
-            inputs: {"context": ..., "question": ..., "choices": [...]}, where the question may be left out;
+            inputs: {"context": ..., "question": ..., "choices": [...]}, where the question is optional;
                 a list or other iterable of these; or a file: .jsonl, or .tsv with the columns context,
-                question (may be empty) and one for each choice.
+                question (may be empty) and one column for each choice.
             others: not accepted: a second positional argument is an error.
-            context: the context of one input, in place of `inputs`.
-            question: the question of that input; may be left out.
+            context: the context of a single input, instead of `inputs`.
+            question: the question of that input; optional.
             choices: the possible answers of that input, at least two.
-            truncation: cut a context at its end if the input is longer than those of the fine-tuning,
-                instead of raising if it is longer than the model reads. The answer then has
-                `cut`, the most tokens left out beside a choice.
+            truncation: whether to truncate a context at its end if the input exceeds the maximum length of
+                the fine-tuning, instead of raising if it exceeds the model's maximum. The answer then has
+                `cut`, the maximum number of tokens removed for a choice.
             batching: `batch_size`, the maximum number of rows in a batch (each choice is a row);
-                `num_workers`, without effect.
+                `num_workers`, which has no effect.
 
         Returns:
-            {choice, index, score, scores}: the best choice, its number from 0, its probability, and those of
-            all. A list or generator of these for several inputs.
+            {choice, index, score, scores}: the best choice, its index from 0, its probability, and the
+            probabilities of all choices. A list or generator of these for several inputs.
 
         Raises:
-            DataError: what is no such input, fewer than two choices, or a context that is too long.
-            ConfigError: `batch_size` below 1.
+            DataError: an input is invalid, has fewer than two choices, or its context is too long.
+            ConfigError: `batch_size` is below 1.
         """
         if inputs is None and not others:
             inputs = {"context": context, "question": question, "choices": choices}
         elif (context, question, choices) != (None, None, None):
-            raise ConfigError("the choices are given twice; give inputs, or context, question and choices")
+            raise ConfigError("the choices are passed twice. Pass inputs, or context, question and choices.")
         truncation = self.truncation if truncation is None else truncation
         longest = self.trained_length if truncation else self.max_length
         settings = TaskSettings(max_length=longest, truncation=truncation)
@@ -102,8 +102,8 @@ class MultipleChoicePipeline(Pipeline):
                     id=context[:40], context=context, question=question, choices=tuple(choices)
                 )
         raise DataError(
-            f"received {given!r:.80} ({type(given).__name__}); expected {self._expected()}, where the "
-            "question may be left out"
+            f"received {given!r:.80} ({type(given).__name__}). Expected {self._expected()}, where the "
+            "question is optional."
         )
 
     def _expected(self) -> str:

@@ -15,7 +15,7 @@ from albertkit.tokenization.base import TokenizerBase
 
 
 class TaskPipeline(Pipeline):
-    """The records of a task of your own; `pipeline(MyTask(), model)` makes one."""
+    """Returns the records of a task of your own; `pipeline(MyTask(), model)` creates one."""
 
     definition: ClassVar[Task]
     reads_lists = True
@@ -45,16 +45,16 @@ class TaskPipeline(Pipeline):
         """Predict for examples.
 
         Args:
-            inputs: a row as the task's `example` reads it: a dict, or a text for {"text": ...}; an example of
+            inputs: a row for the task's `example`: a dict, or a text for {"text": ...}; an example of
                 the task's class; a list or other iterable of these; a table; or a file.
             others: not accepted: a second positional argument is an error.
-            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
         Returns:
             The record of an input; a list or generator of records for several inputs.
 
         Raises:
-            DataError: an input that the task does not read.
+            DataError: the task cannot read an input.
         """
         if not isinstance(inputs, str | Mapping | Path) and hasattr(inputs, "columns"):
             table = as_source(inputs, name="inputs")

@@ -1,4 +1,4 @@
-"""The pipeline for questions about a text, answered by a place of it."""
+"""The pipeline that answers questions with a span of a context."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -16,17 +16,17 @@ from albertkit.tokenization.base import TokenizerBase
 
 
 class QuestionAnsweringPipeline(Pipeline):
-    """The place of a text that answers a question; `pipeline("question-answering")` makes one.
+    """Answers a question with a span of a context; `pipeline("question-answering")` creates one.
 
-    Where the model's config has `null_score_diff_threshold` (fine-tuning on questions without answers saves
-    it), the answer may be that there is none.
+    If the model's config has `null_score_diff_threshold` (saved by fine-tuning on data with unanswerable
+    questions), the result can be that there is no answer.
     """
 
     task = "question-answering"
     architecture = "AlbertForQuestionAnswering"
     accepts = ("AlbertForQuestionAnswering",)
     fields = ("question", "context")
-    by_name = 'Give question="..." and context="..." by name'
+    by_name = 'Pass question="..." and context="..." by name'
 
     def __init__(
         self,
@@ -72,30 +72,31 @@ class QuestionAnsweringPipeline(Pipeline):
             inputs: {"question": ..., "context": ...}; a list or other iterable of these; or a file: .tsv with
                 these two columns, .jsonl.
             others: not accepted: a second positional argument is an error.
-            question: the question, or a list of questions, in place of `inputs`.
+            question: the question, or a list of questions, instead of `inputs`.
             context: the context of the question; or a list with one context for each question, or a single
                 context for all of them.
-            top_k: maximum number of answers. None overlaps another: of those that do, the best is given.
-            doc_stride: tokens that a window repeats from the one before, where the context needs several.
-                Default: as in the fine-tuning, else 128.
-            max_seq_len: most tokens of a window, at most what the model reads. Default: as in the
+            top_k: maximum number of answers. Answers do not overlap: of overlapping ones, the best is
+                returned.
+            doc_stride: overlap of the windows of a long context, in tokens. Default: as in the fine-tuning,
+                else 128.
+            max_seq_len: maximum number of tokens of a window, up to the model's maximum. Default: as in the
                 fine-tuning, else 384.
-            max_question_len: maximum number of tokens of a question; a longer one is an error. Default: half
-                of a window, whatever length the fine-tuning cut its questions to.
-            max_answer_len: most tokens of an answer. Default: as in the fine-tuning, else 30.
-            handle_impossible_answer: whether "no answer" (an empty one) is an answer; None: where the config
-                has a threshold for it.
-            batching: `batch_size`, the maximum number of windows in a batch; `num_workers`, without effect.
+            max_question_len: maximum number of tokens of a question; a longer one raises an error. Default:
+                half of a window, whatever maximum the fine-tuning used.
+            max_answer_len: maximum number of tokens of an answer. Default: as in the fine-tuning, else 30.
+            handle_impossible_answer: whether "no answer" (an empty answer) is possible; None for models whose
+                config has a threshold for it.
+            batching: `batch_size`, the maximum number of windows in a batch; `num_workers`, which has no
+                effect.
 
         Returns:
-            {score, start, end, answer} for a question: characters `start:end` of the context; with `top_k`
-            over 1 a list of that many, best first, and fewer where the context has no more. A list or
-            generator of these for several questions. "No answer" is "" at 0:0; it comes first where it beats
-            the best answer by the threshold.
+            {score, start, end, answer} for a question: characters `start:end` of the context. With `top_k`
+            over 1, a list of up to that many, best first. A list or generator of these for several questions.
+            "No answer" is "" at 0:0. It comes first if it beats the best answer by the threshold.
 
         Raises:
-            DataError: no question and context, an empty one, or a question that is too long.
-            ConfigError: a size that is no whole number, or too small.
+            DataError: question or context is missing or empty, or a question is too long.
+            ConfigError: a size is not a whole number, or is too small.
         """
         count = self._size("top_k", top_k)
         settings = TaskSettings(
@@ -109,7 +110,7 @@ class QuestionAnsweringPipeline(Pipeline):
         if inputs is None and not others:
             inputs = _join(question, context)
         elif question is not None or context is not None:
-            raise ConfigError("questions are given twice; give inputs, or question and context")
+            raise ConfigError("questions are passed twice. Pass inputs, or question and context.")
         threshold = self._threshold(handle_impossible_answer)
         return self._run(
             inputs,
@@ -120,11 +121,11 @@ class QuestionAnsweringPipeline(Pipeline):
         )
 
     def _size(self, name: str, given: int | None, *, least: int = 1) -> Any:
-        """Return an argument of the call, or the pipeline's where the call has none."""
+        """Return an argument of the call, or the pipeline's setting if the call does not set it."""
         return check_size(name, getattr(self, name) if given is None else given, least=least)
 
     def _threshold(self, wanted: bool | None) -> float | None:
-        """Return by how much "no answer" must be better, None where it is not an answer."""
+        """Return the threshold of "no answer", or None if it is not a possible answer."""
         wanted = self.handle_impossible_answer if wanted is None else wanted
         saved: float | None = getattr(self.model.config, THRESHOLD_KEY, None)
         if wanted is None:
@@ -140,10 +141,10 @@ class QuestionAnsweringPipeline(Pipeline):
             if isinstance(question, str) and isinstance(context, str):
                 for name, text in (("question", question), ("context", context)):
                     if not text.strip():
-                        raise DataError(f"the {name} is empty; expected a text")
+                        raise DataError(f"the {name} is empty. Expected a text.")
                 return QuestionExample(str(given.get("id", "")), question, context)
         raise DataError(
-            f"received {given!r:.80} ({type(given).__name__}); expected {self._expected()}, two strings"
+            f"received {given!r:.80} ({type(given).__name__}). Expected {self._expected()}, two strings."
         )
 
     def _expected(self) -> str:
@@ -167,7 +168,7 @@ class QuestionAnsweringPipeline(Pipeline):
 
 
 def _rank(answered: Answered, threshold: float | None) -> list[Answer]:
-    """Return the answers, best first; "no answer" among them where there is a threshold or nothing else."""
+    """Return the answers, best first, including "no answer" if there is a threshold or no other answer."""
     if threshold is None:
         return answered.answers or [answered.no_answer]
     bar = answered.no_answer.logit - threshold
@@ -180,19 +181,19 @@ def _describe(answer: Answer) -> dict[str, Any]:
 
 
 def _join(question: str | list[str] | None, context: str | list[str] | None) -> Any:
-    """Return questions and contexts as inputs: one, or a list."""
+    """Return questions and contexts as one input, or as a list."""
     if question is None or context is None:
-        raise DataError("there is no question or no context; give both, or inputs")
+        raise DataError("the question or the context is missing. Pass both, or inputs.")
     for name, given in (("question", question), ("context", context)):
         if not isinstance(given, Iterable):
-            raise DataError(f"the {name} is {given!r:.80}; expected a text or a list of texts")
+            raise DataError(f"the {name} is {given!r:.80}. Expected a text or a list of texts.")
     if isinstance(question, str) and isinstance(context, str):
         return {"question": question, "context": context}
     questions = [question] if isinstance(question, str) else list(question)
     contexts = [context] * len(questions) if isinstance(context, str) else list(context)
     if len(questions) != len(contexts):
         raise DataError(
-            f"received {len(questions)} questions and {len(contexts)} contexts; expected as many, "
-            "or one context"
+            f"received {len(questions)} questions and {len(contexts)} contexts. Expected equal numbers, "
+            "or one context."
         )
     return [{"question": one, "context": text} for one, text in zip(questions, contexts, strict=True)]

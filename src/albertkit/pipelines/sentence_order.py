@@ -1,4 +1,4 @@
-"""The pipeline for the order of two texts, which every pretrained ALBERT can judge."""
+"""The pipeline that predicts the order of two texts, for every pretrained ALBERT."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -17,13 +17,13 @@ from albertkit.tokenization.base import TokenizerBase
 
 
 class SentenceOrderPipeline(Pipeline):
-    """Whether two texts follow each other or were swapped; `pipeline("sentence-order")` makes one."""
+    """Predicts whether two texts are in order or swapped; `pipeline("sentence-order")` creates one."""
 
     task = "sentence-order"
     architecture = "AlbertForPreTraining"
     accepts = ("AlbertForPreTraining",)
     fields = ("text", "text_pair")
-    by_name = "Give the two texts of a pair as a tuple, (text, text_pair)"
+    by_name = "Pass the two texts of a pair as a tuple, (text, text_pair)"
 
     def __init__(
         self,
@@ -47,23 +47,23 @@ class SentenceOrderPipeline(Pipeline):
         truncation: bool | None = None,
         **batching: Unpack[Batching],
     ) -> Any:
-        """Judge the order of pairs of texts.
+        """Predict the order of pairs of texts.
 
         Args:
             inputs: a pair as (text, text_pair) or {"text": ..., "text_pair": ...}; a list or other iterable
                 of pairs; or a file: .tsv with two columns, .jsonl.
             others: not accepted: a second positional argument is an error.
-            truncation: cut pairs that are longer than the model reads (the longer text of each), instead of
-                raising. The answer then has `cut`, the number of tokens left out.
-            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
+            truncation: whether to truncate pairs that exceed the model's maximum length (the longer text of
+                each) instead of raising. The answer then has `cut`, the number of removed tokens.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
         Returns:
             {label, score} for a pair: "in order" or "swapped", and its probability. A list or generator of
             these for several pairs.
 
         Raises:
-            DataError: what is no pair, or a pair that is too long.
-            ConfigError: `batch_size` below 1.
+            DataError: an input is not a pair, or is too long.
+            ConfigError: `batch_size` is below 1.
         """
         settings = TaskSettings(truncation=self.truncation if truncation is None else truncation)
         task = SentenceOrder().bind(self.tokenizer, self.model.config, settings)
@@ -81,7 +81,7 @@ class SentenceOrderPipeline(Pipeline):
     def _read(self, given: Any) -> TextExample:
         example = read_text_or_pair(given)
         if example.text_pair is None:
-            raise DataError(f"received {given!r:.80}; expected {self._expected()}: the order of two texts")
+            raise DataError(f"received {given!r:.80}. Expected {self._expected()}: the order of two texts.")
         return example
 
     def _expected(self) -> str:

@@ -1,4 +1,4 @@
-"""What a pipeline is given in place of one input: lists, datasets, iterables, files; and their errors."""
+"""Several inputs of a pipeline: lists, datasets, iterables, files; and their errors."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -8,21 +8,21 @@ from typing import Any
 from albertkit.errors import AlbertKitError, DataError
 from albertkit.inputs import NumberedInputs, NumberedStream, format_of
 
-_LISTED = 10  # places named in an error
+_LISTED = 10  # number of inputs listed in an error
 
 
 class Source:
-    """Several inputs, to be read once.
+    """Several inputs, which are read once.
 
     Args:
         inputs: a list or another sized iterable, a dataset with `__len__` and `__getitem__`, any iterable, or
             the path of a file.
-        expected: how errors call one input.
+        expected: the description of one input in errors.
         fields: the keys of an input, the columns of a TSV file.
-        rest: the field that takes all further columns.
+        rest: the field that receives all further columns.
 
     Raises:
-        DataError: none of these, or a table, whose items are not texts.
+        DataError: the input is none of these, or is a table, whose items are not texts.
     """
 
     def __init__(self, inputs: Any, *, expected: str, fields: Sequence[str], rest: str | None) -> None:
@@ -30,17 +30,17 @@ class Source:
         self._name: Path | str | None = None
         self._kind = "input"
         self.is_list = False
-        """Whether the answers are a list too, and not a generator."""
+        """Whether the answers are returned as a list, not as a generator."""
         self.is_known = False
         """Whether all inputs are in memory, so that they can be checked before anything is computed."""
-        if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are no strings of Python
+        if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are not Python strings
             inputs = inputs.to_pylist()
         if isinstance(inputs, PathLike):
             path = Path(inputs)
-            if not path.exists():  # at once, and not when the first answer is asked for
+            if not path.exists():  # raise now, not when the first answer is requested
                 raise DataError(f"{inputs}: no such file")
             if path.is_dir():
-                raise DataError(f"{inputs} is a folder; expected a file with an input on each line")
+                raise DataError(f"{inputs} is a folder. Expected a file with one input per line.")
             inputs = NumberedStream.read(
                 _lines(path), str(path), format=format_of(path), fields=fields, rest=rest
             )
@@ -57,16 +57,16 @@ class Source:
             self.items = iter(inputs)
         else:
             raise DataError(
-                f"received {inputs!r:.60} ({type(inputs).__name__}); expected {expected} or an iterable of "
-                "these, or the path of a file"
+                f"received {inputs!r:.60} ({type(inputs).__name__}). Expected {expected} or an iterable of "
+                "these, or the path of a file."
             )
 
     def error(self, problems: Mapping[int, AlbertKitError], *, count: int) -> AlbertKitError:
-        """Return one error for all inputs that cannot be answered.
+        """Return a single error for all inputs that cannot be answered.
 
         Args:
-            problems: the error of each, by its number from 0.
-            count: how many inputs have been read.
+            problems: the error of each, by index from 0.
+            count: number of inputs read so far.
         """
         first, error = next(iter(problems.items()))
         places = [number if self._numbers is None else self._numbers[number] for number in problems]
@@ -82,12 +82,12 @@ class Source:
 
 
 def check_table(inputs: Any, *, fields: Sequence[str], rest: str | None, is_text: bool) -> None:
-    """Raise DataError for a table: iterating over it would give the names of its columns.
+    """Raise DataError for a table, because iterating over it yields column names.
 
     Args:
-        inputs: what the pipeline is given.
+        inputs: the inputs of the pipeline.
         fields: the keys of an input.
-        rest: the field that takes all further columns.
+        rest: the field that receives all further columns.
         is_text: whether a text alone is an input, so that one column is enough.
     """
     names = _column_names(inputs, rest)
@@ -102,12 +102,12 @@ def check_table(inputs: Any, *, fields: Sequence[str], rest: str | None, is_text
         todo += f'{" or " if todo else ""}its rows, such as df[[{listed}]].to_dict("records")'
     raise DataError(
         f"received a table ({type(inputs).__name__}) with the columns {shown}: it is not clear which of them "
-        f"are the inputs. Give {todo}, where df is the table"
+        f"are the inputs. Pass {todo}, where df is the table."
     )
 
 
 def _column_names(inputs: Any, rest: str | None) -> list[str] | None:
-    """Return the names of a table's columns; None for what is no table. `rest` is a list in one input too."""
+    """Return a table's column names, or None for other objects. `rest` is a list in single inputs too."""
     if isinstance(inputs, Mapping):
         columns = [
             hasattr(one, "__len__") and not isinstance(one, str | bytes)
@@ -115,13 +115,13 @@ def _column_names(inputs: Any, rest: str | None) -> list[str] | None:
             if name != rest
         ]
         return [*map(str, inputs)] if columns and all(columns) else None
-    if not hasattr(inputs, "columns"):  # of pandas, polars, PyArrow; a dataset of `datasets` has rows
+    if not hasattr(inputs, "columns"):  # pandas, polars, PyArrow; a dataset of `datasets` has rows
         return None
     return [*map(str, getattr(inputs, "column_names", inputs.columns))]
 
 
 def _is_dataset(inputs: Any) -> bool:
-    """Return whether this is a dataset of torch or of `datasets`, which may be larger than memory."""
+    """Return whether this is a dataset of torch or `datasets`, which may be larger than memory."""
     is_array = hasattr(inputs, "shape") and not hasattr(inputs, "column_names")
     if isinstance(inputs, Sequence | Mapping) or is_array:
         return False
@@ -135,6 +135,6 @@ def _iterate(dataset: Any) -> Iterator[Any]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, which is opened when the first of them is asked for."""
+    """Yield the lines of a file, which is opened when the first line is requested."""
     with path.open("rb") as stream:
         yield from stream

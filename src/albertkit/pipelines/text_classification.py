@@ -1,4 +1,4 @@
-"""The pipeline for classes of texts and pairs, and for numbers."""
+"""The pipeline that classifies texts and pairs, or predicts numbers for them."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -17,18 +17,18 @@ from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.text_classification import PAIRS_KEY, TextClassification
 from albertkit.tokenization.base import TokenizerBase
 
-_UNSET: Any = ""  # top_k=None means all labels, so that is not what nobody has set
+_UNSET: Any = ""  # not None, because top_k=None means all labels
 
 
 class TextClassificationPipeline(Pipeline):
-    """The labels of a text or a pair; `pipeline("text-classification")` makes one."""
+    """Predicts the labels of a text or a pair; `pipeline("text-classification")` creates one."""
 
     task = "text-classification"
     aliases = ("sentiment-analysis",)
     architecture = "AlbertForSequenceClassification"
     accepts = ("AlbertForSequenceClassification",)
     fields = ("text", "text_pair")
-    by_name = 'Give several texts as a list, and the second text of a pair as text_pair="..."'
+    by_name = 'Pass several texts as a list, and the second text of a pair as text_pair="..."'
 
     def __init__(
         self,
@@ -63,36 +63,36 @@ class TextClassificationPipeline(Pipeline):
 
         Args:
             inputs: a text; a pair as {"text": ..., "text_pair": ...} or (text, text_pair); a list or other
-                iterable of these; or a file: one text in a line, .tsv with one or two columns, .jsonl.
+                iterable of these; or a file: one text per line, .tsv with one or two columns, .jsonl.
             others: not accepted: a second positional argument is an error.
-            text_pair: the second text of a single one.
-            top_k: how many labels; None for all. Not given: the best one; of a model with
-                `problem_type="multi_label_classification"` all labels with a probability over one half, as
+            text_pair: the second text, if `inputs` is a single text.
+            top_k: number of labels; None for all. If not set: the best label; for models with
+                `problem_type="multi_label_classification"`, all labels with a probability over one half, as
                 in `albertkit predict`.
-            function_to_apply: "softmax", "sigmoid" or "none" makes the scores of the logits; None for what
-                the config's `problem_type` says (softmax; sigmoid for multi-label or a single label; none
-                for regression).
-            truncation: True cuts a text that is longer than the model reads, instead of raising; of a pair
-                the longer one, or "only_first" or "only_second". The answer then has `cut`, the number of
-                tokens left out.
-            max_length: maximum number of tokens of an input, [CLS] and [SEP] included. Default: with
-                truncation the maximum length of the fine-tuning, else what the model reads.
-            padding: as for a tokenizer; no answer depends on it.
-            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
+            function_to_apply: function that converts logits to scores: "softmax", "sigmoid" or "none"; None
+                for the function of the config's `problem_type` (softmax; sigmoid for multi-label or a single
+                label; none for regression).
+            truncation: True truncates a text that exceeds the maximum length instead of raising; for a pair,
+                the longer text, or "only_first" or "only_second". The answer then has `cut`, the number of
+                removed tokens.
+            max_length: maximum number of tokens of an input, including [CLS] and [SEP]. Default: with
+                truncation the maximum length of the fine-tuning, otherwise the model's maximum.
+            padding: as for a tokenizer; it does not change answers.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
         Returns:
-            For a text [{label, score}]; for a pair, and for each input of several, {label, score}. With
-            `top_k` given a list of so many, best first; for a multi-label model without `top_k` a list of the
+            For a text [{label, score}]; for a pair, and for each of several inputs, {label, score}. With
+            `top_k`, a list of that many, best first. For a multi-label model without `top_k`, a list of the
             labels that apply, which may be empty. A list or generator of these for several inputs.
 
         Raises:
-            DataError: what is no text, or a text that is too long.
-            ConfigError: `top_k`, `max_length`, `batch_size` or the function is none.
-            TokenizerError: an unknown truncation or padding.
+            DataError: an input is not a text, or is too long.
+            ConfigError: `top_k`, `max_length`, `batch_size` or the function is invalid.
+            TokenizerError: truncation or padding is unknown.
         """
         chosen = self.top_k if top_k is _UNSET else top_k
         if chosen is not _UNSET and chosen is not None and (not isinstance(chosen, Integral) or chosen < 1):
-            raise ConfigError(f"top_k is {chosen!r}; expected a whole number of at least 1, or None for all")
+            raise ConfigError(f"top_k is {chosen!r}. Expected a whole number of at least 1, or None for all.")
         given = {"truncation": truncation, "max_length": max_length, "padding": padding}
         strategy, longest = read_limits(
             self._limits, given, most=self.max_length, trained=self.trained_length
@@ -105,7 +105,7 @@ class TextClassificationPipeline(Pipeline):
         is_text = isinstance(inputs, str)
         if text_pair is not None and not is_text:
             raise ConfigError(
-                "text_pair is the second text of one text; give several pairs as (text, text_pair)"
+                "text_pair is the second text of a single text. Pass several pairs as (text, text_pair)."
             )
         answers = self._run(
             inputs if text_pair is None else (inputs, text_pair),
@@ -114,14 +114,14 @@ class TextClassificationPipeline(Pipeline):
             answer=partial(self._answer, task=task, top_k=chosen, function=function, decides=decides),
             **batching,
         )
-        # As in `transformers`, where one text without top_k gives a list all the same.
+        # As in `transformers`, where a single text without top_k returns a list anyway.
         return [answers] if is_text and top_k is _UNSET and not decides else answers
 
     def set_patience(self, patience: int | None) -> None:
-        """Let texts leave the model once so many depths in a row agree; None for all depths.
+        """Exit early when `patience` consecutive layers predict the same label; None disables early exit.
 
         Raises:
-            ConfigError: the model was not trained with early exit, or has not so many depths.
+            ConfigError: the model was not trained with early exit, or does not have enough layers.
         """
         self.model.set_patience(patience)
 
@@ -174,12 +174,12 @@ class TextClassificationPipeline(Pipeline):
 
 
 def is_pair(given: Any) -> bool:
-    """Return whether this is (text, second text); a list is several texts."""
+    """Return whether this is (text, second text); a list means several texts."""
     return isinstance(given, tuple) and len(given) == 2 and all(isinstance(one, str) for one in given)
 
 
 def read_text_or_pair(given: Any) -> TextExample:
-    """Return a text or a pair, in any of its forms; raise DataError for anything else."""
+    """Return a text or a pair in any of its forms as an example; raise DataError for anything else."""
     if isinstance(given, str):
         return TextExample(given)
     if isinstance(given, list) and len(given) == 1:  # [["a", "b"]]: a pair in an older form of `transformers`
@@ -196,6 +196,6 @@ def read_text_or_pair(given: Any) -> TextExample:
     ):
         return TextExample(**given)
     raise DataError(
-        f"received {given!r:.80} ({type(given).__name__}) for a text; expected a string, or for a pair "
-        '{"text": "...", "text_pair": "..."} or a tuple of two strings'
+        f"received {given!r:.80} ({type(given).__name__}) for a text. Expected a string, or for a pair "
+        '{"text": "...", "text_pair": "..."} or a tuple of two strings.'
     )

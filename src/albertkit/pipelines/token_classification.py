@@ -1,4 +1,4 @@
-"""The pipeline for labels of words: entities, chunks, parts of speech."""
+"""The pipeline that labels words: entities, chunks, parts of speech."""
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
@@ -20,11 +20,11 @@ from albertkit.tokenization.base import TokenizerBase
 
 class _Sentence(NamedTuple):
     example: WordsExample
-    word_starts: list[int]  # the character of the text at which each word begins
+    word_starts: list[int]  # the index in the text of each word's first character
 
 
 class TokenClassificationPipeline(Pipeline):
-    """The labels of the words in a text; `pipeline("token-classification")` makes one."""
+    """Predicts the labels of the words in a text; `pipeline("token-classification")` creates one."""
 
     task = "token-classification"
     aliases = ("ner",)
@@ -46,7 +46,7 @@ class TokenClassificationPipeline(Pipeline):
         self.token_classification = self._task(stride)
         self.aggregation_strategy: Aggregation = aggregation_strategy
         self.ignore_labels = ignore_labels
-        self._entities(None, None)  # an unknown strategy is an error at once
+        self._entities(None, None)  # raises now if the strategy is unknown
 
     def __call__(
         self,
@@ -60,29 +60,29 @@ class TokenClassificationPipeline(Pipeline):
     ) -> Any:
         """Label the words of texts.
 
-        A text is cut into words as taggers are trained on them: at spaces, and at the punctuation around
-        words. A text of any length is read, in windows that overlap.
+        A text is split into words like the training data of taggers: at spaces, and at the punctuation around
+        words. Texts of any length are read, in overlapping windows.
 
         Args:
-            inputs: a text; a list or other iterable of texts; or a file with a text in each line.
+            inputs: a text; a list or other iterable of texts; or a file with one text per line.
             others: not accepted: a second positional argument is an error.
-            aggregation_strategy: "none" for every piece, "simple" for neighboring pieces of one kind
-                together; "first", "max" and "average" for the same of words (see `tasks.entities`).
-            ignore_labels: labels, or kinds of entities, that are left out; default "O".
-            is_split_into_words: the input is a list of words, or a list or other iterable of those. Then
-                characters are counted in the words joined with spaces.
-            stride: tokens that a window repeats of the one before; None for the pipeline's.
-            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
+            aggregation_strategy: "none" for every piece, "simple" to group neighboring pieces of the same
+                type; "first", "max" and "average" to group words (see `tasks.entities`).
+            ignore_labels: labels, or entity types, to leave out; default "O".
+            is_split_into_words: whether the input is a list of words, or a list or other iterable of such
+                lists. Offsets then refer to the words joined with spaces.
+            stride: overlap of windows, in tokens; None for the pipeline's setting.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
         Returns:
-            For a text a list of {entity, score, index, word, start, end}, or with aggregation of
+            For a text a list of {entity, score, index, word, start, end}, or with aggregation
             {entity_group, score, word, start, end}: characters `start:end` of the text. A list or generator
             of these lists for several texts.
 
         Raises:
-            DataError: what is no text, or no list of words.
-            ConfigError: an unknown strategy, `ignore_labels` that is one string, `stride` below 0, or
-                `batch_size` below 1.
+            DataError: an input is not a text or a list of words.
+            ConfigError: the strategy is unknown, `ignore_labels` is a string, `stride` is below 0, or
+                `batch_size` is below 1.
         """
         entities = self._entities(aggregation_strategy, ignore_labels)
         task = self.token_classification if stride is None else self._task(stride)
@@ -122,8 +122,8 @@ class TokenClassificationPipeline(Pipeline):
             lengths = [len(word) + 1 for word in given]  # and a space
             return _Sentence(WordsExample(tuple(given)), [0, *accumulate(lengths)][: len(given)])
         raise DataError(
-            f"received {given!r:.80} ({type(given).__name__}) for a text; expected a string, or a "
-            "list of words"
+            f"received {given!r:.80} ({type(given).__name__}) for a text. Expected a string, or a "
+            "list of words."
         )
 
     def _answer(

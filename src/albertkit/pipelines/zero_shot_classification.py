@@ -23,19 +23,19 @@ from albertkit.tasks.scores import softmax
 from albertkit.tokenization.base import TokenizerBase
 
 TEMPLATE = "This example is {}."
-"""The hypothesis of a label, where the caller gives none."""
+"""The default hypothesis of a label."""
 
 
 class ZeroShotClassificationPipeline(Pipeline):
-    """Labels of your choice for a text, from a model of natural language inference.
+    """Predicts labels of your choice for a text with a natural language inference model.
 
-    `pipeline("zero-shot-classification")` makes one. The model has a label whose name begins with "entail".
+    `pipeline("zero-shot-classification")` creates one. The model needs a label that begins with "entail".
     """
 
     task = "zero-shot-classification"
     architecture = "AlbertForSequenceClassification"
     accepts = ("AlbertForSequenceClassification",)
-    by_name = 'Give several texts as a list, and the labels as candidate_labels=["...", "..."]'
+    by_name = 'Pass several texts as a list, and the labels as candidate_labels=["...", "..."]'
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ZeroShotClassificationPipeline(Pipeline):
     ) -> None:
         super().__init__(model, tokenizer, **shared)
         self.entailment_id = _require_entailment(model.config.label2id)
-        """The number of the label that says that the text entails the hypothesis."""
+        """The id of the label that means that the text entails the hypothesis."""
         self.candidate_labels = candidate_labels
         self.hypothesis_template = hypothesis_template
         self.multi_label = multi_label
@@ -74,23 +74,23 @@ class ZeroShotClassificationPipeline(Pipeline):
             inputs: a text, a list of texts, an iterable of texts, or a file of texts.
             candidate_labels: the labels, as a list or separated by commas.
             others: not accepted: a third positional argument is an error.
-            hypothesis_template: the sentence that a label becomes; one `{}` stands for the label. Default:
+            hypothesis_template: the sentence that a label becomes; `{}` is replaced by the label. Default:
                 "This example is {}."
-            multi_label: score each label by itself, against contradiction, so that several labels may hold.
-                Otherwise, the scores of all labels sum to 1. A single label is always scored by itself.
-            truncation: cut a text that is longer than the model reads, instead of raising; the hypothesis is
-                never cut. The answer then has `cut`, the largest number of tokens left out beside a label.
+            multi_label: score each label independently, against contradiction, so that several can apply.
+                Otherwise, the scores of all labels sum to 1. A single label is always independent.
+            truncation: truncate a text that exceeds the maximum length instead of raising; the hypothesis is
+                never truncated. The answer then has `cut`, the most tokens removed for a label.
             max_length: maximum number of tokens of a text with its hypothesis and special tokens. Default:
-                with truncation the maximum length of the fine-tuning, else what the model reads.
+                with truncation the maximum length of the fine-tuning, otherwise the model's maximum.
             batching: `batch_size`, the maximum number of rows in a batch (each label of a text is a row);
-                `num_workers`, without effect.
+                `num_workers`, which has no effect.
 
         Returns:
             {"sequence": the text, "labels": best first, "scores": their probabilities}. A list or generator
             of these for several texts.
 
         Raises:
-            DataError: an input is no text, or is too long.
+            DataError: an input is not a text, or is too long.
             ConfigError: there are no labels, or the template has no place for a label.
         """
         labels = _read_labels(self.candidate_labels if candidate_labels is None else candidate_labels)
@@ -174,7 +174,7 @@ def _require_entailment(label2id: Mapping[str, int]) -> int:
         raise ConfigError(
             f"the model has the labels {', '.join(label2id)}; zero-shot classification needs a label whose "
             'name begins with "entail" and at least one other label. Give a model of natural language '
-            "inference (MNLI, RTE), or name the labels in id2label of its config.json"
+            "inference (MNLI, RTE), or name the labels in id2label of its config.json."
         )
     return number
 
@@ -188,12 +188,12 @@ def _read_labels(given: str | Sequence[str] | None) -> list[str]:
     labels = given.split(",") if isinstance(given, str) else given
     if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
         raise ConfigError(
-            f"candidate_labels is {given!r:.80}; expected a list of labels, or labels separated by commas"
+            f"candidate_labels is {given!r:.80}. Expected a list of labels, or labels separated by commas."
         )
     if isinstance(given, str):  # as in `transformers`, which takes the labels of a list as they are
         labels = [label.strip() for label in labels if label.strip()]
     if not labels or not all(label.strip() for label in labels):
-        raise ConfigError(f"candidate_labels is {given!r:.80}; expected at least one label, and none empty")
+        raise ConfigError(f"candidate_labels is {given!r:.80}. Expected at least one label, and none empty.")
     return [*labels]
 
 
@@ -207,8 +207,8 @@ def split_template(template: str) -> tuple[str, str]:
         ConfigError: the template does not have one place for the label.
     """
     problem = ConfigError(
-        f"hypothesis_template is {template!r:.80}; expected a text with one {{}} for the label, "
-        f"such as {TEMPLATE!r}"
+        f"hypothesis_template is {template!r:.80}. Expected a text with one {{}} for the label, "
+        f"such as {TEMPLATE!r}."
     )
     texts, places = [""], 0
     try:

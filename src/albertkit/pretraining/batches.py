@@ -1,12 +1,12 @@
-"""Token shards -> batches for pretraining, drawn on the fly and the same for everyone who asks.
+"""Batches for pretraining, drawn from token shards on the fly and reproducible.
 
 An epoch is a permutation of all documents, taken in blocks. The examples of a block are planned (cheap: only
-ranges), shuffled and cut into batches, so each is seen exactly once. Results do not depend on the number of
-workers or processes, and a run can start at any batch without reading what comes before it.
+ranges), shuffled and split into batches, so each is used exactly once. Results do not depend on the number of
+workers or processes, and a run can start at any batch without reading the data before it.
 
-By rows, a batch holds any examples and is padded to its longest. By tokens, a batch holds examples of one
-length bucket (a few long ones or many short ones) and is padded to the bucket's length: hardly any padding,
-the same work in every step, and as few matrix shapes as there are buckets.
+By rows, a batch has any examples and is padded to its longest. By tokens, a batch has examples of one length
+bucket (a few long ones or many short ones) and is padded to the bucket's length: hardly any padding, equal
+work in every step, and only as many matrix shapes as there are buckets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,19 +21,19 @@ from albertkit.pretraining.settings import LENGTH_MULTIPLE, ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
-BLOCK_DOCUMENTS = 256  # at least; more for large batches, so that a block fills several
-_BLOCK_BATCHES = 16  # batches of a block, at least, where they are cut by tokens
-_BUCKETS = 8  # at most
+BLOCK_DOCUMENTS = 256  # minimum; more for large batches, so that a block fills several
+_BLOCK_BATCHES = 16  # minimum number of batches per block, for batches by tokens
+_BUCKETS = 8  # maximum
 
 
 def padded_length(tokens: int) -> int:
-    """Return the length that a row of so many tokens is padded to when it is the longest of its batch."""
+    """Return the padded length of a row of `length` tokens that is the longest of its batch."""
     return -(-tokens // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
 
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A place in the endless stream of batches."""
+    """A position in the endless stream of batches."""
 
     epoch: int = 0
     block: int = 0
@@ -49,9 +49,9 @@ class PretrainingBatch:
     token_type_ids: np.ndarray  # [B, T] int64, 1 in segment B
     masked_positions: np.ndarray  # [P] int64, ascending, into the flattened [B * T]
     masked_labels: np.ndarray  # [P] int64, the original ids there
-    sentence_order_labels: np.ndarray  # [B] int64, 0 in order, 1 swapped (all 0 where the objective is off)
-    num_tokens: int  # real tokens, special ones included
-    position: Position  # where the stream goes on after this batch
+    sentence_order_labels: np.ndarray  # [B] int64, 0 in order, 1 swapped (all 0 without the objective)
+    num_tokens: int  # tokens without padding, including special tokens
+    position: Position  # where the stream continues after this batch
 
     @classmethod
     def of(cls, rows: Sequence[Row], length: int, pad: int, position: Position) -> "PretrainingBatch":
@@ -74,14 +74,14 @@ class PretrainingBatch:
         )
 
     def split(self, parts: int) -> list["PretrainingBatch"]:
-        """Cut the batch into consecutive rows for gradient accumulation.
+        """Split the batch into consecutive rows for gradient accumulation.
 
         Args:
-            parts: how many; fewer where there are fewer rows.
+            parts: number of parts; fewer if there are fewer rows.
 
         Returns:
-            Batches of nearly equally many rows, each padded to its own longest row only. Together they have
-            the rows, masked tokens and real tokens of this one; each has its position.
+            Batches of nearly equal numbers of rows, each padded to its own longest row. Together they have
+            the rows, masked tokens and tokens of this batch; each has its position.
 
         Raises:
             ConfigError: `parts` is less than 1.
@@ -112,16 +112,16 @@ class PretrainingBatch:
 
 @dataclass(frozen=True)
 class Batching:
-    """How the examples of a block are cut into batches: by rows or by tokens.
+    """How the examples of a block are split into batches: by rows or by tokens.
 
     Args:
-        batch_size: maximum number of rows of a batch; all batches of a block have nearly equally many.
-        batch_tokens: instead, maximum number of slots of a batch (rows x padded length).
+        batch_size: maximum number of rows in a batch; all batches of a block have nearly as many.
+        batch_tokens: instead, maximum number of tokens with padding in a batch (rows x padded length).
         max_seq_length: maximum number of tokens of a row.
-        world_size: number of processes, each of which needs a row of every batch.
+        world_size: number of processes; each needs a row of every batch.
 
     Raises:
-        ConfigError: not exactly one of `batch_size` and `batch_tokens` is given, or it is too small.
+        ConfigError: not exactly one of `batch_size` and `batch_tokens` is set, or it is too small.
     """
 
     batch_size: int | None
@@ -132,11 +132,11 @@ class Batching:
     def __post_init__(self) -> None:
         if (self.batch_size is None) == (self.batch_tokens is None):
             raise ConfigError(
-                f"give either batch_size or batch_tokens, not batch_size={self.batch_size} and "
+                f"set either batch_size or batch_tokens, not batch_size={self.batch_size} and "
                 f"batch_tokens={self.batch_tokens}"
             )
         rows = self.batch_size or (self.batch_tokens or 0) // self.max_seq_length
-        # A remainder is shared between two batches, and half of both must still be a row for everyone.
+        # A remainder is split between two batches, and half of both must still have a row for each process.
         needed = 2 * self.world_size - 1
         if rows < needed:
             raise ConfigError(
@@ -150,21 +150,21 @@ class Batching:
         return f"{name} {getattr(self, name)}"
 
     def num_blocks(self, shards: ShardSet) -> int:
-        """Return how many blocks an epoch has."""
+        """Return the number of blocks per epoch."""
         if self.batch_size:
             return max(1, len(shards) // max(BLOCK_DOCUMENTS, self.batch_size))
         by_tokens = shards.manifest.tokens // (_BLOCK_BATCHES * (self.batch_tokens or 1))
         return max(1, min(len(shards) // BLOCK_DOCUMENTS, by_tokens))
 
     def padded_length(self, longest: int) -> int:
-        """Return the length of the rows of a batch whose longest has so many tokens."""
+        """Return the length of the rows of a batch whose longest row has `longest` tokens."""
         return padded_length(longest) if self.batch_size else int(self._bucket_lengths(np.array(longest)))
 
     def cut(self, lengths: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
         """Return batches as arrays of indices into `lengths` [examples].
 
-        By rows they are in the order given, by tokens in random order. What is left of a bucket is filled up
-        with rows of the next shorter one, so all batches but the last use up their tokens.
+        By rows they are in the given order, by tokens in random order. The remainder of a bucket is filled up
+        with rows of the next shorter one, so all batches except the last use all their tokens.
         """
         if self.batch_size:
             num_batches = -(-len(lengths) // self.batch_size)
@@ -178,7 +178,7 @@ class Batching:
             batches.append(longest_first[begin : begin + rows])
             begin += rows
         if len(batches) > 1 and len(batches[-1]) < len(batches[-2]):
-            # So that no batch is a row or two, and every process gets its share of it.
+            # Avoid batches of one or two rows, so that every process gets its share.
             batches[-2:] = np.array_split(np.concatenate(batches[-2:]), 2)
         return [batches[index] for index in rng.permutation(len(batches))]
 
@@ -192,20 +192,20 @@ class ExampleStream(Iterator[PretrainingBatch]):
 
     Args:
         shards: the documents.
-        words: of the vocabulary the shards were made with.
-        settings: how examples are drawn.
-        batch_size: rows of the whole batch, over all processes; a batch has at most this many.
-        batch_tokens: instead, slots of the whole batch (rows x padded length); a batch has at most this many,
-            and its rows are of about the same length.
-        seed: of every random choice.
-        start: where to begin, for instance the `position` of the last batch that was used.
+        words: word boundaries in the vocabulary that the shards were made with.
+        settings: settings of the examples.
+        batch_size: maximum number of rows in the whole batch, over all processes.
+        batch_tokens: instead, maximum number of tokens with padding in the whole batch (rows x padded
+            length); its rows have similar lengths.
+        seed: seed of every random choice.
+        start: where to begin, such as the `position` of the last used batch.
         rank: this process takes the rows rank, rank + world_size, ... of each batch.
         world_size: number of processes.
 
     Raises:
-        ConfigError: not exactly one of `batch_size` and `batch_tokens` is given, or they are too small for
+        ConfigError: not exactly one of `batch_size` and `batch_tokens` is set, or they are too small for
             every process to have a row of every batch.
-        DataError: the vocabulary does not fit the shards, or they give no example.
+        DataError: the vocabulary does not match the shards, or they contain no example.
     """
 
     def __init__(
@@ -273,8 +273,8 @@ class ExampleStream(Iterator[PretrainingBatch]):
 
     def _no_such_position(self) -> DataError:
         return DataError(
-            f"{self.shards.folder}: no batch at {self.position} with {self.batching}; "
-            "a run continues only with the shards, settings and batch size it began with"
+            f"{self.shards.folder}: no batch at {self.position} with {self.batching}. "
+            "A run continues only with the shards, settings and batch size that it began with."
         )
 
 
@@ -287,14 +287,14 @@ def fixed_batches(
     batch_tokens: int | None = None,
     limit: int,
 ) -> list[PretrainingBatch]:
-    """Return `limit` examples for held-out evaluation, the same ones with the same masks every time.
+    """Return `limit` examples for held-out evaluation, with the same masks every time.
 
-    They are the first of epoch 0, none of them short and none an excerpt, whatever the size of the batches;
-    fewer where the shards have fewer.
+    They are the first examples of epoch 0, never shortened or excerpts, whatever the batch size; fewer if the
+    shards have fewer.
 
     Raises:
-        ConfigError: not exactly one of `batch_size` and `batch_tokens` is given, or it is too small.
-        DataError: the vocabulary does not fit the shards, or they give no example.
+        ConfigError: not exactly one of `batch_size` and `batch_tokens` is set, or it is too small.
+        DataError: the vocabulary does not match the shards, or they contain no example.
     """
     batching = Batching(batch_size, batch_tokens, settings.max_seq_length)
     full_length = replace(

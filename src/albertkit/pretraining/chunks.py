@@ -1,13 +1,13 @@
 """Chunks of consecutive sentences, and the two segments A and B of each (Lan et al. 2020, section 3.1).
 
-Sentence order is pure here: B always follows A in the same document, and half of the time they are swapped.
-(The original takes B from another document whenever a chunk has a single sentence and calls that swapped,
-which teaches topic, not order.) A chunk of a single sentence is cut in two at a word.
+Sentence order is pure here: B always follows A in the same document, and half of the pairs are swapped. The
+original takes B from another document whenever a chunk has a single sentence and labels that as swapped,
+which teaches topic, not order. A chunk of a single sentence is split in two at a word.
 
-In an excerpt, B is some words of A in their order. In half of the excerpts some of these words are replaced
-by words of the text that follows, and the order head predicts which half it is. The order of sentences can be
-guessed without comparing words, and a small model did not learn to look for the words of one text in the
-other. Here nothing else helps; questions and entailment need the same (dev/lab-notes.md has the figures).
+In an excerpt, B consists of some words of A in their order. In half of the excerpts, some of these words are
+replaced by words of the following text, and the order head predicts which half it is. The order of sentences
+can be guessed without comparing words, and a small model did not learn to find the words of one text in the
+other. Excerpts can only be solved by that, and so can questions and entailment (the lab notes have figures).
 """
 
 from dataclasses import dataclass
@@ -17,22 +17,25 @@ import numpy as np
 from albertkit.pretraining.words import WordTable
 
 IN_ORDER, SWAPPED = 0, 1  # the labels, as in the original and in `sentence_order_label` elsewhere
-MIN_TOKENS = 8  # a chunk with less has nothing to learn from
+MIN_TOKENS = 8  # a shorter chunk has nothing to learn from
 
-TRUE, ALTERED = 0, 1  # the labels of excerpts; 0 is that of segments in order, which also belong together
+TRUE, ALTERED = (
+    0,
+    1,
+)  # labels of excerpts; 0 is also the label of segments in order, which belong together too
 _FIRST = (0.3, 0.85)  # share of the text that is segment A
-_KEPT = (0.4, 0.95)  # share of the excerpt's words that are not left out
-_REPLACED = (0.15, 1.0)  # share of an altered excerpt's words that come from elsewhere; one at least
+_KEPT = (0.4, 0.95)  # share of the excerpt's words that are kept
+_REPLACED = (0.15, 1.0)  # share of an altered excerpt's words that are replaced; at least one
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stretch of one document: half-open ranges into its ids."""
+    """A range of one document: half-open ranges into its ids."""
 
-    first: tuple[int, int]  # segment A; the whole chunk where sentence order is off
+    first: tuple[int, int]  # segment A; the whole chunk without sentence order
     second: tuple[int, int] | None  # segment B
     label: int
-    second_document: int | None = None  # where B is from, if not from the same: only in `original_quirks`
+    second_document: int | None = None  # the document of B, if it is another: only in `original_quirks`
 
     def __len__(self) -> int:
         """Return the number of tokens, without special ones."""
@@ -50,19 +53,19 @@ def plan(
     short_probability: float,
     sentence_order: bool = True,
 ) -> list[Chunk]:
-    """Cut a document into chunks of at most `max_tokens` tokens.
+    """Split a document into chunks of at most `max_tokens` tokens.
 
-    Sentences are gathered until the target length is reached: `max_tokens`, or with `short_probability` a
-    random shorter one. What is too long is then cut at the front or the back, at random.
+    Sentences are collected until the target length is reached: `max_tokens`, or with `short_probability` a
+    random shorter one. Excess tokens are then removed from the front or the back, at random.
 
     Args:
         ids: [tokens] of the document.
-        sentence_ends: [sentences], where each sentence ends in `ids`.
-        words: of the vocabulary.
-        rng: source of all choices.
-        max_tokens: for both segments together, without special tokens.
+        sentence_ends: [sentences], the end of each sentence in `ids`.
+        words: word boundaries in the vocabulary.
+        rng: source of all random choices.
+        max_tokens: maximum number of tokens of both segments together, without special tokens.
         short_probability: share of chunks with a random shorter target.
-        sentence_order: split the chunks into two segments.
+        sentence_order: whether to split the chunks into two segments.
     """
     ends: list[int] = sentence_ends.tolist()
     draws = iter(rng.random((len(ends), 4)).tolist())  # at most one chunk per sentence
@@ -94,7 +97,7 @@ def plan(
 def _middle(
     ids: np.ndarray, inner_ends: list[int], begin: int, end: int, words: WordTable, cut: float
 ) -> int | None:
-    """Return where B begins: after a random sentence, or inside the only one at a random word."""
+    """Return where B begins: after a random sentence, or inside a single sentence at a random word."""
     if inner_ends:
         return inner_ends[int(cut * len(inner_ends))]
     places = np.flatnonzero(words.starts(ids[begin:end]))[1:]
@@ -104,25 +107,25 @@ def _middle(
 def fit(
     first: tuple[int, int], second: tuple[int, int], max_tokens: int, rng: np.random.Generator
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Shorten the longer segment, then both in turn, as the original does one token at a time.
+    """Shorten the longer segment, then both in turn, like the original one token at a time.
 
     Args:
         first: range of segment A.
         second: range of segment B.
-        max_tokens: for both together.
-        rng: decides for each token whether it goes from the front or the back.
+        max_tokens: maximum number of tokens of both together.
+        rng: decides for each token whether it is removed from the front or the back.
     """
     a, b = first[1] - first[0], second[1] - second[0]
     excess = a + b - max_tokens
     if excess <= 0:
         return first, second
-    shared = max(0, excess - abs(a - b))  # once they are equally long, each gives half
+    shared = max(0, excess - abs(a - b))  # once they have equal lengths, each gives half
     from_a = (excess - shared if a > b else 0) + shared // 2
     return _trim(first, a - from_a, rng), _trim(second, b - (excess - from_a), rng)
 
 
 def _trim(segment: tuple[int, int], length: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Cut a segment to `length` tokens; each one too many goes from the front or the back, at random."""
+    """Cut a segment to `length` tokensby removing tokens from the front or the back, at random."""
     begin, end = segment
     excess = end - begin - length
     if excess <= 0:
@@ -134,11 +137,11 @@ def _trim(segment: tuple[int, int], length: int, rng: np.random.Generator) -> tu
 def excerpt(
     text: np.ndarray, words: WordTable, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, int] | None:
-    """Make a pair of a text's ids [tokens].
+    """Make an excerpt pair from a text's ids [tokens].
 
     Returns:
-        Segment A, segment B and the label, at most as many tokens together as the text; None for a text that
-        is too short to be parted at a word.
+        Segment A, segment B and the label, at most as many tokens together as the text; None if the text is
+        too short to be split at a word.
     """
     parts = np.split(text, np.flatnonzero(words.starts(text))[1:])
     ends = np.cumsum([len(part) for part in parts])
@@ -148,7 +151,7 @@ def excerpt(
     first, rest = parts[:split], parts[split:]
     room = len(text) - int(ends[split - 1])
 
-    # A run of A's words that fits beside it.
+    # A run of A's words that fits into the rest.
     begin = int(rng.integers(split))
     before = int(ends[begin - 1]) if begin else 0
     run = first[begin : max(begin + 1, int(np.searchsorted(ends, before + room, side="right")))]

@@ -1,15 +1,15 @@
-"""Raw text files -> a stream of source documents, in a fixed order and bounded memory.
+"""Read raw text files as a stream of source documents, in a fixed order and bounded memory.
 
 | file | a source document is |
 |---|---|
 | `.txt`, one sentence per line | a block between blank lines (the layout of the original's data builder) |
-| `.txt`, running text | the whole file, in parts cut at blank lines so that no file is too large |
+| `.txt`, running text | the whole file, split at blank lines so that no file is too large |
 | `.jsonl` | a line: a JSON object with the text in one of its fields |
 | `.parquet` | a row, with the text in one of its columns |
 
 Each may be compressed (`.gz`, `.zst`, `.bz2`). Inputs are files, folders (searched to any depth) and glob
-patterns. Every error names the file and the line or row; a file without any text is one, since it is more
-often a failed download than meant.
+patterns. Every error names the file and the line or row. A file without any text is an error, because it is
+more often a failed download than intended.
 """
 
 import json
@@ -31,18 +31,18 @@ parquet = optional("pyarrow.parquet", extra="train")
 
 FORMATS = (".txt", ".jsonl", ".parquet")
 
-# Long texts are handed on in parts of about this many characters, so that a file can be larger than memory.
+# Long texts are yielded in parts of about this many characters, so that a file can be larger than memory.
 PART_CHARACTERS = 4_000_000
-ROWS_BYTES = 16 << 20  # of a Parquet file, decompressed, at once
+ROWS_BYTES = 16 << 20  # decompressed bytes of a Parquet file that are read at once
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceDocument:
-    """One text of the corpus, or a later part of a text that is too long for one piece."""
+    """One text of the corpus, or a later part of a long text."""
 
     text: str
-    origin: str  # "file, line 12": what an error message names
-    continues: bool = False  # this is a further part of the document before it
+    origin: str  # "file, line 12", for error messages
+    continues: bool = False  # whether this is a further part of the document before it
     consumed: float = 0.0  # share of the corpus's bytes read so far, for progress
 
 
@@ -66,10 +66,10 @@ class Corpus:
         text_column: str = "text",
         sentence_per_line: bool = False,
     ) -> "Corpus":
-        """Collect the files that `inputs` (files, folders, glob patterns) lead to.
+        """Collect the files of `inputs` (files, folders, glob patterns).
 
         Raises:
-            DataError: an input leads to no readable file.
+            DataError: an input has no readable file.
         """
         if _is_stream(inputs):
             table = ObjectTable(inputs, name="the rows given")  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ class Corpus:
             inputs = list(inputs)
         paths = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         if not paths:
-            raise DataError("no input given: expected files, folders, glob patterns or rows")
+            raise DataError("there is no input. Expected files, folders, glob patterns or rows.")
         if not all(isinstance(path, (str, Path)) for path in paths):
             table = as_source(inputs, name="the rows given")
             if not isinstance(table, Table):
@@ -94,7 +94,7 @@ class Corpus:
         """Yield the documents of all files in order.
 
         Raises:
-            DataError: a file is empty, damaged, not UTF-8 or has no such column; it is named with the line.
+            DataError: a file is empty, damaged, not UTF-8 or lacks the column. The message gives the line.
         """
         if self.table is not None:
             yield from self._read_rows(self.table)
@@ -108,7 +108,7 @@ class Corpus:
                 has_text = has_text or bool(document.text.strip())
                 yield from _cut(replace(document, consumed=(before + share * size) / total))
             if not has_text:
-                raise DataError(f"{path}: {_no_text(size)}; leave it out, or put its text in place")
+                raise DataError(f"{path}: {_no_text(size)}. Omit it, or put its text in place.")
             before += size
 
     def _read_rows(self, table: Table) -> Iterator[SourceDocument]:
@@ -122,7 +122,7 @@ class Corpus:
 
     @property
     def name(self) -> str:
-        """What error messages call the corpus."""
+        """The name of the corpus in error messages."""
         if self.table is not None:
             return self.table.name
         return ", ".join(str(path) for path in self.files[:3]) + (" ..." if len(self.files) > 3 else "")
@@ -145,7 +145,9 @@ class Corpus:
                 file = stack.enter_context(parquet.ParquetFile(source))
                 names = file.schema_arrow.names
                 if self.text_column not in names:
-                    raise DataError(f"{path}: no column {self.text_column!r}; it has {', '.join(names)}")
+                    raise DataError(
+                        f"{path}: no column {self.text_column!r}. The columns are {', '.join(names)}."
+                    )
                 rows = max(1, file.metadata.num_rows)
                 for batch in file.iter_batches(batch_size=_rows_at_once(file), columns=[self.text_column]):
                     for text in batch.column(0).to_pylist():
@@ -173,13 +175,13 @@ class Corpus:
                 raise DataError(
                     f"{origin}: expected an object with text in {self.text_column!r}, found {found}"
                 )
-            if "\\u" in line:  # only an escape can write half a character into a file of UTF-8
+            if "\\u" in line:  # only an escape can encode a lone surrogate in a UTF-8 file
                 _check_characters(text, origin)
             yield SourceDocument(text=text, origin=origin), share
 
 
 def _read_text(path: Path, lines: Lines, *, blocks: bool) -> Iterator[tuple[SourceDocument, float]]:
-    """Yield a file as one document, or (`blocks`) one per block of lines; in parts where too long."""
+    """Yield a file as one document, or (`blocks`) one per block of lines; long documents in parts."""
     part: list[str] = []
     characters, first, share, continues = 0, 1, 1.0, False
     for number, line, share in lines:
@@ -192,7 +194,8 @@ def _read_text(path: Path, lines: Lines, *, blocks: bool) -> Iterator[tuple[Sour
         part.append(line)
         characters += len(line)
         document_ends = blank and blocks
-        # A part ends at a blank line; text without any is cut at a line's end once it is twice as long.
+        # A part ends at a blank line; text without blank lines is split at a line end once it is twice as
+        # long.
         if document_ends or characters >= PART_CHARACTERS * (1 if blank else 2):
             yield _part(path, part, first, continues), share
             part, characters, continues = [], 0, not document_ends
@@ -211,7 +214,7 @@ def _rows_at_once(file: Any) -> int:
 
 
 def _cut(document: SourceDocument) -> Iterator[SourceDocument]:
-    """Yield a document, in parts where it is too long for one: at a blank line, a line's end or a space."""
+    """Yield a document, split if it is too long: at a blank line, a line end or a space."""
     text, start = document.text, 0
     while len(text) - start > 2 * PART_CHARACTERS:
         first, last = start + PART_CHARACTERS, start + 2 * PART_CHARACTERS
@@ -229,9 +232,9 @@ def _is_stream(inputs: object) -> bool:
 
 
 def _check_characters(text: str, origin: str) -> None:
-    """Raise a DataError if a text holds a lone surrogate, which UTF-8 cannot write."""
+    """Raise DataError if a text contains a lone surrogate, which UTF-8 cannot encode."""
     if lone := lone_surrogate(text):
-        raise DataError(f"{origin}: {lone} is half of a character, which no text can hold")
+        raise DataError(f"{origin}: {lone} is a lone surrogate, which no text can contain")
 
 
 def _no_text(size: int) -> str:
@@ -255,7 +258,7 @@ def _files_of(name: str) -> list[Path]:
     for file in files:
         if file_format(file)[0] not in FORMATS:
             raise DataError(
-                f"{file}: unknown kind of file; expected {', '.join(FORMATS)}, "
-                f"perhaps with {', '.join(COMPRESSIONS)} after it"
+                f"{file}: unknown kind of file. Expected {', '.join(FORMATS)}, "
+                f"perhaps with {', '.join(COMPRESSIONS)} after it."
             )
     return files

@@ -1,7 +1,7 @@
-"""Documents -> examples -> rows of ids: every random choice of what a model sees.
+"""Draw examples from documents and convert them to rows of ids, with all random choices.
 
-Each comes from a random stream keyed with (seed, purpose, epoch, document, chunk), never from one shared by
-all, so an example is the same whoever draws it and whatever was drawn before.
+Each choice has its own random stream, keyed with (seed, purpose, epoch, document, chunk). So an example does
+not depend on the process that draws it or on earlier draws.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a run starts from: random weights with a better beginning, or those of another model."""
+"""The initial model of a run: random weights with better initial values, or those of another model."""
 
 import math
 import re
@@ -15,11 +15,11 @@ from albertkit.pretraining.shards import ShardSet
 
 
 def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreTraining:
-    """Return the model that a run on `shards` starts from.
+    """Return the initial model of a run on `shards`.
 
     Raises:
-        ConfigError: sequences longer than the model's positions, a model of another vocabulary, an
-            impossible shape.
+        ConfigError: sequences exceed the model's positions, the model has another vocabulary, or the shape is
+            impossible.
     """
     torch.manual_seed(settings.training.seed)
     if settings.init_from is not None:
@@ -38,8 +38,9 @@ def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreT
     config = model.config
     if config.vocab_size != shards.manifest.vocabulary_size:
         raise ConfigError(
-            f"the model of {settings.init_from} has {config.vocab_size} pieces, the tokenizer of the shards "
-            f"{shards.manifest.vocabulary_size}; prepare the text with the model's own tokenizer"
+            f"the model of {settings.init_from} has {config.vocab_size} pieces, but the tokenizer of the "
+            "shards has "
+            f"{shards.manifest.vocabulary_size}. Prepare the text with the model's own tokenizer."
         )
     if settings.examples.max_seq_length > config.max_position_embeddings:
         raise ConfigError(
@@ -52,11 +53,12 @@ def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreT
 def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTraining:
     """Return the model called `name` with some arguments of its config replaced.
 
-    More layers apply the same weights more often. With more groups the layers that shared their weights part
-    ways: each new group starts as a copy of the one that did its work, so at first the function is the same.
+    More layers apply the same weights more often. With more groups, layers that shared their weights get
+    separate ones: each new group starts as a copy of the group that did its work, so the function is the
+        same.
 
     Raises:
-        ConfigError: fewer groups than the model has; what `from_pretrained` raises.
+        ConfigError: there are fewer groups than in the model; see also `from_pretrained`.
     """
     groups = overrides.get("num_hidden_groups")
     kept = {key: value for key, value in overrides.items() if key != "num_hidden_groups"}
@@ -65,8 +67,8 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
         return model
     if groups < had:
         raise ConfigError(
-            f"{name} has {had} groups of layers with different weights; {groups} are asked for "
-            f"(num_hidden_groups), which must be as many or more"
+            f"{name} has {had} groups of layers with different weights, but num_hidden_groups is {groups}. "
+            f"Expected at least as many."
         )
     config = AlbertConfig.from_dict(model.config.to_dict() | {"num_hidden_groups": groups})
     grown = AlbertForPreTraining(config)
@@ -83,9 +85,9 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
 def start_at_frequencies(model: AlbertForPreTraining, shards: ShardSet) -> None:
     """Set the output bias (V,) to the log frequencies of the pieces in `shards`.
 
-    A bias that starts at 0 would take thousands of steps to get there. Until then the shared layer makes up
-    for it with one large vector for all tokens, and repeated over the depth that wipes out what tells the
-    tokens apart (dev/lab-notes.md has the figures).
+    A bias that starts at 0 would take thousands of steps to get there. Until then, the shared layer makes up
+    for it with one large vector for all tokens, which over the layers erases the differences between tokens
+    (the lab notes have the figures).
     """
     frequencies = torch.from_numpy(shards.piece_frequencies())
     with torch.no_grad():
@@ -96,8 +98,8 @@ def start_at_sinusoids(model: AlbertForPreTraining) -> None:
     """Set the position embeddings (positions, E) to sinusoids (Vaswani et al. 2017, section 3.5).
 
     Their root mean square is `initializer_range`, that of the random embeddings they replace. A step to the
-    next position is then one linear map for all positions, so attention to neighbors has one thing to learn
-    where random embeddings give it one for each position. They are trained on like any other weights.
+    next position is then the same linear map for all positions, so attention to neighbors has one thing to
+    learn instead of one for each position. The embeddings are trained like all other weights.
     """
     weight = model.albert.embeddings.position_embeddings.weight
     positions, size = weight.shape
@@ -111,22 +113,22 @@ def start_at_sinusoids(model: AlbertForPreTraining) -> None:
 def start_at_unit_mapping(model: AlbertForPreTraining) -> None:
     """Scale the mapping (H, E) so that hidden states (B, T, H) enter the first layer with variance 1.
 
-    That is how they enter all other layers, which are the same one. With the usual initializer range they
-    enter small, and attention in the first layer, which sees words and positions before they are mixed,
-    starts uniform and stays so for long (dev/lab-notes.md has the figures).
+    All other layers, which share its weights, get states like this. With the usual initializer range, states
+    start small, and attention in the first layer, which sees words and positions before they are mixed,
+    stays uniform for long (the lab notes have the figures).
     """
     with torch.no_grad():
         model.albert.encoder.embedding_hidden_mapping_in.weight.normal_(0, model.config.embedding_size**-0.5)
 
 
 def start_at_matching(model: AlbertForPreTraining) -> None:
-    """Let one head of the first layer attend from each piece to the same piece elsewhere.
+    """Make one head of the first layer attend from each piece to the same piece elsewhere.
 
-    It is the head that adds least. Its queries and keys become one projection (D, H), to the directions in
-    which the states of different pieces differ most beside those of one piece in different places; the score
-    of a piece with itself is then about `_MATCH`. It reads the segment of what it finds and adds it along a
-    random direction, which tells a piece that is in the other segment too from one that is not. A small model
-    did not find this by itself (dev/lab-notes.md); it is trained on like any other weights.
+    The head with the smallest contribution is used. Its queries and keys become one projection (D, H) to the
+    directions in which the states of different pieces differ most relative to one piece in different places.
+    The score of a piece with itself is then about `_MATCH`. The head reads the segment of the match and adds
+    it along a random direction, which shows whether the other segment has the piece too. A small model did
+    not learn this by itself (see the lab notes). The head is trained like all other weights.
     """
     encoder = model.albert.encoder
     attention = encoder.executed_layers()[0].attention
@@ -150,7 +152,7 @@ def start_at_matching(model: AlbertForPreTraining) -> None:
             linear.weight[own] = projection
             linear.bias[own] = -projection @ center
 
-        # Reads -1 in segment A and 1 in B, whatever the piece (a linear discriminant).
+        # Gives -1 in segment A and 1 in B, for every piece (a linear discriminant).
         apart = states[:, 1].mean((0, 1)) - states[:, 0].mean((0, 1))
         reads = torch.linalg.solve(_covariance(states - states.mean((0, 2), keepdim=True)), apart)
         reads *= 2 / (reads @ apart)
@@ -162,9 +164,9 @@ def start_at_matching(model: AlbertForPreTraining) -> None:
         attention.dense.weight[:, least * size] = _ADDED * states.norm(dim=-1).mean() * adds
 
 
-_MATCH = 8.0  # score of a piece with itself; that of two others is about 0
-_ADDED = 0.25  # of the length of a state
-_PLACES, _PIECES = 16, 4096  # at most so many are looked at
+_MATCH = 8.0  # score of a piece with itself; two different pieces have about 0
+_ADDED = 0.25  # relative to the length of a state
+_PLACES, _PIECES = 16, 4096  # maximum numbers that are used
 
 
 def _states_of_pieces(model: AlbertForPreTraining) -> Tensor:
@@ -179,7 +181,7 @@ def _states_of_pieces(model: AlbertForPreTraining) -> Tensor:
 
 
 def _covariance(deviations: Tensor) -> Tensor:
-    """Return the covariance of deviations (..., H) as (H, H), kept from being singular."""
+    """Return the covariance of deviations (..., H) as (H, H), regularized."""
     flat = deviations.flatten(0, -2)
     covariance = flat.T @ flat / len(flat)
     return covariance + 1e-3 * covariance.diagonal().mean() * torch.eye(len(covariance))

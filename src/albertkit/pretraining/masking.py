@@ -1,8 +1,8 @@
 """Whole-word n-gram masking (Lan et al. 2020, section 4.1, after SpanBERT).
 
-An n-gram of n <= 3 whole words is hidden with p(n) = (1/n) / sum(1/k), until round(15%) of the tokens are
-chosen. Of these, each by itself, 80% become [MASK], 10% a random other token and 10% stay. The original
-gives up an n-gram that meets a masked one, which favors short ones; here it is placed elsewhere.
+An n-gram of n <= 3 whole words is masked with p(n) = (1/n) / sum(1/k), until round(15%) of the tokens are
+chosen. Each of these independently becomes [MASK] (80%), a random other token (10%), or stays (10%). The
+original drops an n-gram that overlaps a masked one, which favors short ones; here it is placed elsewhere.
 """
 
 import numpy as np
@@ -11,11 +11,11 @@ from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.words import WordTable
 
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # the rest is kept
-_TRIES = 8  # places tried for an n-gram before it is made shorter
+_TRIES = 8  # positions tried for an n-gram before it is shortened
 
 
 def budget(num_tokens: int, settings: ExampleSettings) -> int:
-    """Return how many of `num_tokens` tokens (special ones counted, as in the original) are hidden.
+    """Return how many of `num_tokens` tokens (including special tokens, as in the original) are masked.
 
     The default maximum is 20 tokens for each 128 of the maximum sequence length.
     """
@@ -35,14 +35,14 @@ def ngram_lengths(count: int, max_ngram: int, rng: np.random.Generator) -> list[
 def choose(
     ids: np.ndarray, words: WordTable, settings: ExampleSettings, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[int]]:
-    """Choose what to hide in a row of ids.
+    """Choose the positions to mask in a row of ids.
 
     Returns:
         The chosen positions [P] in ascending order, and the lengths in words of the n-grams chosen.
     """
     starts = np.flatnonzero(words.starts(ids))
     ends = np.append(starts[1:], len(ids))
-    # Special tokens are words of their own, so no n-gram runs across one.
+    # Special tokens are separate words, so no n-gram spans one.
     ordinary = ~words.is_special[ids[starts]]
     free: list[bool] = ordinary.tolist()
     candidates: list[int] = np.flatnonzero(ordinary).tolist()
@@ -51,7 +51,7 @@ def choose(
     first, last = starts.tolist(), ends.tolist()
     remaining = budget(len(ids), settings)
 
-    # All random numbers of a row in two calls: an attempt takes one place, an n-gram one length.
+    # Draw all random numbers of a row in two calls: an attempt needs one position, an n-gram one length.
     lengths = ngram_lengths(remaining, settings.max_ngram, rng)
     places = iter(rng.integers(len(candidates), size=remaining * _TRIES * settings.max_ngram).tolist())
 
@@ -89,15 +89,15 @@ def hide(
     *,
     replace_with_any: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Hide the chosen positions [P] of a row of ids.
+    """Mask the chosen positions [P] of a row of ids.
 
     Args:
         ids: [tokens] of the row.
-        positions: what to hide [P].
-        words: of the vocabulary.
-        rng: source of all choices.
-        replace_with_any: draw random tokens from the whole vocabulary, special ones and the original
-            included, as the original does.
+        positions: the positions to mask [P].
+        words: word boundaries in the vocabulary.
+        rng: source of all random choices.
+        replace_with_any: whether random tokens come from the whole vocabulary, including special tokens and
+            the original token, as in the original code.
 
     Returns:
         The row as the model sees it (a copy), and the original ids at the positions [P].
@@ -107,7 +107,7 @@ def hide(
     if replace_with_any:
         random_ids = rng.integers(words.size, size=len(positions))
     else:
-        # One of the other ordinary ids, each equally likely: skip over the rank of the original.
+        # Draw one of the other ordinary ids with equal probability: skip the rank of the original.
         rank = rng.integers(len(words.ordinary_ids) - 1, size=len(positions))
         rank += rank >= words.ordinary_rank[labels]
         random_ids = words.ordinary_ids[rank]

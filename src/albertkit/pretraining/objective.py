@@ -1,4 +1,4 @@
-"""What pretraining minimizes and measures: masked words and sentence order (Lan et al. 2019, section 3.1)."""
+"""The pretraining objective: masked language modeling and sentence order (Lan et al. 2019, section 3.1)."""
 
 import math
 from collections.abc import Callable
@@ -18,12 +18,12 @@ IGNORED = -100  # label of a position that is not predicted
 
 
 class PretrainingObjective:
-    """Masked-word and sentence-order losses, the vocabulary projected at the masked positions only.
+    """The losses of both objectives; logits over the vocabulary are computed at the masked positions only.
 
     Args:
-        order_weight: weight of the sentence-order loss beside the masked-word loss.
-        examples: what is masked and swapped at all.
-        device: where the model is.
+        order_weight: weight of the sentence-order loss relative to the masked language modeling loss.
+        examples: settings of masking and swapping.
+        device: the model's device.
     """
 
     def __init__(
@@ -39,19 +39,19 @@ class PretrainingObjective:
         self.device = device or torch.device("cpu")
 
     def freeze_unused(self, model: AlbertForPreTraining) -> None:
-        """Keep the optimizer, and other processes, from waiting for gradients that never come."""
+        """Exclude unused parameters, so that neither the optimizer nor other processes wait for gradients."""
         unused: list[nn.Parameter] = []
         if not self.sentence_order:
             assert model.albert.pooler is not None
             unused += [*model.albert.pooler.parameters(), *model.sop_classifier.parameters()]
-        if not self.masked_lm:  # but the decoder's matrix, which is the word embeddings
+        if not self.masked_lm:  # all except the decoder's matrix, which is the word embeddings
             head = model.predictions
             unused += [head.bias, *head.dense.parameters(), *head.LayerNorm.parameters()]
         for parameter in unused:
             parameter.requires_grad_(False)
 
     def counts(self, batch: PretrainingBatch) -> dict[str, int]:
-        """Count masked words, sequences and real tokens."""
+        """Count masked tokens, sequences and tokens."""
         return {
             "words": len(batch.masked_labels),
             "sequences": len(batch.input_ids),
@@ -61,7 +61,7 @@ class PretrainingObjective:
     def __call__(
         self, model: Callable[..., Any], batch: PretrainingBatch, counts: dict[str, int]
     ) -> StepOutput:
-        """Compute a part's share of both losses; metrics are sums over masked words and over sequences."""
+        """Compute a part's share of both losses; metrics are sums over masked tokens and over sequences."""
         outputs, masked_labels = self.forward(model, batch)
         loss = outputs.prediction_logits.new_zeros((), dtype=torch.float32)
         sums: dict[str, tuple[Tensor, int]] = {}
@@ -84,7 +84,7 @@ class PretrainingObjective:
 
     def forward(self, model: Callable[..., Any], batch: PretrainingBatch) -> tuple[Any, Tensor]:
         """Return the outputs of the model and the labels (P,) of the masked positions it scored."""
-        # Few different P: the CPU's matrix library keeps code and buffers for every shape it has seen.
+        # Use few different P: the CPU's matrix library keeps code and buffers for every shape it has seen.
         padding = (0, -len(batch.masked_labels) % PREDICTIONS_MULTIPLE)
         masked_positions = F.pad(torch.from_numpy(batch.masked_positions), padding)
         masked_labels = F.pad(torch.from_numpy(batch.masked_labels), padding, value=IGNORED)
@@ -97,11 +97,11 @@ class PretrainingObjective:
         return outputs, masked_labels.to(self.device)
 
     def evaluate(self, model: nn.Module, batches: list[PretrainingBatch]) -> dict[str, float]:
-        """Return the metrics over all batches, and how much the scores differ over positions.
+        """Return the metrics over all batches, and the spread of the scores over positions.
 
         "output_spread" is the standard deviation of the vocabulary's scores over the masked positions of the
-        first batch, relative to their deviation over the vocabulary: 0 for a model that answers the same
-        everywhere.
+        first batch, relative to their deviation over the vocabulary. It is 0 for a model that predicts the
+        same everywhere.
         """
         totals: dict[str, list[float]] = {}
         for batch in batches:
@@ -112,7 +112,7 @@ class PretrainingObjective:
         metrics = {name: total / count if count else math.nan for name, (total, count) in totals.items()}
         words = len(batches[0].masked_labels) if batches else 0
         if self.masked_lm and words > 1:  # one position has no spread
-            # The scores beyond are those of padding (`forward`).
+            # Scores beyond these belong to padding (see `forward`).
             scores = self.forward(model, batches[0])[0].prediction_logits[:words].float()  # (P, V)
             metrics[OUTPUT_SPREAD] = float(scores.std(dim=0).mean() / scores.mean(dim=0).std())
         return metrics

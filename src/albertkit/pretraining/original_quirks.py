@@ -1,19 +1,20 @@
-"""Examples by the rules of the original's create_pretraining_data.py, for those who compare with it.
+"""Examples with the rules of the original's create_pretraining_data.py, for comparisons.
 
 It differs from `chunks` and `masking` in that
 
-* a chunk of a single sentence takes B from a random place of another document and is labeled as swapped:
-  the label then tells topics apart, not orders;
+* a chunk of a single sentence takes B from a random position of another document and is labeled as swapped,
+  so
+  the label distinguishes topics, not orders;
 * no chunk is too short to be used;
-* one document in ten, not one chunk in ten, is cut into shorter sequences;
-* words are told apart piece by piece (`WordTable.original_starts`): what follows a symbol belongs to its
-  word, an apostrophe and every piece with a digit or an accent begin one;
-* an n-gram that meets a hidden word is given up, which favors short ones;
-* n-grams run across the [SEP] between the segments, and <unk> is predicted too;
-* a random replacement may be any piece: [MASK], the padding, or what stood there.
+* one document in ten, not one chunk in ten, is split into shorter sequences;
+* word boundaries are decided piece by piece (`WordTable.original_starts`): a piece after a symbol belongs to
+  its word, and an apostrophe and every piece with a digit or an accent begin a word;
+* an n-gram that overlaps a masked word is dropped, which favors short ones;
+* n-grams may span the [SEP] between the segments, and <unk> is predicted too;
+* a random replacement may be any piece: [MASK], the padding, or the original token.
 
-Not repeated here: the original draws the masks of 40 copies once, before training, and each n from a random
-stream that its seed does not reach.
+Not reproduced: the original draws the masks of 40 copies once, before training, and each n from a random
+stream that its seed does not control.
 """
 
 import numpy as np
@@ -28,13 +29,13 @@ from albertkit.pretraining.words import WordTable
 def plan(
     document: int, shards: ShardSet, rng: np.random.Generator, *, max_tokens: int, short_probability: float
 ) -> list[Chunk]:
-    """Cut a document into chunks of two segments of at most `max_tokens` tokens together.
+    """Split a document into chunks of two segments of at most `max_tokens` tokens together.
 
     Args:
-        document: which one.
+        document: index of the document.
         shards: all documents; B may come from any.
-        rng: source of all choices.
-        max_tokens: for both segments together, without special tokens.
+        rng: source of all random choices.
+        max_tokens: maximum number of tokens of both segments together, without special tokens.
         short_probability: share of documents with a random shorter target.
     """
     _, sentence_ends = shards.tokens(document)
@@ -67,7 +68,7 @@ def _elsewhere(
 ) -> tuple[int, tuple[int, int]]:
     """Return another document (the same if it is the only one) and a range of sentences in it.
 
-    They have `target` tokens or more, unless the document ends before; one sentence at least.
+    They have at least `target` tokens, unless the document ends before, and at least one sentence.
     """
     other = document
     if len(shards) > 1:
@@ -83,7 +84,7 @@ def _elsewhere(
 def choose(
     ids: np.ndarray, words: WordTable, settings: ExampleSettings, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[int]]:
-    """Choose what to hide in a row of ids.
+    """Choose the positions to mask in a row of ids.
 
     Returns:
         The chosen positions [P] in ascending order, and the lengths in words of the n-grams chosen.

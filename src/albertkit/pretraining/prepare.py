@@ -1,9 +1,9 @@
-"""Raw text -> token shards, in parallel, in bounded memory, the same bytes every time.
+"""Convert raw text to token shards: in parallel, in bounded memory, with reproducible bytes.
 
-The corpus is read in order and dealt out in units of about `unit_characters` characters (units.py). A unit
-becomes one shard of each split, whoever works on it (`albertkit.parallel`), so neither the number of workers
-nor the runner changes anything in the result. A unit that an earlier, interrupted run has finished with the
-same text and settings is kept (prepared_folder.py).
+The corpus is read in order and split into units of about `unit_characters` characters (units.py). A unit
+becomes one shard of each split, whichever worker processes it (`albertkit.parallel`), so neither the number
+of workers nor the runner changes the result. Units that an earlier, interrupted run finished with the same
+text and settings are kept (prepared_folder.py).
 """
 
 import logging
@@ -34,18 +34,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareProgress:
-    """How far the work is, told after every unit."""
+    """The progress of the work, reported after every unit."""
 
-    text_bytes: int  # of text in UTF-8, compression and markup of the files left out
+    text_bytes: int  # of text in UTF-8, without compression and markup of the files
     fraction: float  # of the corpus's bytes
     units: int
-    kept: int  # units taken over from an interrupted run
+    kept: int  # units kept from an interrupted run
     seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrepareReport(Result):
-    """What `prepare` made."""
+    """The result of `prepare`."""
 
     output: Path
     train: Manifest
@@ -56,7 +56,7 @@ class PrepareReport(Result):
     seconds: float
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures to show, by name."""
+        """Return the values to show, by name."""
         held_out = self.validation
         return {
             "source_documents": self.source_documents,
@@ -82,7 +82,7 @@ def prepare(
     progress: Callable[[PrepareProgress], None] | None = None,
     **settings: Any,
 ) -> PrepareReport:
-    """Cut a corpus into documents of sentences of ids, and write them as shards.
+    """Split a corpus into documents of sentences of ids, and write them as shards.
 
     After an interruption, the same call keeps the finished shards and continues.
 
@@ -91,20 +91,20 @@ def prepare(
             a column of texts: a list of dicts, a `datasets.Dataset`, a pandas or Arrow table. A
             `datasets.IterableDataset` is streamed: one unit of its texts is in memory at a time.
         tokenizer: a tokenizer's folder, or its `spiece.model`; the normalization is read from the
-            `tokenizer_config.json` beside it.
-        output: folder to write; must not hold finished shards.
+            `tokenizer_config.json` in the same folder.
+        output: folder to write; must not contain finished shards.
         progress: called after every unit; None for a progress bar.
         **settings: fields of `PreparationSettings`. The shards depend on neither `workers` nor `runner`.
 
     Raises:
-        ConfigError: an unknown setting, a setting out of range, or an unknown runner.
-        ModelNotFoundError, TokenizerError: no tokenizer, or a damaged one.
-        DataError: no text, a file that cannot be read (named with its line), finished shards in `output`, or
-            no room for them.
-        MissingExtraError: the runner is Ray and it is not installed.
+        ConfigError: a setting is unknown or out of range, or the runner is unknown.
+        ModelNotFoundError, TokenizerError: the tokenizer does not exist or is damaged.
+        DataError: there is no text, a file cannot be read (the message gives the line), `output` has finished
+            shards, or the disk is full.
+        MissingExtraError: the runner is Ray, which is not installed.
 
     Warns:
-        UserWarning: the vocabulary has pieces that its normalization can never reach.
+        UserWarning: the vocabulary has pieces that normalized text can never contain.
     """
     chosen = settings_from(PreparationSettings, None, settings)
     check_runner(chosen.runner)
@@ -210,7 +210,7 @@ def _check_content(
     if not records["train"] and records["validation"]:
         raise DataError(
             f"{names}: holding out every {holdout_every}th of {source_documents} source documents, from the "
-            "first on, leaves nothing to train on; give more documents or no holdout_every"
+            "first on, leaves nothing to train on. Add documents or omit holdout_every."
         )
     if not records["train"]:
         raise DataError(f"{names}: no text to train on ({source_documents} source documents read)")
@@ -218,12 +218,12 @@ def _check_content(
     if sum(record.sentences for record in records["train"]) == documents:
         raise DataError(
             f"{names}: none of the {documents} documents has two sentences, so there is no sentence order to "
-            "learn; expected running text, or one sentence per line with blank lines between documents"
+            "learn. Expected running text, or one sentence per line with blank lines between documents."
         )
     if holdout_every and not records["validation"]:
         raise DataError(
             f"{names}: holding out every {holdout_every}th of {source_documents} source documents leaves "
-            "nothing to validate on; choose a smaller holdout_every"
+            "nothing to validate on. Choose a smaller holdout_every."
         )
 
 

@@ -1,11 +1,11 @@
-"""The folder that `prepare` writes: finished shards, notes of which they are, and manifests at the very end.
+"""The output folder of `prepare`: finished shards, a note for each, and manifests at the end.
 
     OUTPUT/train/       a shard folder (see shards.py)
     OUTPUT/validation/  another, with the source documents held out
     OUTPUT/.progress/   a note for each finished unit, while the work is unfinished
 
-Whatever is there under its final name is complete: files get their names when they are on the disk, a unit's
-note comes after its shards, the manifests after all of them. Only this file writes.
+Every file under its final name is complete: files are renamed when they are on the disk, a unit's note is
+written after its shards, and the manifests after all notes. Only this module writes to the folder.
 """
 
 import shutil
@@ -24,29 +24,32 @@ Records = dict[str, ShardRecord]  # of one unit, by split
 
 @dataclass(frozen=True)
 class PreparedFolder:
-    """Where shards go, and what an interrupted run has left there."""
+    """The output folder, with the finished units of an interrupted run."""
 
     path: Path
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Make the folder ready for the work of the block; if it raises, remove what is empty.
+        """Prepare the folder for the work of the block; if the block raises, remove empty folders.
 
         Raises:
-            DataError: it holds finished shards, or anything else but unfinished ones, or cannot be written.
+            DataError: it has finished shards or files that do not belong to unfinished ones, or cannot be
+                written.
         """
         if (self.path / "train" / MANIFEST).exists():
-            raise DataError(f"{self.path}: holds finished shards; delete them or choose another folder")
+            raise DataError(
+                f"{self.path}: the folder has finished shards. Delete them or choose another folder."
+            )
         if not self._notes.is_dir():
             check_new_folder(self.path)
         with made_folder(self._notes):
             with self._writing():
-                for split in SPLITS:  # of a run that was cut between its manifests
+                for split in SPLITS:  # from a run that was interrupted between its manifests
                     (self.path / split / MANIFEST).unlink(missing_ok=True)
             yield
 
     def finished(self) -> dict[int, tuple[str, Records]]:
-        """Return fingerprint and records of each finished unit whose files are still right, by its number."""
+        """Return fingerprint and records of each finished unit with valid files, by its number."""
         units: dict[int, tuple[str, Records]] = {}
         for note in self._notes.glob("*.json"):
             number, fingerprint, records = _read_note(note)
@@ -72,7 +75,7 @@ class PreparedFolder:
         return records
 
     def close(self, manifests: Mapping[str, Manifest]) -> None:
-        """Write the manifests and remove what interrupted runs have left."""
+        """Write the manifests and remove the leftovers of interrupted runs."""
         with self._writing():
             for split in SPLITS:
                 folder = self.path / split
@@ -83,7 +86,7 @@ class PreparedFolder:
                         file.unlink()
                 if folder.is_dir() and not any(folder.iterdir()):
                     folder.rmdir()
-            for split in reversed(SPLITS):  # train/ last: where it is finished, all is
+            for split in reversed(SPLITS):  # train/ last: if it is finished, everything is
                 if split in manifests:
                     manifests[split].write(self.path / split)
             shutil.rmtree(self._notes)
@@ -101,8 +104,8 @@ class PreparedFolder:
             raise
         except OSError as error:
             raise DataError(
-                f"{self.path}: cannot be written ({error.strerror or error}). What is finished is kept: put "
-                "that right and give the same command again"
+                f"{self.path}: cannot be written ({error.strerror or error}). Finished shards are kept. "
+                "Correct the problem and run the same command again."
             ) from error
 
 
@@ -115,9 +118,9 @@ def _read_note(note: Path) -> tuple[int, str, Records]:
     values = read_json(note, DataError)
     fingerprint, records = values.get("fingerprint"), values.get("records")
     if not note.stem.isdecimal() or not isinstance(fingerprint, str) or not isinstance(records, dict):
-        raise DataError(f"{note} is damaged; delete it to do its unit again")
+        raise DataError(f"{note} is damaged. Delete it to repeat its unit.")
     if not {*records} <= {*SPLITS}:
-        raise DataError(f"{note} names other splits than {', '.join(SPLITS)}; delete it to do the unit again")
+        raise DataError(f"{note} names other splits than {', '.join(SPLITS)}. Delete it to repeat its unit.")
     return (
         int(note.stem),
         fingerprint,

@@ -20,14 +20,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, repr=False)
 class PretrainingRun(Result):
-    """How a call of `pretrain` ended."""
+    """The result of `pretrain`."""
 
     output: Path
     """Folder of the model and of its checkpoints."""
     finished: bool
     """False if time or a signal stopped the run; the same call continues it."""
     step: int
-    """Optimizer steps done."""
+    """Number of optimizer steps."""
     tokens: int
     """Tokens seen, without padding."""
     minutes: float
@@ -71,18 +71,18 @@ class PretrainingRun(Result):
         return push_run(self.output, repo_id, card, chosen)
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures to show, by name."""
+        """Return the values to show, by name."""
         state = "finished" if self.finished else "stopped; the same call continues"
         figures = {"run": state, "step": self.step, "tokens": self.tokens, "minutes": round(self.minutes, 1)}
         return figures | self.metrics | {"output": self.output}
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """The logged figures of the run, oldest first: the lines of `metrics.jsonl`."""
+        """The logged metrics of the run, oldest first: the lines of `metrics.jsonl`."""
         return read_metrics(self.output)
 
     def picture(self) -> Path:
-        """Return the picture of the curves."""
+        """Return the image of the curves."""
         return self.output / "curves.png"
 
     def pipeline(self, task: str = "fill-mask", **options: Any) -> Any:
@@ -108,28 +108,28 @@ def pretrain(
     callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> PretrainingRun:
-    """Pretrain on masked words and sentence order, or continue the run in `output`.
+    """Pretrain on masked language modeling and sentence order, or continue the run in `output`.
 
-    Ctrl-C stops after the current step and writes a checkpoint; the same call continues from there. On a GPU
-    a second process draws the examples. It imports your script, so call this function there under
+    Ctrl-C stops after the current step and writes a checkpoint; the same call continues from there. On a GPU,
+    a second process draws the examples. It imports your script, so call this function under
     `if __name__ == "__main__":`.
 
     Args:
-        recipe: TOML file of settings, or its content; None for the default of each setting.
+        recipe: TOML file of settings, or its content; None for the default settings.
         data: folder of the shards that `prepare` wrote.
-        tokenizer: folder or name of the tokenizer of the shards; every checkpoint gets a copy.
+        tokenizer: folder or name of the tokenizer of the shards; it is copied into every checkpoint.
         output: folder of the run.
-        device: "auto" (the best there is), "cpu", "cuda", "cuda:1", "mps" and so on.
-        callbacks: called in the main process as the run goes: at its start, steps, evaluations, checkpoints
+        device: "auto" (the best available device), "cpu", "cuda", "cuda:1", "mps" and so on.
+        callbacks: called in the main process during the run: at its start, steps, evaluations, checkpoints
             and end.
         **settings: fields of `PretrainingSettings` and its tables, which override the recipe; `model` is a
             dict of arguments of `AlbertConfig`.
 
     Raises:
         MissingExtraError: the extra `train` is not installed.
-        DataError: shards that are missing, damaged or of another tokenizer.
-        ConfigError: an unknown setting, a value out of range, or an impossible shape.
-        TrainingError: a resume with other settings or data, losses that stay bad, or constant outputs.
+        DataError: the shards are missing, damaged or were made with another tokenizer.
+        ConfigError: a setting is unknown or out of range, or the shape is impossible.
+        TrainingError: a run is resumed with other settings or data, losses stay bad, or outputs are constant.
     """
     require("torch", extra="train")
     from albertkit.files import full_disk_named
@@ -142,7 +142,7 @@ def pretrain(
     with lines_shown(), join_world(device) as world, full_disk_named(output):
         result = run(chosen, data, tokenizer, output, world=world, callbacks=called)
         state = result.state
-        ending = "finished" if result.finished else "stopped (the same command goes on)"
+        ending = "finished" if result.finished else "stopped (the same command continues)"
         if world.is_main:
             logger.info(
                 f"{ending} at step {state.step}, {state.tokens:,} tokens, {state.seconds / 60:.1f} minutes "

@@ -1,4 +1,4 @@
-"""A pretraining run: shards in, a model folder out (Lan et al. 2019, sections 3.1 and 4.1)."""
+"""A pretraining run: from shards to a model folder (Lan et al. 2019, sections 3.1 and 4.1)."""
 
 import itertools
 import logging
@@ -29,7 +29,7 @@ from albertkit.training.throughput import TRAINING_PASSES
 
 logger = logging.getLogger(__name__)
 
-OVERFITTED = 0.1  # share of its first loss below which one batch is learned
+OVERFITTED = 0.1  # share of its first loss below which one batch counts as learned
 
 
 def pretrain(
@@ -44,16 +44,16 @@ def pretrain(
     """Pretrain on the shards in `data`, or continue the run in `output`.
 
     Args:
-        settings: of the model, the examples and the training.
-        data: folder that `prepare` wrote, with `train/` and perhaps `validation/`.
-        tokenizer: folder or name of the tokenizer of the shards; every checkpoint gets a copy.
+        settings: settings of the model, the examples and the training.
+        data: folder that `prepare` wrote, with `train/` and optionally `validation/`.
+        tokenizer: folder or name of the tokenizer of the shards; it is copied into every checkpoint.
         output: folder of the run.
         world: the processes of the run, and the device of this one.
-        callbacks: called in the main process as the run goes.
+        callbacks: called in the main process during the run.
 
     Raises:
-        DataError, ConfigError: as `albertkit.pretrain`.
-        TrainingError: as `albertkit.pretrain`, or one batch was not learned.
+        DataError, ConfigError: see `albertkit.pretrain`.
+        TrainingError: see `albertkit.pretrain`; or one batch was not learned.
     """
     data, output = Path(data), Path(output)
     world = world or World(torch.device("cpu"))
@@ -89,13 +89,13 @@ def pretrain(
 
     if not (data / "validation").is_dir() and world.is_main:
         logger.warning(
-            "nothing was held out (prepare --holdout-every): no evaluation, and nobody watches whether the "
-            "outputs become constant"
+            "no text was held out (prepare --holdout-every): the run has no evaluations, and cannot detect "
+            "constant outputs"
         )
     evaluated = (data / "validation").is_dir() and not settings.overfit_one_batch
     held_out: list[PretrainingBatch] = []
     if evaluated and world.is_main:
-        # Not of the run's seed: all runs on these shards are measured on the same masks.
+        # Independent of the run's seed: all runs on these shards are measured with the same masks.
         whole = fixed_batches(
             ShardSet(data / "validation"),
             words,
@@ -104,7 +104,7 @@ def pretrain(
             batch_tokens=settings.batch_tokens,
             limit=settings.evaluation_sequences,
         )
-        # What this process computes at once in training fits into its memory, and a whole batch may not.
+        # A training part of this process fits into its memory, but a whole batch may not.
         held_out = [
             part for batch in whole for part in batch.split(settings.training.accumulation * world.size)
         ]
@@ -133,7 +133,7 @@ def pretrain(
     return result
 
 
-# Settings that are not part of a run's identity here: the loop compares those of the training itself.
+# Settings that are not part of a run's identity here, because the loop compares the training settings itself.
 _FREE = ("training", "evaluation_sequences")
 
 
@@ -146,9 +146,9 @@ class _Stream(IterableDataset[PretrainingBatch]):
 
 
 def _in_background(stream: ExampleStream) -> Iterator[PretrainingBatch]:
-    """Draw examples in one other process, in the same order, so that a fast device never waits for them.
+    """Draw examples in another process, in the same order, so that a fast device never waits for them.
 
-    The process is a fresh interpreter: forking a process that has threads (torch's) can hang.
+    The process is a new interpreter, because forking a process with threads (torch's) can hang.
     """
     loader = DataLoader(
         _Stream(stream), batch_size=None, num_workers=1, prefetch_factor=8, multiprocessing_context="spawn"
@@ -157,7 +157,7 @@ def _in_background(stream: ExampleStream) -> Iterator[PretrainingBatch]:
 
 
 def _training_flops(model: AlbertForPreTraining, settings: PretrainingSettings) -> float:
-    """Return the operations of a training step for each token, with the masked words' share of the head."""
+    """Return the operations of a training step per token, including the head at the masked positions."""
     footprint = measure("AlbertForPreTraining", model.config)
     share = settings.examples.masked_lm_probability if settings.examples.masked_lm else 0.0
     forward = footprint.flops(settings.examples.max_seq_length) + share * footprint.head_flops
@@ -165,13 +165,13 @@ def _training_flops(model: AlbertForPreTraining, settings: PretrainingSettings) 
 
 
 def _require_overfitted(output: Path) -> None:
-    """Raise a TrainingError unless the losses on the one batch fell to almost nothing."""
+    """Raise TrainingError unless the losses on the one batch fell to almost nothing."""
     lines = [line for line in read_metrics(output) if "grad_norm" in line]
     names = [name for name in lines[0] if name.endswith("_loss")]
     shown = ", ".join(f"{name} {lines[0][name]:.3f} -> {lines[-1][name]:.3f}" for name in names)
     if any(lines[-1][name] > OVERFITTED * lines[0][name] for name in names):
         raise TrainingError(
-            f"one batch was not learned ({shown}): more steps or another learning rate, in another output "
-            "folder, may do; if not, the model, the data or the optimizer is broken"
+            f"one batch was not learned ({shown}). Try more steps or another learning rate, in another "
+            "output folder. If that does not help, the model, the data or the optimizer is broken."
         )
     logger.info("one batch was learned: %s", shown)

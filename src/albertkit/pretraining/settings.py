@@ -1,4 +1,4 @@
-"""What decides a pretraining run, apart from its data: the tables of a recipe file."""
+"""The settings of a pretraining run, except its data: the tables of a recipe file."""
 
 import math
 import re
@@ -9,58 +9,58 @@ from albertkit.config import ARGUMENTS
 from albertkit.errors import ConfigError, suggestion
 from albertkit.training.settings import TrainingSettings
 
-LENGTH_MULTIPLE = 8  # matrix shapes that hardware likes, and few different ones
+LENGTH_MULTIPLE = 8  # gives few different matrix shapes, which hardware computes fast
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerSettings:
-    """How a vocabulary is trained."""
+    """Settings of vocabulary training."""
 
     vocab_size: int = 30_000
-    """Number of pieces, special tokens included."""
+    """Number of pieces, including special tokens."""
     cased: bool = False
-    """Keep upper and lower case apart."""
+    """Distinguish upper and lower case."""
     keep_accents: bool = False
-    """Keep accents; nearly all languages but English need it."""
+    """Keep accents, which nearly all languages except English need."""
     coverage: float = 0.99995
-    """Share of all characters that must be pieces of their own; for Chinese 0.9995."""
+    """Share of all characters that must be single pieces; for Chinese 0.9995."""
     text_column: str = "text"
-    """Where the text is in .jsonl and .parquet files, and in rows."""
+    """Column of the text in .jsonl and .parquet files, and in rows."""
     threads: int = 2
-    """Threads of SentencePiece."""
+    """Number of SentencePiece threads."""
     seed: int = 0
-    """Seed of the sample of lines that is trained on."""
+    """Seed of the sample of training lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparationSettings:
-    """How raw text becomes shards of tokenized documents."""
+    """Settings for converting raw text to shards of tokenized documents."""
 
     text_column: str = "text"
-    """Where the text is in .jsonl and .parquet files, and in rows."""
+    """Column of the text in .jsonl and .parquet files, and in rows."""
     language: str = "en"
-    """ISO 639 code, for the sentence splitter."""
+    """Language of the sentence splitter, as an ISO 639 code."""
     sentence_per_line: bool = False
-    """The text has one sentence a line, and .txt files a blank line between documents."""
+    """Whether the text has one sentence per line, and .txt files a blank line between documents."""
     section_sentences: int = 64
-    """Cut longer documents into sections of about so many sentences (0: never)."""
+    """Split longer documents into sections of about this many sentences (0: never)."""
     holdout_every: int | None = None
-    """Every so many source documents, one goes to the held-out set (default: none)."""
+    """Hold out one of this many source documents for validation (default: none)."""
     seed: int = 0
     """Seed of the choice of held-out documents."""
     workers: int | None = None
-    """Number of processes (default: one per CPU; with Ray, all of the cluster)."""
+    """Number of processes (default: one per CPU; with Ray, one per CPU of the cluster)."""
     runner: str = "local"
-    """local (this machine), or ray: the same shards from a Ray cluster."""
+    """local (this machine), or ray (a Ray cluster, with the same shards)."""
     unit_characters: int = 8_000_000
-    """Characters of text per shard. They bound the memory: about 0.4 GB, and 0.2 GB for each worker."""
+    """Characters of text per shard. They determine the memory: about 0.4 GB, and 0.2 GB per worker."""
 
     def __post_init__(self) -> None:
         if self.holdout_every is not None and self.holdout_every < 2:
             raise ConfigError(
                 f"holdout_every must be 2 or more, or None to hold nothing out, not {self.holdout_every}"
             )
-        # sentencex takes any string and cuts by English rules where it knows no others.
+        # sentencex accepts any string, and uses English rules for unknown languages.
         if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", self.language):
             raise ConfigError(
                 f"language must be an ISO 639 code such as en, de or zh (perhaps with a region: de-at), "
@@ -74,32 +74,33 @@ class PreparationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleSettings:
-    """How documents become training examples; the defaults are the paper's (Lan et al. 2019, section 4.1)."""
+    """Settings for drawing training examples; the defaults are the paper's (Lan et al. 2019, section 4.1)."""
 
     max_seq_length: int = 128
-    """Tokens of a sequence, special ones included."""
+    """Maximum length of a sequence in tokens, including special tokens."""
     warmup_seq_length: int = 32
-    """Tokens of the sequences that a run begins with, if it has a warm-up of length (Li et al. 2021)."""
+    """Maximum length of the sequences at the start of a run with a length warm-up (Li et al. 2021)."""
     warmup_documents: int = 0
-    """Documents of the first epoch that are cut into such sequences: attention to neighbors is learned much
-    sooner where there are few tokens to choose from."""
+    """Number of documents in the first epoch that are split into such short sequences. Short sequences teach
+    attention to neighbors much sooner."""
     short_sequence_probability: float = 0.1
-    """Share of sequences that are drawn shorter."""
+    """Share of sequences with a random shorter length."""
     masked_lm: bool = True
-    """Hide words and predict them."""
+    """Train on masked language modeling."""
     masked_lm_probability: float = 0.15
     """Share of the tokens that are predicted."""
     max_predictions: int | None = None
-    """Most tokens predicted in a sequence (default: 20 for each 128 tokens)."""
+    """Maximum number of predicted tokens per sequence (default: 20 per 128 tokens)."""
     max_ngram: int = 3
-    """Most consecutive whole words hidden together."""
+    """Maximum number of consecutive whole words that are masked together."""
     sentence_order: bool = True
-    """Swap the two segments half of the time and predict which order they are in."""
+    """Train on sentence order: swap the two segments half of the time, and predict the order."""
     excerpt_probability: float = 0.0
-    """Share of the pairs whose second segment is made of words of the first; the order head says whether some
-    of them were replaced."""
+    """Share of the pairs whose second segment consists of words of the first; the order head predicts whether
+    some of them were replaced."""
     original_quirks: bool = False
-    """Draw examples by the original's rules, leaks and all; pretraining/original_quirks.py lists them."""
+    """Draw examples with the original's rules, including its leaks; pretraining/original_quirks.py lists
+    them."""
 
     def __post_init__(self) -> None:
         for name in ("max_seq_length", "warmup_seq_length"):
@@ -116,54 +117,55 @@ class ExampleSettings:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, not {value}")
         if not (self.masked_lm or self.sentence_order):
-            raise ConfigError("masked_lm and sentence_order are both off: there is nothing to learn")
+            raise ConfigError("masked_lm and sentence_order are both off, so there is nothing to learn")
         if self.excerpt_probability and (self.original_quirks or not self.sentence_order):
             raise ConfigError(
-                "excerpt_probability needs sentence_order, whose head answers, and no original_quirks"
+                "excerpt_probability needs sentence_order and cannot be combined with original_quirks"
             )
         if self.original_quirks and not self.sentence_order:
-            raise ConfigError("original_quirks needs sentence_order, which the original cannot do without")
+            raise ConfigError("original_quirks needs sentence_order, which the original always uses")
 
     @property
     def max_tokens(self) -> int:
-        """How much text fits beside [CLS] and the [SEP] after each segment."""
+        """The maximum number of tokens of text, without [CLS] and the [SEP] after each segment."""
         return self.max_seq_length - (3 if self.sentence_order else 2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingSettings:
-    """Everything that decides a pretraining run, apart from its data."""
+    """All settings of a pretraining run, except its data."""
 
     batch_size: int | None = None
-    """Sequences per step, over all processes."""
+    """Number of sequences per step, over all processes."""
     batch_tokens: int | None = None
-    """Instead of batch_size: tokens per step with their padding, of sequences of similar length."""
+    """Instead of batch_size: number of tokens per step, including padding, in sequences of similar length."""
     init_from: str | None = None
-    """Continue the pretraining of this model, with a fresh optimizer; [model] then only overrides."""
+    """Continue pretraining this model, with a new optimizer; [model] then only overrides its config."""
     order_weight: float = 1.0
-    """Weight of the sentence-order loss beside the masked-word loss."""
+    """Weight of the sentence-order loss relative to the masked language modeling loss."""
     frequency_bias: bool = False
     """Start the output bias at the log frequencies of the pieces, which the layers then need not learn."""
     sinusoidal_positions: bool = False
-    """Start the position embeddings as sinusoids, by which neighbors are found sooner, not at random."""
+    """Start the position embeddings as sinusoids instead of random values; attention to neighbors is learned
+    sooner."""
     unit_mapping: bool = False
-    """Start the embedding mapping so that hidden states enter the first layer as they enter all others."""
+    """Scale the embedding mapping so that hidden states enter the first layer as they enter all others."""
     matching_head: bool = False
-    """Start one head of the first layer so that a piece looks for itself in the rest of the sequence."""
+    """Start one head of the first layer so that a piece attends to the same piece elsewhere."""
     overfit_one_batch: bool = False
-    """A health check: train on the first batch alone, whose loss must fall to almost nothing."""
+    """A check: train only on the first batch, whose loss must fall to almost nothing."""
     evaluation_sequences: int = 1024
-    """Held-out sequences per evaluation."""
+    """Number of held-out sequences per evaluation."""
     model: dict[str, Any] = field(default_factory=dict)
-    """Arguments of `AlbertConfig`, besides `vocab_size`, which is the tokenizer's."""
+    """Arguments of `AlbertConfig`, except `vocab_size`, which is the tokenizer's."""
     examples: ExampleSettings = field(default_factory=ExampleSettings)
     training: TrainingSettings
 
     def __post_init__(self) -> None:
         if (self.batch_size is None) == (self.batch_tokens is None):
             raise ConfigError(
-                "give the size of a batch in sequences (batch_size) or in tokens (batch_tokens), in a recipe "
-                f"or by a flag; received batch_size={self.batch_size}, batch_tokens={self.batch_tokens}"
+                "set the size of a batch in sequences (batch_size) or in tokens (batch_tokens), in a recipe "
+                f"or with a flag; received batch_size={self.batch_size}, batch_tokens={self.batch_tokens}"
             )
         for name in ("batch_size", "batch_tokens", "evaluation_sequences"):
             if (value := getattr(self, name)) is not None and value < 1:
@@ -175,9 +177,9 @@ class PretrainingSettings:
                 nearest = suggestion(name, ARGUMENTS)
                 raise ConfigError(f"[model]: unknown setting {name!r}; {nearest}")
         if "vocab_size" in self.model:
-            raise ConfigError("[model] has vocab_size, but that is the tokenizer's; leave it out")
+            raise ConfigError("[model] has vocab_size, but that is the tokenizer's. Omit it.")
         if self.init_from is None and "hidden_size" not in self.model:
-            raise ConfigError("[model] has no hidden_size; give the shape of the model, as recipes/ do")
+            raise ConfigError("[model] has no hidden_size. Set the shape of the model, as in recipes/.")
         if self.init_from is not None:
             for name in ("frequency_bias", "sinusoidal_positions", "unit_mapping"):
                 if getattr(self, name):
@@ -185,15 +187,15 @@ class PretrainingSettings:
 
     @property
     def step_tokens(self) -> int:
-        """Tokens of a step, padding included."""
+        """Number of tokens per step, including padding."""
         return self.batch_tokens or (self.batch_size or 0) * self.examples.max_seq_length
 
     def with_learning_rate(self) -> "PretrainingSettings":
-        """Return these settings with the learning rate filled in where none is given.
+        """Return these settings with a learning rate; fill it in if it is not set.
 
-        The paper's rate belongs to its batch; other batches get it scaled by the square root of their
-        tokens, as LAMB's authors do (You et al. 2019, section 4). For AdamW it is BERT's (Devlin et al. 2018,
-        appendix A.2), scaled alike.
+        The paper's learning rate belongs to its batch size. For other batches it is scaled by the square root
+        of their tokens, as LAMB's authors do (You et al. 2019, section 4). For AdamW it is BERT's (Devlin et
+        al. 2018, appendix A.2), scaled the same way.
         """
         if self.training.learning_rate is not None:
             return self
@@ -202,7 +204,7 @@ class PretrainingSettings:
         return replace(self, training=replace(self.training, learning_rate=scaled))
 
     def warnings(self) -> list[str]:
-        """Return a sentence for each combination that is known to fail."""
+        """Return a warning for each combination that is known to fail."""
         found: list[str] = []
         training = self.training
         rate = training.learning_rate or 0.0
@@ -211,7 +213,7 @@ class PretrainingSettings:
             found.append(f"a learning rate of {rate:g} is too high for LAMB: runs at 1e-2 collapsed")
         if training.optimizer.startswith("adamw") and self.init_from is None and rate > _ADAMW_LIMIT * spread:
             found.append(
-                f"a learning rate of {rate:g} is high for AdamW beside weights of {spread:g} "
+                f"a learning rate of {rate:g} is high for AdamW with weights of {spread:g} "
                 f"(initializer_range): runs above {_ADAMW_LIMIT:g} times their size collapsed"
             )
         if training.schedule == "linear" and not training.warmup and self.init_from is None:
@@ -219,8 +221,8 @@ class PretrainingSettings:
         return found
 
 
-# Peak rate and tokens of a step: Lan et al. 2019, section 4.1; Devlin et al. 2018, appendix A.2.
+# Peak learning rate and tokens per step: Lan et al. 2019, section 4.1; Devlin et al. 2018, appendix A.2.
 _PUBLISHED_RATES = {"lamb": (1.76e-3, 4096 * 512), "adamw": (1e-4, 256 * 512)}
-# dev/lab-notes.md has the runs.
+# The lab notes have the runs.
 _LAMB_LIMIT = 5e-3
 _ADAMW_LIMIT = 0.025

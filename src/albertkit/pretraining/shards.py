@@ -4,8 +4,8 @@
     FOLDER/shard-00001.arrow   ...
     FOLDER/manifest.json       what the shards are; written last, so a folder without it is unfinished
 
-Any tool that writes these files and the manifest below can feed pretraining. Masks and sentence order are
-not stored: they are drawn anew in every epoch, so a corpus takes about half a byte per character on disk.
+Any tool that writes these files and the manifest can provide data for pretraining. Masks and sentence order
+are not stored: they are drawn anew in every epoch. A corpus takes about half a byte per character on disk.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ class ShardRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """A shard as it will lie on the disk."""
+    """A shard in memory, before it is written."""
 
     record: ShardRecord
     content: bytes
@@ -54,7 +54,7 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a shard folder holds and how it was made."""
+    """The content of a shard folder, and how it was made."""
 
     tokenizer_sha256: str
     vocabulary_size: int
@@ -66,7 +66,7 @@ class Manifest:
     shards: tuple[ShardRecord, ...]
 
     def write(self, folder: Path) -> None:
-        """Write `manifest.json` under its final name in one step."""
+        """Write `manifest.json` atomically."""
         values = {"format": FORMAT, "version": VERSION, **asdict(self)}
         write_json(folder / MANIFEST, values, ensure_ascii=False)
 
@@ -75,13 +75,13 @@ class Manifest:
         """Read the manifest of a finished folder.
 
         Raises:
-            DataError: there is none, or it is not one of ours.
+            DataError: there is no manifest, or it has another format.
         """
         file = folder / MANIFEST
         if not file.exists():
             raise DataError(
-                f"{folder}: no {MANIFEST}, so this is no finished shard folder; give the folder that "
-                "`albertkit prepare` wrote, or run that again if it was stopped (finished shards are kept)"
+                f"{folder}: no {MANIFEST}, so this is not a finished shard folder. Pass the folder that "
+                "`albertkit prepare` wrote, or run that again if it was stopped (finished shards are kept)."
             )
         values = read_json(file, DataError)
         if values.get("format") != FORMAT or values.get("version") != VERSION:
@@ -99,21 +99,21 @@ class Manifest:
 
 
 def checked(kind: type[Kind], values: Any, *, where: str) -> Kind:
-    """Return a record of values that were read from a file.
+    """Return a record of values that were read from a file, after checking them.
 
     Raises:
-        DataError: they are not the fields of that record, each of its type.
+        DataError: the fields or their types are wrong.
     """
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     if not isinstance(values, dict) or {*values} != {*names}:
         raise DataError(
-            f"{where}: expected {', '.join(names)}, found {values!r:.100}; prepare the corpus again"
+            f"{where}: expected {', '.join(names)}, found {values!r:.100}. Prepare the corpus again."
         )
     for name, value in values.items():
         wanted = _TYPES.get(name, int)
         fits = type(value) is wanted and (wanted is not int or abs(value) < 1 << 62)
         if not fits or (name == "file" and not _FILE.fullmatch(value)) or (name in _COUNTS and value < 0):
-            raise DataError(f"{where}: {name} is {value!r:.60}; prepare the corpus again")
+            raise DataError(f"{where}: {name} is {value!r:.60}. Prepare the corpus again.")
     return kind(**values)
 
 
@@ -123,7 +123,7 @@ _COUNTS = ("documents", "sentences", "tokens", "vocabulary_size")
 
 
 class ShardSet:
-    """The documents of a finished shard folder, read at random without loading them."""
+    """The documents of a finished shard folder, with random access and without loading them."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -133,10 +133,10 @@ class ShardSet:
         self._starts: list[int] = [0, *ends.tolist()]
         for record in self.manifest.shards:
             if not (self.folder / record.file).is_file():
-                raise DataError(f"{self.folder / record.file}: listed in {MANIFEST} but missing")
+                raise DataError(f"{self.folder / record.file}: listed in {MANIFEST}, but missing")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the mapped shards, which another process opens itself."""
+        """Omit the mapped shards, which another process opens itself."""
         return self.__dict__ | {"_chunks": [None] * len(self.manifest.shards)}
 
     def __len__(self) -> int:
@@ -149,7 +149,7 @@ class ShardSet:
         return np.split(tokens, ends[:-1])
 
     def tokens(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return document `index` in one piece: its ids [tokens], and where sentences end [sentences]."""
+        """Return document `index` as a whole: its ids [tokens], and the ends of its sentences [sentences]."""
         if not 0 <= index < len(self):
             raise IndexError(f"document {index} of {len(self)}")
         shard = bisect_right(self._starts, index) - 1
@@ -158,7 +158,7 @@ class ShardSet:
     def piece_frequencies(self) -> np.ndarray:
         """Return the share of each piece of the vocabulary among all tokens, [V] float64.
 
-        Every count begins at one, so that no piece is impossible.
+        Every count starts at one, so that no piece has probability 0.
         """
         counts = np.ones(self.manifest.vocabulary_size)
         for index in range(len(self.manifest.shards)):
@@ -172,26 +172,26 @@ class ShardSet:
         return chunk
 
     def check_tokenizer(self, file: str | Path) -> None:
-        """Raise a DataError unless `file` is the vocabulary that these shards were made with.
+        """Raise DataError unless `file` is the vocabulary that these shards were made with.
 
-        So must the normalization in the `tokenizer_config.json` beside it be.
+        The normalization in the `tokenizer_config.json` in its folder must be the same too.
         """
         found = file_sha256(Path(file))
         if found != self.manifest.tokenizer_sha256:
             raise DataError(
                 f"{self.folder}: made with another vocabulary (sha256 {self.manifest.tokenizer_sha256[:12]}) "
-                f"than {file} (sha256 {found[:12]}); prepare the corpus again or use the right one"
+                f"than {file} (sha256 {found[:12]}). Prepare the corpus again or use the right vocabulary."
             )
         normalization = asdict(Normalization.of(read_settings(Path(file))))
         made_with = self.manifest.settings.get("normalization", normalization)
         if different := [name for name, value in made_with.items() if normalization.get(name) != value]:
             raise DataError(
-                f"{self.folder}: made with {', '.join(f'{name}={made_with[name]}' for name in different)}; "
-                f"the tokenizer_config.json beside {file} says otherwise. Prepare again or correct it"
+                f"{self.folder}: made with {', '.join(f'{name}={made_with[name]}' for name in different)}, "
+                f"but the tokenizer_config.json next to {file} differs. Prepare again or correct it."
             )
 
     def check_files(self) -> None:
-        """Raise a DataError if any shard differs from the hash in the manifest."""
+        """Raise DataError if any shard differs from its hash in the manifest."""
         for record in self.manifest.shards:
             if file_sha256(self.folder / record.file) != record.sha256:
                 raise DataError(f"{self.folder / record.file}: changed or damaged since it was written")
@@ -240,7 +240,7 @@ class ShardBuilder:
     """Collects the documents of one shard."""
 
     def __init__(self, vocabulary_size: int) -> None:
-        # Half the disk and memory traffic of uint32 for nearly every vocabulary.
+        # Takes half the disk space and memory traffic of uint32, and suffices for nearly every vocabulary.
         self._type = np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
         self._ids: list[np.ndarray] = []
         self._sentence_lengths: list[int] = []
@@ -258,7 +258,7 @@ class ShardBuilder:
         return len(self._document_lengths)
 
     def finish(self, file: str) -> Shard:
-        """Return the shard, to be written under the name `file`; the same documents give the same bytes."""
+        """Return the shard, to be written as `file`; the same documents give the same bytes."""
         ids = pa.array(np.concatenate(self._ids))
         sentences = pa.ListArray.from_arrays(_offsets(self._sentence_lengths), ids)
         documents = pa.ListArray.from_arrays(_offsets(self._document_lengths), sentences)

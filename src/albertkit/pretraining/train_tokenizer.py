@@ -16,7 +16,8 @@ class TrainedTokenizer(Result):
 
     pieces: int
     pieces_per_word: float
-    """Of the words between spaces: meaningless for Chinese, Japanese, Thai and so on, which have none."""
+    """Tokens per word between spaces; meaningless for Chinese, Japanese, Thai and so on, which have no
+    spaces."""
     characters_per_piece: float
     unknown_characters: float
     """Share of the non-space characters that only `<unk>` covers, 0 to 1."""
@@ -38,7 +39,7 @@ class TrainedTokenizer(Result):
 def train_tokenizer(
     inputs: str | Path | Sequence[str | Path] | Any, *, output: str | Path, **settings: Any
 ) -> TrainedTokenizer:
-    """Train a SentencePiece vocabulary by ALBERT's recipe, and write the tokenizer's files.
+    """Train a SentencePiece vocabulary with ALBERT's settings, and write the tokenizer's files.
 
     Args:
         inputs: files, folders or glob patterns (`.txt`, `.jsonl`, `.parquet`, also compressed); or rows with
@@ -47,8 +48,8 @@ def train_tokenizer(
         **settings: fields of `TokenizerSettings`.
 
     Raises:
-        ConfigError: an unknown setting, or a value out of range.
-        DataError: no text, or too little for so many pieces; files that cannot be read; or `output`
+        ConfigError: a setting is unknown or out of range.
+        DataError: there is no text, or too little for so many pieces; files cannot be read; or `output`
             exists.
     """
     from albertkit.files import check_new_folder

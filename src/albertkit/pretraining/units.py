@@ -1,13 +1,13 @@
-"""The unit of work of `prepare`: some source documents that become one shard of each split.
+"""The unit of work of `prepare`: source documents that become one shard of each split.
 
-Nothing in a unit depends on who works on it or what was done before it, and the work on it touches no disk.
-So units can be made in any process on any machine, and kept from an interrupted run.
+A unit does not depend on the worker or on earlier work, and processing it does not access the disk. So any
+process on any machine can process units, and units of an interrupted run can be kept.
 
 Sentences are found with `sentencex` (Wikimedia: about 250 languages, rules with abbreviation lists, written
-in Rust, > 10 MB/s on one core): quoted speech stays in one piece, "Mr." and "D.C." end nothing, and
-Chinese, German or Russian need no other code.
+in Rust, > 10 MB/s on one core). It keeps quoted speech together, does not end sentences at "Mr." and "D.C.",
+and needs no other code for Chinese, German or Russian.
 
-A whole book as one document would put all its examples side by side in training. It is therefore cut into
+A whole book as one document would put all its examples next to each other in training. It is therefore split
 sections of about `section_sentences` sentences, at paragraphs, with headings at the start of a section where
 possible; shuffling sections then mixes books while sentence order stays within running text.
 """
@@ -39,7 +39,7 @@ def sections(text: str, settings: PreparationSettings) -> Iterator[list[str]]:
     section: list[str] = []
     for sentences, is_heading in _paragraphs(text, settings):
         if limit:
-            # A heading starts a section unless that would leave one much too short behind.
+            # A heading starts a section unless the section before it would be much too short.
             full = len(section) + len(sentences) > limit
             if section and (full or (is_heading and len(section) >= limit // 4)):
                 yield section
@@ -63,7 +63,7 @@ def _paragraphs(text: str, settings: PreparationSettings) -> Iterator[tuple[list
         paragraph = paragraph.strip()
         heading = _HEADING.match(paragraph)
         if heading:
-            paragraph = paragraph[heading.end() :]  # the words of a heading are text, its '#' are markup
+            paragraph = paragraph[heading.end() :]  # the words of a heading are text, its '#' is markup
         # The library is compiled and has no type stubs.
         parts = sentencex.segment(settings.language, paragraph)
         sentences = [sentence for part in parts if (sentence := part.strip())]
@@ -76,21 +76,21 @@ class Unit:
     """A piece of work: source documents that become one shard of each split."""
 
     number: int
-    documents: list[SourceDocument]  # none after the work
+    documents: list[SourceDocument]  # empty after the work
     held_out: list[bool]
-    fingerprint: str  # of the text and of all settings that matter
+    fingerprint: str  # of the text and of all settings that affect the shards
     text_bytes: int  # length of the text in UTF-8
-    source_documents: int  # that begin in this unit
+    source_documents: int  # number of documents that begin in this unit
     consumed: float  # share of the corpus's bytes read so far
-    shards: dict[str, Shard] | None = None  # by split; None where an interrupted run has them on the disk
+    shards: dict[str, Shard] | None = None  # by split; None if an interrupted run has them on the disk
 
 
 def units(corpus: Corpus, settings: PreparationSettings, identity: dict[str, Any]) -> Iterator[Unit]:
-    """Deal out a corpus in order, in units of `unit_characters` characters or more (the last may be less).
+    """Split a corpus in order into units of at least `unit_characters` characters (the last may be smaller).
 
     Args:
         corpus: the text.
-        settings: how much goes into a unit, and what is held out.
+        settings: the size of a unit, and the held-out share.
         identity: all settings that a shard depends on.
     """
     number, source, characters = 0, -1, 0
@@ -132,17 +132,17 @@ def _unit(
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The work on a unit: sentences, sections, ids, shards."""
+    """Processes a unit: sentences, sections, ids, shards."""
 
     encoder: UnigramModel
     settings: PreparationSettings
-    finished: Mapping[int, str]  # fingerprints of the units that an interrupted run has finished, by number
+    finished: Mapping[int, str]  # fingerprints of the units that an interrupted run finished, by number
 
     def __call__(self, unit: Unit) -> Unit:
-        """Return a unit with its shards in place of its documents.
+        """Return a unit with its shards instead of its documents.
 
         Raises:
-            DataError: a document that cannot be worked on, named with file and line.
+            DataError: a document cannot be processed. The message gives file and line.
         """
         kept = self.finished.get(unit.number) == unit.fingerprint
         return replace(unit, documents=[], held_out=[], shards=None if kept else self._shards(unit))

@@ -1,10 +1,10 @@
-"""Where whole words begin in a row of ids, and which ids are no text; read once from a vocabulary.
+"""Word boundaries in a row of ids, and the ids that are not text; read once from a vocabulary.
 
-A new word begins at a piece with SentencePiece's word-start mark, at punctuation and symbols, after them, and
-at and after every piece of a script that is written without spaces (Chinese, Japanese, Thai ...), where the
-original also takes each piece for a word: there the pieces of a unigram vocabulary are the words that are
-commonest in the text. Apostrophes stay inside their word ("don't" is one). A lone word-start mark
-belongs to what follows it. A special token is a word of its own.
+A new word begins at a piece with SentencePiece's word-start mark, at punctuation and symbols, and after them.
+In scripts that are written without spaces (Chinese, Japanese, Thai ...), every piece is a word, as in the
+original: there the pieces of a unigram vocabulary are the most common words of the text. Apostrophes stay
+inside their word ("don't" is one word). A lone word-start mark belongs to the next piece. A special token is
+a word of its own.
 """
 
 import string
@@ -27,7 +27,7 @@ _ORIGINAL_INSIDE = _ORIGINAL_SYMBOLS | frozenset(string.ascii_lowercase)
 
 
 class WordTable:
-    """Facts about every id of a vocabulary, as arrays that are indexed with ids."""
+    """Properties of every id of a vocabulary, as arrays indexed by id."""
 
     def __init__(self, model_file: str | Path) -> None:
         processor = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
@@ -59,7 +59,7 @@ class WordTable:
         return index
 
     def starts(self, ids: np.ndarray) -> np.ndarray:
-        """Return for each of `ids` [tokens] whether a word begins there; the first always does."""
+        """Return for each of `ids` [tokens] whether a word begins there; the first one always does."""
         result = self._begins[ids]
         before = ids[:-1]
         result[1:] |= self._next_begins[before]
@@ -68,7 +68,7 @@ class WordTable:
         return result
 
     def original_starts(self, ids: np.ndarray) -> np.ndarray:
-        """Return the same [tokens] by the rule of the original, which looks at each piece alone."""
+        """Return the same [tokens] with the rule of the original, which depends on each piece alone."""
         return self._original_begins[ids]
 
 

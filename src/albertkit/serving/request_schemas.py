@@ -36,7 +36,7 @@ TextsAndPairs = Annotated[list["str | TextPair"], ListField(min_length=1)]
 _LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic phrases, which are tokenized as so many characters more
 _SPECIAL_CHARACTERS = 10  # of ordinary text have as many tokens as [CLS] and two [SEP]
 _PLACE = re.compile(r"^input (\d+) \(counted from 0\):")
-_TRUNCATION = re.compile(r"(, or let it be cut[^(]*)\(truncation=True[^)]*\)")
+_TRUNCATION = re.compile(r"(, or allow truncation )\(truncation=True[^)]*\)")
 Targets = Annotated[list[str], ListField(min_length=1, max_length=1000)]
 Labels = Annotated[list[Name], ListField(max_length=1000)]
 CandidateLabels = Annotated[

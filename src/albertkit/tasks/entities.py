@@ -1,14 +1,14 @@
-"""From labels of pieces to entities: what belongs together, with its characters in the text.
+"""Group the labels of pieces into entities, with their characters in the text.
 
-    none      every piece by itself
-    simple    neighboring pieces of one kind are an entity
-    first     the same of words; a word is what its first piece is
-    max       ... what its most certain piece is
-    average   ... what its pieces are on average
+    none      every piece separately
+    simple    neighboring pieces of the same type form an entity
+    first     the same for words; a word has the label of its first piece
+    max       ... the label of its most certain piece
+    average   ... the label of the average scores of its pieces
 
-Labels may follow a scheme: B- begins an entity and I- goes on; E- or L- ends it, S- or U- stands alone (IOB1,
-IOB2, BIOES, BILOU); without one, neighbors of the same label belong together. The strategies and scores are
-those of `transformers`, which knows B and I only.
+Labels may follow a scheme: B- begins an entity and I- continues it; E- or L- ends it, S- or U- is a
+single-word entity (IOB1, IOB2, BIOES, BILOU). Without a scheme, neighbors with the same label form an entity.
+The strategies and scores are those of `transformers`, which supports only B and I.
 
 Shapes: P pieces, K labels.
 """
@@ -32,25 +32,25 @@ _BEGINS, _ENDS = "BSU", "ELSU"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A piece or a word: what is labeled by itself."""
+    """A unit with a label: a piece or a word."""
 
     label: int
     score: float
-    pieces: range  # numbers of its pieces
+    pieces: range  # indices of its pieces
     word: int
 
 
 class Entities:
-    """What makes entities of a tagged sentence, for one set of labels.
+    """Groups the labels of a sentence into entities, for one set of labels.
 
     Args:
-        tokenizer: spells the pieces.
-        labels: names of the scores, in their order.
+        tokenizer: decodes the pieces.
+        labels: names of the scores, in order.
         aggregation: see above.
-        ignored_labels: what has one of these labels, or kinds, is left out.
+        ignored_labels: labels, or entity types, to leave out.
 
     Raises:
-        ConfigError: an unknown aggregation, or `ignored_labels` is one string.
+        ConfigError: the aggregation is unknown, or `ignored_labels` is a string.
     """
 
     def __init__(
@@ -63,29 +63,30 @@ class Entities:
     ) -> None:
         if aggregation not in get_args(Aggregation):
             raise ConfigError(
-                f"aggregation_strategy is {aggregation!r}; expected one of {', '.join(get_args(Aggregation))}"
+                f"aggregation_strategy is {aggregation!r}. Expected one of {', '.join(get_args(Aggregation))}"
             )
-        if isinstance(ignored_labels, str):  # would be read as its letters
-            raise ConfigError(f"ignore_labels is {ignored_labels!r}; expected a list, [{ignored_labels!r}]")
+        if isinstance(ignored_labels, str):  # a string would be read as its letters
+            raise ConfigError(f"ignore_labels is {ignored_labels!r}. Expected a list, [{ignored_labels!r}].")
         self.tokenizer = tokenizer
         self.labels = list(labels)
         self.aggregation: Aggregation = aggregation
         self.ignored_labels = frozenset(ignored_labels)
         follow_scheme = of_scheme(labels)
-        # The prefix and the kind of each label; without a prefix, neighbors of one label belong together.
+        # The prefix and the type of each label. Without a prefix, neighbors with the same label form an
+        # entity.
         self._parts = [
             (label[0], label[2:]) if follow_scheme and label != OUTSIDE else ("I", label) for label in labels
         ]
 
     def __call__(self, tagged: Tagged, word_starts: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the entities of a sentence in the shape of `transformers`.
+        """Return the entities of a sentence in the format of `transformers`.
 
         Args:
-            tagged: what is predicted for its words.
-            word_starts: the character of the text at which each word begins.
+            tagged: the prediction for its words.
+            word_starts: the index in the text of each word's first character.
 
         Returns:
-            For "none" {entity, score, index, word, start, end} for each piece, where `index` counts the
+            For "none" {entity, score, index, word, start, end} of each piece, where `index` counts the
             pieces from 1; else {entity_group, score, word, start, end}.
         """
         starts = [
@@ -113,7 +114,7 @@ class Entities:
             if kind in self.ignored_labels:
                 continue
             first, last = group[0].pieces.start, group[-1].pieces.stop
-            # A mark of a word's beginning has no characters of its own, and the space before it is no part.
+            # A word-start mark has no characters, and the space before it does not belong to the entity.
             shown = [ends[piece] for piece in range(first, last) if ends[piece] > starts[piece]]
             if not shown:
                 continue
@@ -151,7 +152,7 @@ class Entities:
                 return scores[int(scores.max(axis=-1).argmax())]
             case "average":
                 return scores.mean(axis=0)
-        return scores[0]  # the first piece, or the only one
+        return scores[0]  # of the first or only piece
 
     def _groups(self, units: Sequence[Unit]) -> list[list[Unit]]:
         groups: list[list[Unit]] = []
@@ -163,7 +164,7 @@ class Entities:
         return groups
 
     def _goes_on(self, before: Unit, unit: Unit) -> bool:
-        """Return whether a unit belongs to the entity of the one before."""
+        """Return whether a unit continues the entity of the unit before."""
         (ending, kind), (beginning, next_kind) = self._parts[before.label], self._parts[unit.label]
         if kind != next_kind or beginning in _BEGINS:
             return False

@@ -1,4 +1,4 @@
-"""The kinds of labels, each a value with its functions: `CLASS`, `SEVERAL`, `NUMBER` and `TAGS`.
+"""The kinds of labels. Each is a value with functions: `CLASS`, `SEVERAL`, `NUMBER` and `TAGS`.
 
 Shapes: B rows, T tokens, K labels.
 """
@@ -21,42 +21,42 @@ from albertkit.metrics.token_classification import of_scheme, span_scores
 from albertkit.tasks.settings import ProblemType
 
 Function = Literal["softmax", "sigmoid", "none"]
-"""What makes scores of logits."""
+"""The function that converts logits to scores."""
 
 NUMBER_FORM = "with a decimal point and no thousands separator"
-"""How a number with a comma must be written instead."""
+"""The required form of a number, for messages about numbers with a comma."""
 
 
 class UnknownLabel(DataError):  # noqa: N818 - one kind of DataError
-    """A label that is none of the set."""
+    """A label that is not in the set."""
 
 
 class LabelKind(ABC):
-    """What the labels of examples are. The values of this class are `CLASS`, `SEVERAL`, `NUMBER`, `TAGS`."""
+    """Base class of the kinds of labels. Its values are `CLASS`, `SEVERAL`, `NUMBER` and `TAGS`."""
 
     problem_type: ProblemType | None
-    """The name in a model's config; None for a kind that the model's class implies."""
+    """The problem type in a model's config; None for a kind that the model class implies."""
     title: str
     """The kind in words."""
     function: Function
     dtype: type = np.int64
-    """The type of training labels."""
+    """The data type of training labels."""
 
     @abstractmethod
     def read(self, label: Any, names: Sequence[str]) -> Any:
-        """Return a label of an example as one of these names, a number, or names.
+        """Return the label of an example as a name, several names, or a number.
 
         Raises:
-            UnknownLabel: it is none of the names, or no number.
+            UnknownLabel: the label is not one of the names, or not a number.
         """
 
     @abstractmethod
     def predict(self, logits: np.ndarray, names: Sequence[str]) -> Any:
-        """Return the label that logits (K,) predict."""
+        """Return the predicted label for logits (K,)."""
 
     @abstractmethod
     def encode(self, label: Any, ids: Mapping[str, int], where: str) -> Any:
-        """Return what the model is to learn of a label of an example.
+        """Return the training label of an example's label.
 
         Raises:
             DataError: the label is unknown, or of another kind.
@@ -64,24 +64,24 @@ class LabelKind(ABC):
 
     @abstractmethod
     def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
-        """Return the metrics of predicted labels; a correlation that is not a number is 0."""
+        """Return the metrics of predicted labels; a correlation that is NaN becomes 0."""
 
     @abstractmethod
     def main_metric(self, names: Sequence[str]) -> str:
-        """Return the name of the metric to choose a model by."""
+        """Return the name of the metric that selects a model."""
 
     def baseline(self, true: Iterable[Any]) -> dict[str, float]:
-        """Return the metrics of always predicting the most frequent label, where that is defined."""
+        """Return the metrics of always predicting the most frequent label, if that is defined."""
         counts = Counter(true)
         return {"accuracy": max(counts.values()) / counts.total()}
 
     @abstractmethod
     def prior_loss(self, labels: Sequence[Any]) -> float:
-        """Return the loss of the best prediction that does not look at the input, for training labels."""
+        """Return the loss of the best prediction that ignores the input, for these training labels."""
 
 
 class _ClassLabels(LabelKind):
-    """One class for each example."""
+    """One class per example."""
 
     problem_type = "single_label_classification"
     title = "single label classification"
@@ -90,7 +90,7 @@ class _ClassLabels(LabelKind):
     def read(self, label: Any, names: Sequence[str]) -> Any:
         if isinstance(label, tuple):
             if len(label) != 1:
-                raise UnknownLabel(f"the labels are {label!r:.60}; expected exactly one")
+                raise UnknownLabel(f"the labels are {label!r:.60}. Expected exactly one")
             (label,) = label
         return _name(label, names)
 
@@ -99,8 +99,8 @@ class _ClassLabels(LabelKind):
         check_known(given, ids, where)
         if len(given) != 1:
             raise DataError(
-                f"{where} has the labels {label!r:.60}; expected one, or "
-                "problem_type='multi_label_classification'"
+                f"{where} has the labels {label!r:.60}. Expected one, or "
+                "problem_type='multi_label_classification'."
             )
         return ids[given[0]]
 
@@ -118,7 +118,7 @@ class _ClassLabels(LabelKind):
 
 
 class _SeveralLabels(LabelKind):
-    """Any number of classes for each example."""
+    """Any number of classes per example."""
 
     problem_type = "multi_label_classification"
     title = "multi label classification"
@@ -135,7 +135,7 @@ class _SeveralLabels(LabelKind):
         return [float(name in given) for name in ids]
 
     def predict(self, logits: np.ndarray, names: Sequence[str]) -> tuple[str, ...]:
-        # A probability over one half.
+        # All labels with a probability over one half.
         return tuple(name for name, is_so in zip(names, (logits > 0).tolist(), strict=True) if is_so)
 
     def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
@@ -153,7 +153,7 @@ class _SeveralLabels(LabelKind):
 
 
 class _Numbers(LabelKind):
-    """One number for each example."""
+    """One number per example."""
 
     problem_type = "regression"
     title = "regression"
@@ -164,12 +164,12 @@ class _Numbers(LabelKind):
         number = number_of(label)
         if number is None:
             hint = f"; write it {NUMBER_FORM}" if is_number_with_comma(label) else ""
-            raise UnknownLabel(f"the label {label!r:.60} is no number{hint}")
+            raise UnknownLabel(f"the label {label!r:.60} is not a number{hint}")
         return number
 
     def encode(self, label: Any, ids: Mapping[str, int], where: str) -> float:
         if isinstance(label, (str, tuple)):
-            raise DataError(f"{where} has the label {label!r:.60}; expected a number, for a regression")
+            raise DataError(f"{where} has the label {label!r:.60}. Expected a number, for a regression.")
         return float(label)
 
     def predict(self, logits: np.ndarray, names: Sequence[str]) -> float:
@@ -190,7 +190,7 @@ class _Numbers(LabelKind):
 
 
 class _Tags(_ClassLabels):
-    """One class for each word of a sentence; the names may be of a tagging scheme (B-PER)."""
+    """One class per word of a sentence. The names may follow a tagging scheme (B-PER)."""
 
     problem_type = None
 
@@ -201,14 +201,14 @@ class _Tags(_ClassLabels):
         return label
 
     def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
-        """Return the scores of spans, or for names of no scheme those of words."""
+        """Return the scores of spans, or of words if the names follow no scheme."""
         if of_scheme(names):
             return span_scores(true, predicted).summary()
         flat_true, flat_predicted = (list(chain.from_iterable(side)) for side in (true, predicted))
         return class_scores(flat_true, flat_predicted, labels=names)
 
     def main_metric(self, names: Sequence[str]) -> str:
-        """Return F1 of spans where the names are of a scheme, else accuracy."""
+        """Return F1 of spans if the names follow a scheme, otherwise accuracy."""
         return "f1" if of_scheme(names) else "accuracy"
 
     def baseline(self, true: Iterable[Any]) -> dict[str, float]:
@@ -216,13 +216,13 @@ class _Tags(_ClassLabels):
 
 
 CLASS = _ClassLabels()
-"""One class of K for each example: labels (B,) int64, cross-entropy."""
+"""One class of K per example: labels (B,) int64, cross-entropy."""
 SEVERAL = _SeveralLabels()
-"""Any number of K classes for each example: labels (B, K) float32, each 0 or 1, binary cross-entropy."""
+"""Any number of K classes per example: labels (B, K) float32, each 0 or 1, binary cross-entropy."""
 NUMBER = _Numbers()
-"""A number for each example: labels (B,) float32, squared error."""
+"""One number per example: labels (B,) float32, squared error."""
 TAGS = _Tags()
-"""One class of K for each word: labels (B, T) int64, -100 for tokens without a label, cross-entropy."""
+"""One class of K per word: labels (B, T) int64, -100 for tokens without a label, cross-entropy."""
 KINDS: dict[ProblemType, LabelKind] = {
     "single_label_classification": CLASS,
     "multi_label_classification": SEVERAL,
@@ -231,7 +231,7 @@ KINDS: dict[ProblemType, LabelKind] = {
 
 
 def kind_of(config: AlbertConfig) -> LabelKind:
-    """Return the kind of a model's labels; one score without a problem type is that of one label."""
+    """Return the kind of a model's labels. A single score without a problem type means regression."""
     if config.problem_type is None:
         return CLASS if config.num_labels > 1 else SEVERAL
     return KINDS[config.problem_type]  # type: ignore[index]  # the config has checked it
@@ -252,16 +252,16 @@ _WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)+(\.[0-9]+)?")
 
 
 def as_tuple(label: Any) -> tuple[Any, ...]:
-    """Return the labels of an example that may have several, or a single one."""
+    """Return the labels of an example as a tuple, also if it has a single label."""
     return label if isinstance(label, tuple) else (label,)
 
 
 def check_known(given: Iterable[Any], ids: Mapping[str, int], where: str) -> None:
-    """Raise a DataError for a label that is none of the task's."""
+    """Raise DataError for a label that is not one of the task's."""
     for label in given:
         if label not in ids:
             listed = ", ".join([*ids][:20]) + (" ..." if len(ids) > 20 else "")
-            raise DataError(f"{where} has the label {label!r:.60}; expected one of {listed}")
+            raise DataError(f"{where} has the label {label!r:.60}. Expected one of {listed}.")
 
 
 def _name(label: str | float, names: Sequence[str]) -> str:

@@ -1,12 +1,12 @@
-"""Labels: what they are, their names, and the kinds of labels with their functions.
+"""Sets of labels, and how they are inferred from training examples.
 
-A label as a reader yields it is text, a number, or several texts. The training examples tell its kind:
+A label from a reader is text, a number, or several texts. The training examples determine its kind:
 
 | the labels are | the kind |
 |---|---|
-| lists, or text cut at a separator | `SEVERAL`: any number of classes |
+| lists, or text split at a separator | `SEVERAL`: any number of classes |
 | mostly numbers, some with a fraction | `NUMBER`: a regression |
-| whole numbers | `CLASS`, in numeric order ("1.0" is "1": tables with gaps write whole numbers so) |
+| whole numbers | `CLASS`, in numeric order ("1.0" is "1": tables with gaps write whole numbers like this) |
 | anything else | `CLASS`, in alphabetic order |
 | one for each word | `TAGS`: O first, then by type |
 """
@@ -38,7 +38,7 @@ from albertkit.tasks.label_kinds import (
 )
 
 _LABELS_SHOWN, _RARE_SHOWN = 20, 5
-_FEW_NUMBERS = 10  # so many whole numbers may well be classes
+_FEW_NUMBERS = 10  # up to this many different whole numbers are likely classes
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class LabelSet:
 
     Args:
         kind: `CLASS`, `SEVERAL`, `NUMBER` or `TAGS`.
-        names: one name for each score: their number is the number of scores of the model.
+        names: one name per score; the model has as many scores.
 
     Raises:
-        ConfigError: no names, or a name twice.
+        ConfigError: there are no names, or a duplicate name.
     """
 
     kind: LabelKind
@@ -58,25 +58,25 @@ class LabelSet:
 
     def __post_init__(self) -> None:
         if not self.names or len(set(self.names)) != len(self.names):
-            raise ConfigError(f"the labels are {list(self.names)!r:.200}; expected at least one, each once")
+            raise ConfigError(f"the labels are {list(self.names)!r:.200}. Expected at least one, each once.")
 
     @classmethod
     def of(cls, config: AlbertConfig, *, kind: LabelKind | None = None) -> "LabelSet":
-        """Return the labels of a model; without a kind, that of its problem type."""
+        """Return the labels of a model; without a kind, the kind of its problem type."""
         names = (config.id2label[number] for number in range(config.num_labels))
         return cls(kind_of(config) if kind is None else kind, tuple(names))
 
     @property
     def ids(self) -> dict[str, int]:
-        """The number of each name."""
+        """The id of each name."""
         return {name: number for number, name in enumerate(self.names)}
 
     def read(self, label: Any) -> Any:
-        """Return a label as examples have it; raise `UnknownLabel` for one that is none of the set."""
+        """Return the label of an example in the set; raise `UnknownLabel` if it is not in the set."""
         return self.kind.read(label, self.names)
 
     def encode(self, label: Any, where: str) -> Any:
-        """Return what the model is to learn of a label."""
+        """Return the training label of a label."""
         return self.kind.encode(label, self.ids, where)
 
     def config_arguments(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class LabelSet:
         return found if self.kind.problem_type is None else found | {"problem_type": self.kind.problem_type}
 
     def notes(self, labels: Iterable[Any]) -> list[str]:
-        """Return what to say about the labels of the training examples: their names, and likely slips."""
+        """Return notes on the labels of the training examples: their names, and likely mistakes."""
         if self.kind is NUMBER:
             numbers = list(chain.from_iterable(one if isinstance(one, list) else [one] for one in labels))
             return [f"labels are numbers (regression): {min(numbers):g} to {max(numbers):g}"]
@@ -97,7 +97,7 @@ class LabelSet:
         notes.append(f"{len(self.names)} labels ({self.kind.title}): {shown}{more}")
         if rare := [name for name in self.names if counts[name] == 1]:
             shown = ", ".join(map(repr, rare[:_RARE_SHOWN])) + (", ..." if len(rare) > _RARE_SHOWN else "")
-            notes.append(f"{shown}: seen once in training; is that a slip?")
+            notes.append(f"{shown}: seen once in training; is that a mistake?")
         if self.kind is SEVERAL:
             return notes
         if len(self.names) > _FEW_NUMBERS and all(name.removeprefix("-").isdecimal() for name in self.names):
@@ -112,7 +112,7 @@ class LabelSet:
                 f"amounts, write them {NUMBER_FORM}"
             )
         notes += [
-            f"some labels hold a {mark!r}: if it stands between several, --label-separator {mark!r}"
+            f"some labels contain {mark!r}: if it separates several labels, --label-separator {mark!r}"
             for mark in ";|"
             if any(mark in name for name in self.names)
         ]
@@ -125,24 +125,24 @@ def infer_labels(
     names: tuple[str, ...] | None = None,
     problem_type: ProblemType | None = None,
 ) -> LabelSet:
-    """Return the set that the labels of the training examples are of.
+    """Infer the label set from the labels of the training examples.
 
     Args:
-        labels: one for each example.
-        names: all names in order, where the source says them.
-        problem_type: their kind, where it is not to be inferred.
+        labels: one per example.
+        names: all names in order, if the source defines them.
+        problem_type: the kind of labels; None infers it.
 
     Raises:
-        ConfigError: an unknown problem type.
-        DataError: no labels, one class only, or a label that is different in every row.
+        ConfigError: the problem type is unknown.
+        DataError: there are no labels, only one class, or a different label in every row.
     """
     if problem_type is not None and problem_type not in KINDS:
         raise ConfigError(
-            f"problem_type is {problem_type!r}; expected one of {', '.join(get_args(ProblemType))}"
+            f"problem_type is {problem_type!r}. Expected one of {', '.join(get_args(ProblemType))}."
         )
     found = list(labels)
     if not found:
-        raise DataError("there are no labels; expected one for each training example")
+        raise DataError("there are no labels. Expected one for each training example.")
     if problem_type is not None:
         kind = KINDS[problem_type]
     elif any(isinstance(label, tuple) for label in found):
@@ -156,38 +156,38 @@ def infer_labels(
         names = _names(single)
         if len(names) == len(found) >= 20:
             raise DataError(
-                f"each of the {len(found)} rows has another label ({names[0]!r}, {names[1]!r}, ...): choose "
-                "the column of the labels (--label-column), or --problem-type regression if they are amounts"
+                f"each of the {len(found)} rows has another label ({names[0]!r}, {names[1]!r}, ...). Choose "
+                "the column of the labels (--label-column), or --problem-type regression if they are amounts."
             )
     if not names:
-        raise DataError("no example has any label; expected some that have one")
+        raise DataError("no example has any label. Expected labels for some examples.")
     if kind is CLASS and len(names) < 2:
-        raise DataError(f"every row has the label {''.join(names)!r}; expected at least two to tell apart")
+        raise DataError(f"every row has the label {''.join(names)!r}. Expected at least two labels.")
     return LabelSet(kind, names)
 
 
 def infer_tags(sentences: Iterable[Sequence[str]], *, names: tuple[str, ...] | None = None) -> LabelSet:
-    """Return the set that the labels of words are of: O first, then by type.
+    """Infer the label set from the labels of words: O first, then by type.
 
-    Of a scheme, every type has every prefix that is used: CoNLL-2000 has an I-LST in its test part only.
+    In a scheme, every type gets every prefix that occurs: CoNLL-2000 has an I-LST only in its test data.
 
     Args:
         sentences: the labels of each sentence.
-        names: all names in order, where the source says them.
+        names: all names in order, if the source defines them.
 
     Raises:
-        DataError: no labels.
+        DataError: there are no labels.
     """
     if names is None:
         found = set(chain.from_iterable(sentences))
         names = _scheme(found) or _names(list(found))
     if not names:
-        raise DataError("there are no labels; expected one for each word of the training examples")
+        raise DataError("there are no labels. Expected one for each word of the training examples.")
     return LabelSet(TAGS, names)
 
 
 def _scheme(labels: set[str]) -> tuple[str, ...] | None:
-    """Return all labels of the scheme that these are of, or None if they are of none."""
+    """Return all labels of the scheme that these labels follow, or None if they follow none."""
     if not of_scheme(labels):
         return None
     matches = [match for label in labels if (match := SCHEME_LABEL.fullmatch(label))]
@@ -198,12 +198,12 @@ def _scheme(labels: set[str]) -> tuple[str, ...] | None:
 def _infer_kind(labels: list[Label]) -> LabelKind:
     numbers = [number for label in labels if (number := number_of(label)) is not None]
     with_fraction = any(not number.is_integer() for number in numbers)
-    # A few gaps written as words do not make classes of a column of numbers.
+    # A few gaps written as words do not turn a column of numbers into classes.
     return NUMBER if with_fraction and len(numbers) > len(labels) / 2 else CLASS
 
 
 def _names(labels: Sequence[str | float]) -> tuple[str, ...]:
-    """Return the classes in order; whole numbers as such only if all labels are."""
+    """Return the classes in order; whole numbers in numeric order only if all labels are whole numbers."""
     whole = {whole_name(label) for label in labels}
     if None not in whole:
         return tuple(sorted((name for name in whole if name is not None), key=int))

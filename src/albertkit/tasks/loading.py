@@ -1,4 +1,4 @@
-"""Labeled data: a source -> its reader; splits -> their examples and labels; examples -> rows in chunks."""
+"""Labeled data: readers of sources, examples and labels of splits, and chunks of rows."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task, example_name
 
 CHUNK = 1024  # examples that are sorted by length and computed together
-_LISTED = 10  # examples named in an error
+_LISTED = 10  # number of examples listed in an error
 
 
 def open_reader(
@@ -26,13 +26,13 @@ def open_reader(
 
     Args:
         task: reads files and tables.
-        data: as in `datasets.reader.as_source`.
+        data: see `datasets.reader.as_source`.
         options: columns and layout of files and tables.
-        name: what error messages call data in memory.
-        labelled: whether examples are to have labels.
+        name: the name of data in memory in error messages.
+        labelled: whether examples must have labels.
 
     Raises:
-        DataError: there is no such source, or no such column.
+        DataError: the source or a column does not exist.
     """
     source = as_source(data, name=name)
     if isinstance(source, list):
@@ -42,7 +42,7 @@ def open_reader(
 
 @dataclass(frozen=True)
 class Splits(Generic[ExampleT]):
-    """Examples and reports by split; labels for tasks that have names for them."""
+    """Examples and reports by split; labels for tasks that have label names."""
 
     examples: dict[str, list[ExampleT]]
     reports: dict[str, ReadingReport]
@@ -50,8 +50,8 @@ class Splits(Generic[ExampleT]):
 
 
 _OTHERWISE = {
-    "Training": "give training examples that have it",
-    "The model": "evaluate the model of these labels",
+    "Training": "add training examples that have it",
+    "The model": "evaluate a model with these labels",
 }
 
 
@@ -65,13 +65,13 @@ def load_splits(
     """Read all splits.
 
     Args:
-        task: what the examples are of.
-        readers: by split, the training split first: its examples say what the labels are.
-        labels: those of a model that is only to be evaluated, in place of the first split's.
-        problem_type: what labels of texts mean, where it is not to be inferred.
+        task: the task of the examples.
+        readers: by split, the training split first, because its examples determine the labels.
+        labels: the labels of a model that is only evaluated, instead of the first split's.
+        problem_type: the kind of labels of texts; None infers it.
 
     Raises:
-        DataError: a split without any example; a label that the training split does not have.
+        DataError: a split has no examples, or a label that is not in the training split.
     """
     located: dict[str, list[tuple[str, ExampleT]]] = {}
     reports: dict[str, ReadingReport] = {}
@@ -96,7 +96,7 @@ def load_splits(
                 task, rows, labels, reports[name], is_training=name == learnt_from, whose=whose
             )
         except UnknownLabel as error:
-            # Training examples with this label may be among those that were left out.
+            # Training examples with this label may have been left out.
             raise DataError(f"{error}{_left_out(reports[learnt_from]) if learnt_from else ''}") from error
     return Splits(examples, reports, labels)
 
@@ -127,7 +127,7 @@ def _checked(
     is_training: bool,
     whose: str,
 ) -> list[Any]:
-    """Return the examples with labels of the set; what is wrong in the training split itself is left out."""
+    """Return the examples with their labels in the set; invalid training examples are left out."""
     found, unknown = [], list[tuple[str, str]]()
     for origin, example in rows:
         try:
@@ -142,7 +142,7 @@ def _checked(
         (first, error), *others = unknown
         also = f" (and {len(others):,} more rows with an unknown label)" if others else ""
         raise UnknownLabel(
-            f"{first}: {error}{also}. {whose} has {', '.join(labels.names[:20])}: correct the label, or "
+            f"{first}: {error}{also}. {whose} has {', '.join(labels.names[:20])}. Correct the label, or "
             f"choose another column, or {_OTHERWISE[whose]}"
         )
     if not found:
@@ -158,27 +158,27 @@ def chunks(examples: Iterable[Any], size: int = CHUNK) -> Iterator[list[Any]]:
 
 
 class RowCounts:
-    """Counts the examples of a task that are cut, that cannot be right, and that are mostly unknown tokens.
+    """Counts the examples that are truncated, that cannot be right, and that are mostly unknown tokens.
 
     Args:
-        task: made the rows.
+        task: the task that made the rows.
     """
 
     def __init__(self, task: Task) -> None:
         self._task, self._unknown = task, UnknownTokens(task.tokenizer)
         self.cut = 0
-        """Number of examples of which something was cut off."""
+        """Number of examples that were truncated."""
         self.troubles = Counter[str]()
-        """Examples that cannot be right, by what is wrong with their answers."""
+        """Number of examples that cannot be right, by the problem with their answers."""
 
     def add(self, examples: Sequence[Any], rows: Sequence[Any]) -> None:
-        """Count some examples with their rows."""
+        """Count examples and their rows."""
         self._unknown.add(rows, count=len(examples))
         self.cut += len({row.example for row in rows if row.cut})
         self.troubles += self._task.troubles(rows)
 
     def notes(self) -> list[str]:
-        """Return what to say about the examples."""
+        """Return notes on the examples."""
         found = Counter({self._task.cut_note: self.cut}) + self.troubles  # a sum has no zeros
         notes = [f"{number:,} of {self._unknown.examples:,} {what}" for what, number in found.items()]
         return [*notes, unknown] if (unknown := self._unknown.note()) else notes
@@ -192,8 +192,8 @@ def features_of_all(task: Task, examples: Iterable[Any]) -> Iterator[tuple[list[
     """Yield chunks of examples with their rows.
 
     Raises:
-        DataError: examples that are too long, or wrong in another way, after all chunks have been read: how
-            many, the names of the first ones, and what is wrong with the very first.
+        DataError: examples are too long or invalid in another way. It is raised after all chunks have been
+            read, with their number, the names of the first ones, and the first problem.
     """
     count, wrong, first = 0, list[str](), None
     for chunk in chunks(examples):
@@ -208,7 +208,7 @@ def features_of_all(task: Task, examples: Iterable[Any]) -> Iterator[tuple[list[
                 except AlbertKitError as own:
                     wrong.append(example_name(example, count - len(chunk) + number))
                     first = first or own
-            if len(wrong) == before:  # only together are they wrong
+            if len(wrong) == before:  # the examples are only invalid together
                 raise error
     if first is not None:
         listed = ", ".join(wrong[:_LISTED]) + (", ..." if len(wrong) > _LISTED else "")

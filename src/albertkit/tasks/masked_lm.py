@@ -1,7 +1,7 @@
-"""Masked words: texts with [MASK] -> the rows a model reads; its scores -> the words that fit.
+"""Masked language modeling: from texts with [MASK] to rows, and from scores to the best words.
 
-A text that is longer than the model reads gets one row for each mask: the window of its tokens with the mask
-in the middle (moved inwards at the ends of the text). Each answer then says which characters were read.
+A text that exceeds the maximum length gets one row per mask: a window of tokens with the mask in the middle
+(moved inwards at the ends of the text). Each answer then includes the characters of its window.
 
 Shapes: P masked positions, V vocabulary, K candidates.
 """
@@ -23,23 +23,23 @@ from albertkit.tokenization.model_file import WORD_START
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedRow(Row):
-    """What the model reads at once, and where the masks to be filled stand in it."""
+    """A row, and the positions of the masks to fill in it."""
 
     mask_positions: list[int]
 
 
 @dataclass(frozen=True)
 class MaskedText:
-    """One text: all its ids, the masks in them, and the rows that show the model every mask once."""
+    """One text: all its ids, its masks, and rows that contain every mask once."""
 
     input_ids: list[int]
     mask_positions: list[int]
     rows: list[MaskedRow]
     no_spaces: frozenset[int]
-    """Positions of word-start marks for which there is no space in the text: of the point in "[MASK].", which
-    is cut as a text of its own."""
+    """Positions of word-start marks without a space in the text, such as of the period in "[MASK].", which is
+    split separately."""
     windows: list[tuple[int, int]] | None
-    """For a text over the model's length: the characters [start, end) that each row shows."""
+    """For a text that exceeds the maximum length: the characters [start, end) of each row."""
 
 
 class Candidates(NamedTuple):
@@ -50,11 +50,11 @@ class Candidates(NamedTuple):
 
 
 class MaskedLM:
-    """The task for one tokenizer and one length of input.
+    """The task for one tokenizer and one maximum length.
 
     Args:
-        tokenizer: cuts texts into pieces, and spells the answers.
-        max_length: most tokens that the model reads, [CLS] and [SEP] included.
+        tokenizer: splits texts into pieces, and decodes the answers.
+        max_length: maximum length of a row in tokens, including [CLS] and [SEP].
     """
 
     def __init__(self, tokenizer: TokenizerBase, *, max_length: int) -> None:
@@ -62,12 +62,12 @@ class MaskedLM:
         self.max_length = max_length
 
     def features(self, texts: Sequence[str]) -> list[MaskedText]:
-        """Return each text as the rows to be read.
+        """Return the rows of each text.
 
-        [MASK] is found here whatever the tokenizer's setting, which holds for the other special tokens.
+        [MASK] is always parsed. The tokenizer's setting applies only to the other special tokens.
 
         Raises:
-            DataError: a text without any mask.
+            DataError: a text has no mask.
         """
         parse = self.tokenizer.parse_special_tokens or "mask"
         encoded = self.tokenizer(list(texts), parse_special_tokens=parse, verbose=False)
@@ -99,25 +99,25 @@ class MaskedLM:
     def _no_spaces(self, text: str, ids: list[int], masks: list[int], encoding: Encoding) -> frozenset[int]:
         mark = self.tokenizer.convert_tokens_to_ids(WORD_START)
         if mark == self.tokenizer.unk_token_id:
-            return frozenset()  # a vocabulary without such marks
+            return frozenset()  # the vocabulary has no such marks
         before_mark = [mask for mask in masks if ids[mask + 1] == mark]
         if not before_mark:
-            return frozenset()  # the usual case need not pay for offsets
+            return frozenset()  # the usual case, which avoids computing offsets
         offsets = encoding.offsets
         return frozenset(mask + 1 for mask in before_mark if not text[offsets[mask][1] :][:1].isspace())
 
     def target_ids(self, targets: str | Iterable[str]) -> list[int]:
-        """Return the ids of the only words to be scored, each once, in the order given.
+        """Return the ids of the words to score, without duplicates, in the given order.
 
-        A target is a piece of the vocabulary as it is written there, or a word that is one piece.
+        A target is a piece as the vocabulary writes it, or a word that is a single piece.
 
         Raises:
-            DataError: a target of several pieces or none: one mask holds one piece, so its score would be
-                that of another word.
+            DataError: a target is several pieces or none. A mask stands for one piece, so the score would
+                belong to another word.
         """
         ids = [self._target_id(target) for target in ([targets] if isinstance(targets, str) else targets)]
         if not ids:
-            raise DataError("targets is empty: expected at least one word, or None to score all of them")
+            raise DataError("targets is empty. Expected at least one word, or None to score all words.")
         return list(dict.fromkeys(ids))
 
     def _target_id(self, target: str) -> int:
@@ -125,13 +125,13 @@ class MaskedLM:
         pieces = tokenizer.tokenize(target)
         if len(pieces) == 1 and tokenizer.convert_tokens_to_ids(pieces[0]) != tokenizer.unk_token_id:
             return tokenizer.convert_tokens_to_ids(pieces[0])
-        # A piece inside a word ("ing") is one too, though a text that begins with it is cut otherwise.
+        # A piece inside a word ("ing") also counts, although a text that begins with it is split differently.
         if (known := tokenizer.convert_tokens_to_ids(target)) != tokenizer.unk_token_id:
             return known
         raise DataError(
-            f"the target {target!r} is not one piece of the vocabulary: it is cut into "
-            f"{' '.join(pieces) or 'nothing'}. A mask stands for one piece; give a word that is one "
-            f"(in the vocabulary, {self.tokenizer.spelling_rule})"
+            f"the target {target!r} is not a single piece of the vocabulary: it is split into "
+            f"{' '.join(pieces) or 'nothing'}. A mask stands for one piece. Pass a word that is one piece "
+            f"(in the vocabulary, {self.tokenizer.spelling_rule})."
         )
 
     def candidates(
@@ -140,14 +140,14 @@ class MaskedLM:
         """Return the best words for each masked position.
 
         Args:
-            logits: (P, V), the scores at the masked positions.
-            top_k: how many; of fewer targets, all.
-            target_ids: choose among these; the probabilities stay those among all words.
+            logits: (P, V), the logits at the masked positions.
+            top_k: number of words; if there are fewer targets, all targets.
+            target_ids: ids to choose among; the probabilities still refer to all words.
 
         Raises:
             ConfigError: `top_k` is not between 1 and the size of the vocabulary.
         """
-        # A model may have rows for more pieces than the tokenizer spells: these are no words.
+        # A model may have more rows than the tokenizer has pieces; these rows are not words.
         size = min(len(self.tokenizer), logits.shape[-1])
         check_top_k(top_k, size=size)
         scores = softmax(logits)[:, :size]  # (P, V)
@@ -157,16 +157,16 @@ class MaskedLM:
         return list(map(Candidates, np.take_along_axis(scores, ids, axis=1).tolist(), ids.tolist()))
 
     def predictions(self, text: MaskedText, candidates: Sequence[Candidates]) -> list[Any]:
-        """Return the answer for one text in the shape of `transformers`.
+        """Return the answer for one text in the format of `transformers`.
 
         Args:
-            text: what `features` returned.
-            candidates: one for each mask, in their order.
+            text: a result of `features`.
+            candidates: one per mask, in order.
 
         Returns:
-            For one mask a list of {score, token, token_str, sequence}; for several a list of such lists. A
-            `sequence` shows special tokens where there are several masks, as those not filled stay in it.
-            Where the text was too long for the model, each has `window`, the characters that were read.
+            For one mask a list of {score, token, token_str, sequence}; for several, a list of such lists.
+            With several masks, `sequence` includes special tokens, because the other masks remain in it. If
+            the text exceeds the maximum length, each answer has `window`, the characters that were read.
         """
         answers = [
             self._answers(text, number, one, single=len(candidates) == 1)
@@ -211,11 +211,11 @@ def check_top_k(top_k: Any, *, size: int) -> None:
     whole = isinstance(top_k, Integral) and not isinstance(top_k, bool)
     if not whole or not 1 <= int(top_k) <= size:
         raise ConfigError(
-            f"top_k is {top_k!r}; expected a whole number from 1 to {size}, the size of the vocabulary"
+            f"top_k is {top_k!r}. Expected a whole number from 1 to {size}, the size of the vocabulary."
         )
 
 
 def centred_window(position: int, *, first: int, last: int, size: int) -> tuple[int, int]:
-    """Return [start, stop): `size` tokens of [first, last), `position` in the middle where it can be."""
+    """Return [start, stop): `size` tokens of [first, last), with `position` in the middle if possible."""
     start = max(first, min(position - size // 2, last - size))
     return start, min(start + size, last)

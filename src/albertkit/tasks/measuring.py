@@ -1,4 +1,4 @@
-"""Values of the measurement of a task: decisions, and metrics of your own."""
+"""Values for measuring a task: decisions of a model, and your own metrics."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -9,37 +9,37 @@ import numpy as np
 
 from albertkit.errors import ConfigError, DataError
 
-_CONSTANT = 0.01  # spread of predicted numbers, relative to that of the true ones, that tells nothing
+_CONSTANT = 0.01  # spread of predictions, relative to the labels' spread, that counts as constant
 
 Direction = Literal["higher", "lower"]
-"""Which values of a metric are better."""
+"""Whether higher or lower values of a metric are better."""
 
 
 def directions(*higher: str, lower: Iterable[str] = ()) -> dict[str, Direction]:
     """Return the directions of metrics.
 
     Args:
-        higher: names of metrics of which higher values are better.
-        lower: names of metrics of which lower values are better.
+        higher: names of metrics for which higher is better.
+        lower: names of metrics for which lower is better.
     """
     return {**dict.fromkeys(higher, "higher"), **dict.fromkeys(lower, "lower")}
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One decision of the model beside the truth: of an example, or of a word of it."""
+    """A decision of the model with the true label, for an example or a word."""
 
     true: Hashable
     predicted: Hashable
     right: bool
     confidence: float | None = None
-    """The probability of the prediction, where it is one."""
+    """The probability of the prediction, if it has one."""
 
 
 def is_constant(true: Sequence[Any], predicted: Sequence[Any]) -> bool:
-    """Return whether all predictions are the same although the labels are not.
+    """Return whether all predictions are the same although the labels differ.
 
-    Predicted numbers are the same if they hardly differ.
+    Predicted numbers count as the same if they hardly differ.
     """
     if predicted and all(isinstance(value, float) for value in (*true, *predicted)):
         return bool(np.std(predicted) < _CONSTANT * np.std(true))
@@ -51,9 +51,9 @@ class Metric:
     """A metric of your own.
 
     Args:
-        function: called with two lists, the true and the predicted answers of all examples: the values of
+        function: called with two lists, the true and the predicted answers of all examples: the results of
             `Task.truth`, and of the column `Task.answer` of the records. It returns a number.
-        name: what reports call it; None for the name of the function.
+        name: its name in reports; None for the name of the function.
         lower_is_better: whether lower values are better.
     """
 
@@ -70,7 +70,7 @@ class Metric:
         """Return the metric of all answers.
 
         Raises:
-            DataError: the function returned something else than a number, or NaN.
+            DataError: the function did not return a number, or returned NaN.
         """
         value = self.function(true, predicted)
         try:
@@ -79,8 +79,8 @@ class Metric:
             number = math.nan
         if math.isnan(number):
             raise DataError(
-                f"the metric {self.title!r} returned {value!r:.80} for {len(true):,} examples; expected a "
-                "number. Return a number that stands for an undefined value, such as 0.0"
+                f"the metric {self.title!r} returned {value!r:.80} for {len(true):,} examples. Expected a "
+                "number. Return a number for an undefined value too, such as 0.0."
             )
         return number
 
@@ -90,10 +90,10 @@ OwnMetrics = Metric | Callable[..., float] | Iterable[Metric | Callable[..., flo
 
 
 def own_metrics(given: Any) -> tuple[Metric, ...]:
-    """Return the metrics that an argument `metrics` stands for, see `OwnMetrics`.
+    """Return the metrics of an argument `metrics`; see `OwnMetrics`.
 
     Raises:
-        ConfigError: something else than functions and `Metric`.
+        ConfigError: the argument is not a function or a `Metric`.
     """
     several = isinstance(given, Iterable) and not isinstance(given, str)
     items: list[Any] = list(given) if several else [] if given is None else [given]
@@ -101,8 +101,8 @@ def own_metrics(given: Any) -> tuple[Metric, ...]:
     for metric in metrics:
         if not callable(metric.function):
             raise ConfigError(
-                f"metrics has {metric.function!r:.60}; expected functions of the true and the predicted "
-                "answers, or `Metric`. To choose by a metric of the task, give its name as best_metric "
+                f"metrics has {metric.function!r:.60}. Expected functions of the true and the predicted "
+                "answers, or `Metric`. To choose by a metric of the task, pass its name as best_metric "
                 "to `finetune`, or as main_metric to `evaluate`"
             )
     return metrics

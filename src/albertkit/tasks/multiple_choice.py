@@ -1,7 +1,7 @@
-"""Multiple choice: a context, a question and some answers -> which of them. RACE and SWAG are such tasks.
+"""Multiple choice: choose the best answer to a question about a context, as in RACE and SWAG.
 
-Every choice is a row: `[CLS] context [SEP] question choice [SEP]`. Where the question has a gap ("_", as in
-RACE) the choice is put into it, and a context that is too long is cut at its end, both as in the original.
+Every choice is a row: `[CLS] context [SEP] question choice [SEP]`. If the question has a gap ("_", as in
+RACE), the choice fills it. A context that is too long is truncated at its end. Both are as in the original.
 
 Shapes: B examples, C choices, T tokens.
 """
@@ -31,33 +31,33 @@ GAP = "_"
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is predicted for one example."""
+    """The prediction for one example."""
 
     choice: int
-    """Number of the most probable choice."""
+    """Index of the most probable choice."""
     scores: list[float]
-    """(C,), the probability of each."""
+    """(C,), the probability of each choice."""
 
 
 class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
-    """The choice that fits a context and a question."""
+    """Predicts the choice that fits a context and a question."""
 
     name = "multiple-choice"
     architecture = "AlbertForMultipleChoice"
     answer = "choice"
     probability = "score"
     metrics = directions("accuracy", "middle", "high")
-    may_lack_room = True  # beside a question with its choice
+    may_lack_room = True  # a question with its choice may leave no room for the context
 
     def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[ChoiceExample]:
-        """Return the reader of a folder of RACE or of a table."""
+        """Return the reader of a RACE folder or of a table."""
         path = Path(source) if isinstance(source, str) else None
         if path is not None and path.is_dir() and not (path / "state.json").is_file():
             return RaceFolder(path, labelled=labelled)
         return ChoiceTable(source, options, labelled=labelled)
 
     def features(self, examples: Sequence[ChoiceExample]) -> list[Row]:
-        """Return one row for each choice; `labels`, the number of the right one, stands in each of them."""
+        """Return one row per choice; each has the index of the right choice in `labels`."""
         owners = []
         for number, example in enumerate(examples):
             _check(example)
@@ -78,7 +78,7 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         ]
 
     def units(self, rows: Sequence[Row]) -> list[list[Row]]:
-        """Return the choices of each example together: they share one softmax."""
+        """Return the choices of each example together, because they share a softmax."""
         return runs_of_examples(rows)
 
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
@@ -86,7 +86,7 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         return {"labels": np.array([unit[0].labels for unit in self.units(rows)], np.int64)}
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return the score of a choice, a number; they are compared later, so any rows share a batch."""
+        """Return the score of a choice. Choices are compared later, so any rows can share a batch."""
         return scores[0, 0]
 
     def predictions(
@@ -109,26 +109,26 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         }
 
     def truth(self, example: ChoiceExample) -> int | None:
-        """Return the number of the right choice."""
+        """Return the index of the right choice."""
         return example.label
 
     def scores(self, examples: Sequence[ChoiceExample], predictions: Sequence[Chosen]) -> dict[str, float]:
-        """Return accuracy, of RACE also that of its parts."""
+        """Return accuracy, for RACE also of its parts."""
         true = [-1 if example.label is None else example.label for example in examples]
         return choice_scores(true, [one.choice for one in predictions], ids=[one.id for one in examples])
 
     def baseline(self, examples: Sequence[ChoiceExample]) -> dict[str, float]:
-        """Return how often a guess is right."""
+        """Return the accuracy of guessing."""
         return {"accuracy": sum(1 / len(example.choices) for example in examples) / len(examples)}
 
     def prior_loss(self, rows: Sequence[Row]) -> float:
-        """Return the loss of equal probabilities: the place of a choice says nothing to the model."""
+        """Return the loss of equal probabilities, because the index of a choice has no meaning."""
         widths = [len(unit) for unit in runs_of_examples(rows)]
         return sum(map(math.log, widths)) / len(widths)
 
 
 def join(question: str | None, choice: str) -> str:
-    """Return the second text of a row: the choice in the question's gap, or after the question."""
+    """Return the second text of a row: the question with the choice in its gap, or followed by the choice."""
     if not question:
         return choice
     return question.replace(GAP, choice) if GAP in question else f"{question} {choice}"
@@ -137,9 +137,9 @@ def join(question: str | None, choice: str) -> str:
 def _check(example: ChoiceExample) -> None:
     where = f"example {example.id!r}"
     if len(example.choices) < 2:
-        raise DataError(f"{where} has {len(example.choices)} choices; expected at least two")
+        raise DataError(f"{where} has {len(example.choices)} choices. Expected at least two.")
     if example.label is not None and not 0 <= example.label < len(example.choices):
         raise DataError(
-            f"{where} has the label {example.label!r}; expected the number of one of its "
-            f"{len(example.choices)} choices, the first being 0"
+            f"{where} has the label {example.label!r}. Expected the index of one of its "
+            f"{len(example.choices)} choices, from 0."
         )

@@ -1,10 +1,10 @@
-"""Extractive question answering: a question and a text -> the place of the text that answers, or none.
+"""Extractive question answering: answer a question with a span of a context, or with no answer.
 
-A row is `[CLS] question [SEP] part of the text [SEP]`; a long text is read in windows that overlap by
-`doc_stride` tokens. Answers of all windows compete by the sum of their two logits, and [CLS] stands for "the
-text does not say", as is usual for SQuAD 2.0 (Rajpurkar et al. 2018; Devlin et al. 2019, section 4.3).
+A row is `[CLS] question [SEP] part of the context [SEP]`. A long context is read in windows that overlap by
+`doc_stride` tokens. Answers of all windows compete by the sum of their two logits, and [CLS] stands for "no
+answer", as is usual for SQuAD 2.0 (Rajpurkar et al. 2018; Devlin et al. 2019, section 4.3).
 
-Shapes: B batch, T tokens, S tokens of the text in one row.
+Shapes: B batch, T tokens, S tokens of the context in one row.
 """
 
 import heapq
@@ -36,27 +36,27 @@ from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
 
 NO_ANSWER = (0, 0)  # start and end at [CLS]
-_BELOW_ALL = 0.01  # logits by which a threshold lies below all differences: more than rounding can change
-_USUALLY_ENOUGH = 20  # spans of a window, until the answers are found
+_BELOW_ALL = 0.01  # distance of a threshold below all differences, larger than rounding errors
+_USUALLY_ENOUGH = 20  # spans per window that usually contain all answers
 THRESHOLD_KEY = "null_score_diff_threshold"
-"""Where a config keeps by how much [CLS] must beat the best answer, to say that there is none."""
+"""The config key of the threshold by which [CLS] must beat the best answer for "no answer"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRow(Row):
-    """A window over the text, behind the question."""
+    """A window over the context, after the question."""
 
     context: range
-    """Positions of the text's tokens in the row."""
+    """Positions of the context's tokens in the row."""
     owned: range
-    """Those of them at which an answer may start: they have most context here."""
+    """The positions at which an answer may start, where the token has the most context."""
     offsets: list[tuple[int, int]]
-    """(S,), the characters of each."""
+    """(S,), the characters of each token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A place of the text, and how much speaks for it; the empty text at (0, 0) is no answer."""
+    """A span of the context with its scores. The empty text at (0, 0) means no answer."""
 
     text: str
     start: int
@@ -64,31 +64,31 @@ class Answer:
     score: float
     """Probability of its start times probability of its end, over all windows."""
     logit: float
-    """Sum of the two logits: what answers are ranked by."""
+    """Sum of the two logits, by which answers are ranked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What is predicted for one question."""
+    """The prediction for one question."""
 
     answers: list[Answer]
-    """The best places of the text, best first, none of which overlaps another; none for an empty text."""
+    """The best spans of the context, best first, without overlaps; none for an empty context."""
     no_answer: Answer
 
     @property
     def no_answer_difference(self) -> float:
-        """How much better "no answer" is than the best answer: what the threshold is compared with."""
+        """The score of "no answer" minus the best answer's score, compared with the threshold."""
         return self.no_answer.logit - (self.answers[0].logit if self.answers else float("-inf"))
 
     def best(self, threshold: float | None) -> Answer:
-        """Return the answer; with a threshold (0 where none was tuned) it may be that there is none."""
+        """Return the answer. With a threshold (0 if none was tuned), it may be "no answer"."""
         if not self.answers or (threshold is not None and self.no_answer_difference > threshold):
             return self.no_answer
         return self.answers[0]
 
 
 class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
-    """The place of a text that answers a question, or none (SQuAD 2.0).
+    """Predicts the span of a context that answers a question, or no answer (SQuAD 2.0).
 
     Args:
         n_best: maximum number of answers. An answer that overlaps a better one is left out.
@@ -102,15 +102,15 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         *("no_answer_exact", "no_answer_f1"),
     )
     saved_settings = ("max_length", "doc_stride", "max_question_length", "max_answer_length")
-    training_multiple = 1  # the loss of this head counts padding as a place to answer
+    training_multiple = 1  # the loss of this head treats padding as a possible position
     for_predictions = ("offsets",)
-    skips_unlabelled = True  # answers that no window shows
+    skips_unlabelled = True  # answers that no window contains
 
     def __init__(self, *, n_best: int = 1) -> None:
         self.n_best = n_best
 
     def use_config(self, config: AlbertConfig) -> None:
-        """Take the config; raise ConfigError for a size that leaves no room."""
+        """Read the config; raise ConfigError if a size leaves no room."""
         super().use_config(config)
         settings = self.settings
         for name, value, least in (
@@ -120,34 +120,34 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             ("n_best", self.n_best, 1),
         ):
             if value is not None and value < least:
-                raise ConfigError(f"{name} is {value}; expected at least {least}")
+                raise ConfigError(f"{name} is {value}. Expected at least {least}.")
         self.max_question_length = min(settings.max_question_length or self.max_length, self.max_length // 2)
 
     def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[QuestionExample]:
-        """Return the reader of a file of SQuAD (.json) or of a table."""
+        """Return the reader of a SQuAD file (.json) or of a table."""
         if isinstance(source, str) and file_format(Path(source))[0] == ".json":
             return SquadFile(source, labelled=labelled)
         return QuestionTable(source, options, labelled=labelled)
 
     def saved(self, examples: Sequence[QuestionExample]) -> dict[str, Any]:
-        """Remove also the threshold of the model to start from; `tuned` chooses a new one."""
+        """Also remove the threshold of the initial model; `tuned` chooses a new one."""
         return super().saved(examples) | {THRESHOLD_KEY: None}
 
     def check(
         self, training: Sequence[QuestionExample], validation: Sequence[QuestionExample], batch_size: int
     ) -> str | None:
-        """Return how many questions teach that there is no answer."""
+        """Return how many training questions have no answer."""
         silent = sum(example.is_impossible for example in training)
         return f"{silent:,} of {len(training):,} training questions have no answer" if silent else None
 
     def features(self, examples: Sequence[QuestionExample]) -> list[QuestionRow]:
-        """Return the windows of each example; `labels` is (start, end), (0, 0) where the answer is not in it.
+        """Return the windows of each example; `labels` is (start, end), (0, 0) if a window lacks it.
 
-        Of several answers the first is learnt. An example without answers that is not `is_impossible` has no
-        labels, nor has one whose answer is whole in no window: that the text has none would be wrong.
+        Training uses the first of several answers. An example without answers that is not `is_impossible` has
+        no labels, and neither has one whose answer no window contains completely: "no answer" would be wrong.
 
         Raises:
-            DataError: a question that is too long and not to be cut, or an answer that is not in the text.
+            DataError: a question is too long and must not be truncated, or an answer is not in the context.
         """
         return [row for number, example in enumerate(examples) for row in self._rows(number, example)]
 
@@ -191,16 +191,16 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return rows
 
     def _fit_question(self, question: str) -> tuple[str, int, int]:
-        """Return a question that leaves room for the text, its tokens, and how many were cut off."""
+        """Return a question that leaves room for the context, its tokens, and how many were removed."""
         encoding = self._encode(question)
         left_out = len(encoding) - self.max_question_length
         if left_out <= 0:
             return question, len(encoding), 0
         if not self.settings.truncation:
             raise DataError(
-                f"the question {question!r:.60} has {len(encoding)} tokens; expected at most "
-                f"{self.max_question_length}, so that rows of {self.max_length} have room for the text. "
-                "Shorten it, or let it be cut (truncation=True)"
+                f"the question {question!r:.60} has {len(encoding)} tokens. Expected at most "
+                f"{self.max_question_length}, so that rows of {self.max_length} have room for the context. "
+                "Shorten it, or allow truncation (truncation=True)."
             )
         question = question[: encoding.offsets[self.max_question_length - 1][1]]
         return question, len(self._encode(question)), left_out
@@ -209,15 +209,15 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return self.tokenizer(question, add_special_tokens=False, verbose=False)[0]
 
     def _locate_answer(self, example: QuestionExample, offsets: list[tuple[int, int]]) -> tuple[int, int]:
-        """Return the first and the last token of the answer, counted in the text."""
+        """Return the first and the last token of the answer, counted in the context."""
         text, start = example.answers[0]
         found = example.context[start : start + len(text)]
         first = bisect_right(offsets, start, key=lambda place: place[1])
         last = bisect_left(offsets, start + len(text), key=lambda place: place[0]) - 1
         if found != text or first > last:
             raise DataError(
-                f"question {example.id!r}: the answer {text!r:.60} is not at character {start} of the text, "
-                f"where {found!r:.60} stands"
+                f"question {example.id!r}: the answer {text!r:.60} is not at character {start} of the "
+                f"context, which has {found!r:.60} there"
             )
         return first, last
 
@@ -237,25 +237,25 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     def predictions(
         self, examples: Sequence[QuestionExample], rows: Sequence[QuestionRow], outputs: Sequence[np.ndarray]
     ) -> list[Answered]:
-        """Return the best answers to each question, and what speaks for there being none."""
+        """Return the best answers to each question, and the score of "no answer"."""
         return [
             self._prediction(example.context, own)
             for example, own in zip(examples, by_example(rows, outputs, count=len(examples)), strict=True)
         ]
 
     def _prediction(self, context: str, windows: list[tuple[QuestionRow, np.ndarray]]) -> Answered:
-        # What a start, or an end, may be: any token of the text in any window, or [CLS].
+        # Possible starts and ends: every token of the context in every window, or [CLS].
         possible = np.concatenate(
             [logits[:, [0, *row.context]] for row, logits in windows], axis=1
         )  # (2, S + 1 of every window)
         norm = float(log_sum_exp(possible).sum())
         null = min(float(logits[:, 0].sum()) for _, logits in windows)
-        # Best first; of equally good spans those of the first window.
+        # Best first; of spans with equal scores those of the first window.
         spans = heapq.merge(*(self._spans(*window) for window in windows), key=lambda one: -one[0])
         answers: list[Answer] = []
         for logit, first, last in spans:
             start, end = whole_words(context, first, last)
-            # A mark of a word's beginning alone has no characters.
+            # A word-start mark alone has no characters.
             if start < end and all(end <= one.start or one.end <= start for one in answers):
                 answers.append(
                     Answer(context[start:end], start, end, float(np.exp(np.float32(logit - norm))), logit)
@@ -265,9 +265,9 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return Answered(answers, Answer("", 0, 0, float(np.exp(np.float32(null - norm))), null))
 
     def _spans(self, row: QuestionRow, logits: np.ndarray) -> Iterator[tuple[float, int, int]]:
-        """Yield (logit, start, end) of the spans of a row, in characters of the text, best first.
+        """Yield (logit, start, end) of the spans of a row, in characters of the context, best first.
 
-        The best ones come twice: they are mostly enough, and need no sorting.
+        The best spans come twice: the first few usually suffice, and need no sorting.
         """
         starts, ends = logits[:, row.context.start : row.context.stop]  # (S,) each
         sums = starts[:, None] + ends[None, :]  # (S, S)
@@ -286,28 +286,28 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     @property
     def cut_note(self) -> str:
-        """The questions of which something is cut."""
-        return f"questions are longer than {self.max_question_length} tokens, and what is beyond is cut off"
+        """A note on the questions that are truncated."""
+        return f"questions are longer than {self.max_question_length} tokens, and the rest is cut off"
 
     def troubles(self, rows: Sequence[QuestionRow]) -> Counter[str]:
-        """Count the answers that no window shows, and those that are too long to be given."""
+        """Count the answers that no window contains, and the answers that are too long."""
         longest = self.settings.max_answer_length
         shown = [row for row in rows if row.labels is not None]
         unseen = {row.example for row in rows} - {row.example for row in shown}
         long = {row.example for row in shown if row.labels[1] - row.labels[0] >= longest}
         found = {
-            f"answers are whole in no window of {self.max_length} tokens: neither learnt nor given": unseen,
-            f"answers are longer than {longest} tokens: never given": long,
+            f"answers are complete in no window of {self.max_length} tokens: not used in training": unseen,
+            f"answers are longer than {longest} tokens: never predicted": long,
         }
         return Counter({what: len(examples) for what, examples in found.items() if examples})
 
     @property
     def threshold(self) -> float | None:
-        """By how much "no answer" must be better than the best answer; None where it is not an answer."""
+        """The margin by which "no answer" must beat the best answer; None if it is not a possible answer."""
         return self.config.extra.get(THRESHOLD_KEY)
 
     def for_examples(self, examples: Sequence[QuestionExample]) -> Self:
-        """Return the task with the threshold in effect: of a model without, 0 if questions have no answer."""
+        """Return the task with its threshold: 0 for a model without one if some questions have no answer."""
         if self.threshold is not None or not any(example.is_impossible for example in examples):
             return self
         config = self.config.replace()
@@ -315,17 +315,17 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return self.with_config(config)
 
     def main_metric(self, examples: Sequence[QuestionExample]) -> str:
-        """Return F1; with questions without answer, that at the best threshold."""
+        """Return F1, or F1 at the best threshold if some questions have no answer."""
         return "f1" if self.for_examples(examples).threshold is None else "best_f1"
 
     def scores(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Answered]
     ) -> dict[str, float]:
-        """Return the figures of the official script; with questions without answer also the best ones.
+        """Return the metrics of the official script; with unanswerable questions also the best ones.
 
-        `exact` and `f1` are those of the config's threshold, or without one of 0.
+        `exact` and `f1` use the config's threshold, or 0 without one.
         """
-        # By number: a table may have an id twice.
+        # By index, because a table may have duplicate ids.
         answers = {str(n): [text for text, _ in one.answers] for n, one in enumerate(examples)}
         texts = {str(n): one.best(None).text for n, one in enumerate(predictions)}
         threshold = self.for_examples(examples).threshold
@@ -340,10 +340,10 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return found.at_threshold(no_answer, threshold).summary() | best
 
     def tuned(self, examples: Sequence[QuestionExample], predictions: Sequence[Answered]) -> dict[str, float]:
-        """Return the threshold of the best F1, where there may be no answer.
+        """Return the threshold with the best F1, if "no answer" is possible.
 
-        That of the official script is the difference of the last question to be answered. In the middle
-        between it and the next one the score is the same, and other data has more room on both sides.
+        The official script returns the difference of the last answered question. The middle between it and
+        the next one has the same score, and leaves other data more room on both sides.
         """
         scores = self.scores(examples, predictions)
         if "best_f1_threshold" not in scores:
@@ -351,17 +351,17 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         threshold = scores["best_f1_threshold"]
         differences = [d for one in predictions if (d := one.no_answer_difference) < math.inf]
         above = [one for one in differences if one > threshold]
-        if len(above) == len(differences):  # to answer nothing is best; there is no middle
+        if len(above) == len(differences):  # answering nothing is best, so there is no middle
             return {THRESHOLD_KEY: threshold - _BELOW_ALL}
         return {THRESHOLD_KEY: (threshold + min(above)) / 2 if above else threshold}
 
     def baseline(self, examples: Sequence[QuestionExample]) -> dict[str, float]:
-        """Return the scores of answering nothing, where that may be right."""
+        """Return the scores of answering nothing, if "no answer" is possible."""
         share = sum(example.is_impossible for example in examples) / len(examples)
         return dict.fromkeys(("exact", "f1", "best_exact", "best_f1"), share) if share else {}
 
     def judge(self, example: QuestionExample, prediction: Answered) -> list[Judged]:
-        """Return the decision on the best answer; where there may be none, that there is none is one."""
+        """Return the decision on the best answer, which may be "no answer"."""
         answer = prediction.best(self.threshold)
         texts = [text for text, _ in example.answers] or [""]
         right = any(exact_match(text, answer.text) for text in texts)
@@ -375,26 +375,26 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             "start": answer.start,
             "end": answer.end,
             "score": answer.score,
-            # Without a place to answer at, such as in a context of one combining mark, it is infinite.
+            # Without a position to answer at, such as in a context of one combining mark, it is infinite.
             "no_answer_difference": prediction.no_answer_difference if prediction.answers else None,
         }
 
     def truth(self, example: QuestionExample) -> list[str]:
-        """Return all right answers; none where the text has none."""
+        """Return all right answers; an empty list means no answer."""
         return [text for text, _ in example.answers]
 
     def constant_answer(self, examples: Sequence[QuestionExample], predictions: Sequence[Answered]) -> None:
-        """Return None: to answer nothing may be best (see `tuned`), and texts have no answers in common."""
+        """Return None: answering nothing may be best (see `tuned`), and contexts share no answers."""
 
     def prior_loss(self, rows: Sequence[QuestionRow]) -> float:
-        """Return the loss of knowing how often a window has no answer, and else guessing among its tokens."""
+        """Return the loss of knowing how often a window has no answer, and otherwise guessing a token."""
         guesses = [math.log(len(row.context)) for row in rows if row.labels != NO_ANSWER]
         answered = Counter(row.labels != NO_ANSWER for row in rows)
         return entropy(answered) + sum(guesses) / len(rows)
 
 
 def _shown(row: Encoding) -> range:
-    """Return the tokens of the text that a row shows."""
+    """Return the tokens of the context in a row."""
     second = row.window.second
     assert second is not None
     return second

@@ -1,4 +1,4 @@
-"""The tasks that can be fine-tuned, by their names."""
+"""The tasks for fine-tuning, by name."""
 
 from typing import Any
 
@@ -26,10 +26,10 @@ TASKS: dict[str, type[Task]] = {
 
 
 def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
-    """Return the task of a name; a task itself, or its class, may be given too.
+    """Return the task of a name; also accepts a task or its class.
 
     Raises:
-        ConfigError: there is no task of that name, or the class needs arguments.
+        ConfigError: there is no such task, or the class needs arguments.
     """
     if isinstance(task, Task):
         return task
@@ -37,11 +37,13 @@ def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
         try:
             return task()
         except TypeError as error:
-            raise ConfigError(f"the task is the class {task.__name__}; give an instance ({error})") from error
+            raise ConfigError(
+                f"the task is the class {task.__name__}. Pass an instance ({error})."
+            ) from error
     if task not in TASKS:
         raise ConfigError(
-            f"the task is {task!r}{did_you_mean(str(task), TASKS)}; expected one of {', '.join(TASKS)}, or a "
-            "`Task` of your own"
+            f"the task is {task!r}{did_you_mean(str(task), TASKS)}. Expected one of {', '.join(TASKS)}, or a "
+            "`Task` of your own."
         )
     return TASKS[task]()
 
@@ -54,7 +56,7 @@ def task_for(config: AlbertConfig, model: str) -> Task:
         model: its name, for messages.
 
     Raises:
-        ConfigError: the config does not say, or names a task of your own.
+        ConfigError: the config does not record it, or names a task of your own.
     """
     name = config.extra.get(TASK_KEY)
     if name is None:
@@ -65,15 +67,15 @@ def task_for(config: AlbertConfig, model: str) -> Task:
         name = next(iter(names), None)
     if name in TASKS:
         return TASKS[name]()
-    what = "does not say what it was fine-tuned for" if name is None else f"was fine-tuned for {name!r}"
-    raise ConfigError(f"{model} {what}; give the task: {', '.join(TASKS)}, or a `Task` of your own")
+    what = "does not record its task" if name is None else f"was fine-tuned for {name!r}"
+    raise ConfigError(f"{model} {what}. Pass the task: {', '.join(TASKS)}, or a `Task` of your own.")
 
 
 def user_task_of(config: Any) -> str | None:
-    """Return the name of the user's task that albertkit fine-tuned a model for; None for all other models.
+    """Return the name of the user's own task that a model was fine-tuned for, or None for other models.
 
-    `finetune` always writes the settings of the task beside its name. Configs of old versions of
-    `transformers` have a name alone, such as "mrpc", which says nothing about the task.
+    `finetune` always writes the settings of the task with its name. Configs of old versions of `transformers`
+    have only a name, such as "mrpc", which is not a task of albertkit.
     """
     extra = getattr(config, "extra", {})
     name = extra.get(TASK_KEY)

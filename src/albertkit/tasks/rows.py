@@ -1,4 +1,4 @@
-"""Texts as rows of token ids: never cut without being asked, and what was cut is counted."""
+"""Convert texts to rows of token ids. Truncation happens only on request, and is counted."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,20 +23,21 @@ def text_rows(
     truncation: bool | str,
     parse_special_tokens: Parsing | None = None,
 ) -> list[Row]:
-    """Return one row for each text, numbered as its example.
+    """Return one row per text, numbered like its example.
 
     Args:
-        tokenizer: cuts texts into pieces.
+        tokenizer: splits texts into pieces.
         texts: texts or pairs.
-        max_length: most tokens of a row, special tokens included.
-        truncation: cut what is longer: of a pair the longer text (True or "longest_first"), "only_first" or
-            "only_second". The row counts the tokens cut. False or "do_not_truncate": it is an error.
-        parse_special_tokens: whether `[SEP]` and the like, written in a text, are special tokens, "mask" for
-            `[MASK]` alone; None for the tokenizer's setting.
+        max_length: maximum length of a row in tokens, including special tokens.
+        truncation: which text to truncate: for a pair the longer one (True or "longest_first"), "only_first"
+            or "only_second". The row counts the removed tokens. False or "do_not_truncate" raises an error.
+        parse_special_tokens: whether `[SEP]` and other special tokens in a text are parsed, "mask" for only
+            `[MASK]`; None for the tokenizer's setting.
 
     Raises:
-        DataError: a text is longer, and not to be cut, or not by cutting the first of a pair.
-        TokenizerError: an unknown truncation, or one of second texts that are not there or too short.
+        DataError: a text is too long and must not be truncated, or truncating the first of a pair does not
+            help.
+        TokenizerError: truncation is unknown, or names second texts that are missing or too short.
     """
     if not texts:
         return []
@@ -54,12 +55,12 @@ def text_rows(
     if strategy == "do_not_truncate":
         raise _too_long(texts[long[0]], rows[long[0]], max_length)
     for number in long:
-        # [CLS] and [SEP] of the first text, and at least one token of it, must fit beside the second.
+        # [CLS] and [SEP] of the first text, and at least one of its tokens, must fit beside the second text.
         second = sum(rows[number].token_type_ids)
         if strategy == "only_first" and second > max_length - 3:
             raise DataError(
                 f"the second text {texts[number][1]!r:.60} has {second} tokens with its [SEP], which leaves "
-                f"no room for the first: a row has at most {max_length}. Shorten it"
+                f"no room for the first: a row has at most {max_length}. Shorten it."
             )
     cut = tokenizer(
         [texts[number] for number in long],
@@ -76,23 +77,23 @@ def text_rows(
 def _too_long(text: Text, row: Row, max_length: int) -> DataError:
     what = f"the text {text!r:.60}" if isinstance(text, str) else f"the pair {text[0]!r:.30}, {text[1]!r:.30}"
     return DataError(
-        f"{what} has {len(row.input_ids)} tokens with [CLS] and [SEP], and the model reads at most "
-        f"{max_length}: cut it into shorter texts, or let it be cut after the first ones (truncation=True in "
+        f"{what} has {len(row.input_ids)} tokens with [CLS] and [SEP], but the model's maximum is "
+        f"{max_length}. Split it into shorter texts, or allow truncation (truncation=True in "
         "Python; --truncate, or --truncation of finetune, evaluate and predict; "
         '"truncate": true in a request)'
     )
 
 
 def owned(windows: Sequence[range]) -> list[range]:
-    """Return for each window the tokens that it answers for: together all tokens, each once.
+    """Return for each window the tokens that it predicts, so that each token belongs to one window.
 
-    In the overlap of two windows a token is seen twice. The window in which it has more text around it
-    counts, as in the original's answers to SQuAD ("maximum context").
+    A token in the overlap of two windows belongs to the window in which it has more context, as in the
+    original's answers to SQuAD ("maximum context").
 
     Args:
-        windows: ranges that begin one after the other and leave nothing out.
+        windows: ranges in order of their starts, without gaps.
     """
-    # Two neighbors meet in the middle of their overlap; where it has a middle token, the first has it.
+    # Two neighbors meet in the middle of their overlap. If it has a middle token, the first window gets it.
     middles = [(one.stop + two.start + 1) // 2 for one, two in pairwise(windows)]
     starts = [windows[0].start, *middles]
     stops = [*middles, windows[-1].stop]
@@ -100,17 +101,17 @@ def owned(windows: Sequence[range]) -> list[range]:
 
 
 def overlap(wanted: int, *, room: int) -> int:
-    """Return how many tokens a window repeats of the one before: as wanted, but at most half of its room."""
+    """Return the overlap of two windows in tokens: as wanted, but at most half of the room."""
     return min(wanted, room // 2)
 
 
 class UnknownTokens:
-    """Counts the examples of which more than half of the tokens are unknown.
+    """Counts the examples with more than half of their tokens unknown.
 
-    Special tokens and marks of a word's beginning without a word are not counted as tokens of a text.
+    Special tokens and word-start marks without a word do not count as tokens of a text.
 
     Args:
-        tokenizer: made the rows.
+        tokenizer: the tokenizer that made the rows.
     """
 
     def __init__(self, tokenizer: TokenizerBase) -> None:
@@ -118,18 +119,18 @@ class UnknownTokens:
         special = {tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id}
         self._ignored = (special | {tokenizer.convert_tokens_to_ids(WORD_START)}) - {self._unknown}
         self.examples = 0
-        """All examples so far."""
+        """Number of examples so far."""
         self.affected = 0
-        """Examples of which more than half of the tokens are unknown."""
+        """Number of examples with more than half of their tokens unknown."""
         self._affected_tokens = 0
         self._affected_unknown = 0
 
     def add(self, rows: Iterable[Row], *, count: int) -> None:
-        """Count some examples; rows that share the number of an example belong together.
+        """Count examples; rows with the same example number belong together.
 
         Args:
             rows: the rows of these examples.
-            count: how many examples they are.
+            count: number of these examples.
         """
         unknown, tokens = Counter[int](), Counter[int]()
         for row in rows:
@@ -144,7 +145,7 @@ class UnknownTokens:
                 self._affected_tokens += tokens[example]
 
     def note(self) -> str | None:
-        """Return the sentence to warn with; None if no example is affected."""
+        """Return the warning, or None if no example is affected."""
         if not self.affected:
             return None
         share = self._affected_unknown / self._affected_tokens

@@ -7,13 +7,13 @@ import numpy as np
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Return probabilities (..., K) of scores (..., K), which sum to 1 over K."""
+    """Return the probabilities (..., K) of scores (..., K); they sum to 1 over K."""
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def sigmoid(scores: np.ndarray) -> np.ndarray:
-    """Return probabilities (..., K) of scores (..., K), each by itself between 0 and 1."""
+    """Return the independent probabilities (..., K) of scores (..., K)."""
     powers = np.exp(-np.abs(scores))  # never overflows
     return np.where(scores >= 0, 1.0, powers) / (1 + powers)
 
@@ -25,12 +25,12 @@ def log_sum_exp(scores: np.ndarray) -> np.ndarray:
 
 
 def normalize(vectors: np.ndarray) -> np.ndarray:
-    """Scale vectors (..., K) to length 1; a vector of zeros stays one."""
+    """Scale vectors (..., K) to length 1; a vector of zeros remains zero."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 def largest(scores: np.ndarray, count: int) -> np.ndarray:
-    """Return the places (..., count) of the largest of K scores, the largest first; at most K of them."""
+    """Return the indices (..., count) of the largest of K scores in descending order; at most K of them."""
     if count >= scores.shape[-1]:
         return np.argsort(-scores, axis=-1, kind="stable")
     places = np.sort(np.argpartition(-scores, count, axis=-1)[..., :count], axis=-1)

@@ -121,17 +121,17 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             )
         if batch_size < 2:
             raise ConfigError(
-                "batch_size is 1, and a text is told from the others of its batch; expected more"
+                "batch_size is 1, but training compares the texts of a batch. Expected at least 2."
             )
         if kind == "alone" and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
             raise ConfigError(
-                "the training file has one column of texts, each to be read twice with different dropout, "
-                "and the model has none; set dropout to 0.1, or give second texts (--pair-column)"
+                "the training file has one column of texts, which needs dropout for its two readings, "
+                "but the model has none. Set dropout to 0.1, or add second texts (--pair-column)."
             )
         if kind == "scored" and len({example.score for example in training}) == 1:
             raise DataError(
-                f"every pair has the score {training[0].score}; expected scores that differ, or no column of "
-                "scores, for pairs that belong together"
+                f"every pair has the score {training[0].score}. Expected scores that differ, or no column of "
+                "scores, for pairs that belong together."
             )
         _kind(validation, alone=False)
         return _KINDS[kind]
@@ -266,7 +266,7 @@ def _kind(examples: Sequence[PairExample], *, alone: bool = True) -> str:
         if not alone:
             raise DataError(
                 f"{examples[0].id} has one text: nothing tells how good its vector is. Measure on pairs "
-                "(--pair-column), with scores or without"
+                "(--pair-column), with scores or without."
             )
         return "alone"
     return "together" if examples[0].score is None else "scored"

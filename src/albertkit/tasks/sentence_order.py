@@ -22,28 +22,28 @@ LABELS = ("in order", "swapped")  # in the order of the head's scores, as in `se
 
 
 class SentenceOrder(TextClassification):
-    """Whether two texts are in order or swapped."""
+    """Predicts whether two texts are in order or swapped."""
 
     name = "sentence-order"
     architecture = "AlbertForPreTraining"
     output = "order"
 
     def use_config(self, config: AlbertConfig) -> None:
-        """Take the two labels, which no config names."""
+        """Use the two fixed labels, which are not in any config."""
         super().use_config(config)
         self.labels = LabelSet(CLASS, LABELS)
 
     def features(self, examples: Sequence[TextExample]) -> list[Row]:
-        """Return one row for each example; `labels` is 0 for "in order" and 1 for "swapped"."""
+        """Return one row per example; `labels` is 0 for "in order" and 1 for "swapped"."""
         for example in examples:
             if example.text_pair is None:
                 raise DataError(
-                    f"there is no second text beside {example.text!r:.60}; expected two that may follow "
-                    "each other"
+                    f"there is no second text for {example.text!r:.60}. Expected two texts that may follow "
+                    "each other."
                 )
         return super().features(examples)
 
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-        """Return `sentence_order_label` (B,), and that no word is to be scored: that takes the most time."""
+        """Return `sentence_order_label` (B,), and no labels of words, whose scores take the most time."""
         labels = np.array([row.labels for row in rows], np.int64)
         return {"sentence_order_label": labels, "masked_positions": np.empty(0, np.int64)}

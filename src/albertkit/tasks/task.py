@@ -126,7 +126,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             self.labels = LabelSet.of(config)
         if self.max_length < 4:
             raise ConfigError(
-                f"max_length is {self.max_length}; expected at least 4: a pair has 3 special tokens"
+                f"max_length is {self.max_length}. Expected at least 4: a pair has 3 special tokens."
             )
 
     def with_config(self, config: AlbertConfig) -> Self:
@@ -377,8 +377,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """
         if not self.metrics:
             raise ConfigError(
-                f"{type(self).__name__} declares no metrics; expected an attribute such as "
-                'metrics = directions("accuracy")'
+                f"{type(self).__name__} declares no metrics. Expected an attribute such as "
+                'metrics = directions("accuracy").'
             )
         return next(iter(self.metrics))
 

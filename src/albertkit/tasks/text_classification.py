@@ -1,4 +1,4 @@
-"""Text classification: a text or a pair -> a class, several classes, or a number.
+"""Text classification: predict a class, several classes, or a number for a text or a pair.
 
 Shapes: B batch, K labels.
 """
@@ -27,7 +27,7 @@ from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task
 
 PAIRS_KEY = "text_pairs"
-"""What a config calls whether its model was fine-tuned on pairs of texts (true) or on single ones (false)."""
+"""The config key for whether a model was fine-tuned on pairs of texts (true) or on single texts (false)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,17 @@ class Classified:
     """The prediction for one text."""
 
     label: Label
-    """The most probable label; of several labels all with a probability over one half; of a regression the
-    number. Of the type that the example's own label has."""
+    """The most probable label; for several labels, all with a probability over one half; for regression, the
+    number. It has the type of the example's own label."""
     scores: list[float]
-    """(K,): probabilities, or for a regression the numbers."""
+    """(K,): probabilities, or the numbers of a regression."""
 
 
 class TextClassification(Task[TextExample, Row, Classified]):
-    """The label of a text or a pair: a class, several, or a number, as the config of the model says.
+    """Predicts the label of a text or a pair: a class, several, or a number, depending on the config.
 
     Args:
-        truncation: cut texts that are longer, see `text_rows`; None for what the settings say.
+        truncation: how to truncate long texts, see `text_rows`; None for the setting.
     """
 
     name = "text-classification"
@@ -61,7 +61,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
         self.truncation = truncation
 
     def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[TextExample]:
-        """Return the reader of a split of GLUE, of a file of RTE, or of a table."""
+        """Return the reader of a GLUE split, of an RTE file, or of a table."""
         if isinstance(source, str):
             path = Path(source)
             if options.glue is not None:
@@ -76,37 +76,36 @@ class TextClassification(Task[TextExample, Row, Classified]):
         names: tuple[str, ...] | None,
         problem_type: ProblemType | None,
     ) -> LabelSet:
-        """Return the labels of the examples, of the kind that they look like."""
+        """Infer the labels and their kind from the examples."""
         given = [example.label for example in examples if example.label is not None]
         return infer_labels(given, names=names, problem_type=problem_type)
 
     def with_label(self, example: TextExample, labels: LabelSet) -> TextExample:
-        """Return an example with its label as the set reads it."""
+        """Return an example with its label in the set."""
         return example if example.label is None else replace(example, label=labels.read(example.label))
 
     def saved(self, examples: Sequence[TextExample]) -> dict[str, Any]:
-        """Return also whether the model learns pairs."""
+        """Also return whether the model learns pairs."""
         return super().saved(examples) | {PAIRS_KEY: examples[0].text_pair is not None}
 
     def check_fit(self, examples: Sequence[TextExample]) -> None:
-        """Raise a DataError for single texts where the model learned pairs, and the other way round."""
+        """Raise DataError for single texts if the model was trained on pairs, and the other way round."""
         match self.config.extra.get(PAIRS_KEY), examples[0].text_pair is not None:
             case True, False:
                 raise DataError(
-                    "the model was fine-tuned on pairs, and these are single texts: name the column of the "
-                    "second texts (--pair-column)"
+                    "the model was fine-tuned on pairs, but these are single texts. Name the column of the "
+                    "second texts (--pair-column)."
                 )
             case False, True:
                 raise DataError(
-                    "the model was fine-tuned on single texts, and these are pairs: leave out the column of "
-                    "the second texts (--pair-column)"
+                    "the model was fine-tuned on single texts, but these are pairs. Omit the column of "
+                    "the second texts (--pair-column)."
                 )
 
     def features(self, examples: Sequence[TextExample]) -> list[Row]:
-        """Return one row for each example.
+        """Return one row per example.
 
-        Its `labels`: the label's number; for several labels 0.0 or 1.0 for each of K; for a regression a
-        float.
+        `labels` has the label's id; for several labels 0.0 or 1.0 for each of K; for regression a float.
         """
         rows = text_rows(
             self.tokenizer,
@@ -137,10 +136,10 @@ class TextClassification(Task[TextExample, Row, Classified]):
         """Return label and scores of each example.
 
         Args:
-            examples: the examples given to `features`.
-            rows: the rows that `features` returned, one for each example.
+            examples: the examples passed to `features`.
+            rows: the rows that `features` returned, one per example.
             outputs: the logits (K,) of each row.
-            function_to_apply: what makes scores of the logits; None for the function of the kind of labels.
+            function_to_apply: function that converts logits to scores; None for the kind's own function.
         """
         assert len(examples) == len(rows)
         kind, names = self.labels.kind, self.labels.names
@@ -148,7 +147,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return [Classified(kind.predict(one, names), apply(function, one).tolist()) for one in outputs]
 
     def record(self, example: TextExample, prediction: Classified) -> dict[str, Any]:
-        """Return {label, score, scores}: `scores` by label, `score` for one class only."""
+        """Return {label, score, scores}: `scores` by label; `score` only for a single class."""
         label = prediction.label
         if isinstance(label, float):
             return {"label": label}
@@ -167,7 +166,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return self.labels.kind.scores(true, predicted, self.labels.names)
 
     def main_metric(self, examples: Sequence[TextExample]) -> str:
-        """Return accuracy, micro F1 of several labels, or Pearson's correlation of numbers."""
+        """Return accuracy, micro F1 for several labels, or Pearson's correlation for numbers."""
         return self.labels.kind.main_metric(self.labels.names)
 
     def baseline(self, examples: Sequence[TextExample]) -> dict[str, float]:
@@ -175,19 +174,19 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return self.labels.kind.baseline(example.label for example in examples)
 
     def learnt_classes(self, rows: Iterable[Row]) -> Counter[int] | None:
-        """Count the classes of rows with one class each."""
+        """Count the classes of rows with a single class."""
         return Counter(row.labels for row in rows) if self.labels.kind is CLASS else None
 
     def prior_loss(self, rows: Sequence[Row]) -> float:
-        """Return entropy, its mean over several labels, or variance."""
+        """Return the entropy, its mean over several labels, or the variance."""
         return self.labels.kind.prior_loss([row.labels for row in rows])
 
 
 def apply(function: Function, logits: np.ndarray) -> np.ndarray:
-    """Return the scores (K,) that a function makes of logits (K,).
+    """Return the scores (K,) for logits (K,) after applying a function.
 
     Raises:
-        ConfigError: no such function.
+        ConfigError: the function is unknown.
     """
     match function:
         case "softmax":
@@ -197,5 +196,5 @@ def apply(function: Function, logits: np.ndarray) -> np.ndarray:
         case "none":
             return logits
     raise ConfigError(
-        f"function_to_apply is {function!r}; expected None or one of {', '.join(get_args(Function))}"
+        f"function_to_apply is {function!r}. Expected None or one of {', '.join(get_args(Function))}."
     )

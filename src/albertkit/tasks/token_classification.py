@@ -1,7 +1,7 @@
-"""Token classification: the words of a sentence -> a label for each (entities, chunks, parts of speech).
+"""Token classification: predict a label for each word of a sentence (entities, chunks, parts of speech).
 
-Words are cut into pieces one by one, so a text is tagged in the words that taggers learn from. A sentence
-that is too long is read in windows, and each piece is scored where it has most context.
+Each word is split into pieces separately, so a text is labeled in the words that taggers are trained on. A
+sentence that is too long is read in windows, and each piece is scored where it has the most context.
 
 Shapes: T tokens, P pieces of a sentence, K labels.
 """
@@ -38,24 +38,24 @@ class WordsRow(Row):
     """A window over the pieces of a sentence."""
 
     positions: range
-    """Tokens of the row that it answers for: those with most context here, no special ones."""
+    """Tokens that this row predicts: those with the most context here, without special tokens."""
     words: list[int]
-    """For each of them, the number of its word."""
+    """For each of these tokens, the index of its word."""
     offsets: list[tuple[int, int]]
-    """For each of them, its characters in its word."""
+    """For each of these tokens, its characters in its word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """What is predicted for one sentence."""
+    """The prediction for one sentence."""
 
     labels: list[str]
-    """The label of each word: that of its first piece. A word that the vocabulary has nothing of (a control
-    character) has the label "O", or else the first."""
+    """The label of each word, which is the label of its first piece. A word without pieces (a control
+    character) has the label "O", or else the first label."""
     pieces: list[int]
     """(P,), the ids."""
     words: list[int]
-    """(P,), the number of each piece's word."""
+    """(P,), the index of each piece's word."""
     offsets: list[tuple[int, int]]
     """(P,), the characters of each piece in its word."""
     scores: np.ndarray
@@ -63,10 +63,10 @@ class Tagged:
 
 
 class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
-    """The labels of the words of a sentence.
+    """Predicts the labels of the words of a sentence.
 
     Args:
-        stride: pieces that a window repeats from the one before, at most half of it.
+        stride: overlap of windows in pieces, at most half of a window.
     """
 
     name = "token-classification"
@@ -74,7 +74,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
     answer = "labels"
     metrics = directions("f1", "precision", "recall", "accuracy", "f1_macro", "matthews")
     for_predictions = ("words", "offsets")
-    table_formats = tuple(name for name in FORMATS if name != ".tsv")  # which has the columns of CoNLL
+    table_formats = tuple(name for name in FORMATS if name != ".tsv")  # .tsv has CoNLL columns
     reads_windows = True
     labels: LabelSet
 
@@ -82,16 +82,16 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         self.stride = stride
 
     def use_config(self, config: AlbertConfig) -> None:
-        """Take the labels of the model."""
+        """Read the labels of the model."""
         super().use_config(config)
         pieces = self.settings.labelled_pieces
         if pieces not in ("first", "all"):
-            raise ConfigError(f"labelled_pieces is {pieces!r}; expected 'first' or 'all'")
+            raise ConfigError(f"labelled_pieces is {pieces!r}. Expected 'first' or 'all'.")
         self.labels = LabelSet.of(config, kind=TAGS)
         self._ids = self.labels.ids
 
     def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[WordsExample]:
-        """Return the reader of a table or, by any other name, of a file of CoNLL columns."""
+        """Return the reader of a table or, for other endings, of a file of CoNLL columns."""
         path = Path(source) if isinstance(source, str) else None
         if path is None or path.is_dir() or file_format(path)[0] in self.table_formats:
             return WordsTable(source, options, labelled=labelled)
@@ -112,14 +112,14 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         return infer_tags([example.labels or () for example in examples], names=names)
 
     def with_label(self, example: WordsExample, labels: LabelSet) -> WordsExample:
-        """Return the example, whose labels must be in the set."""
+        """Return the example after checking that its labels are in the set."""
         labels.read(example.labels)
         return example
 
     def check(
         self, training: Sequence[WordsExample], validation: Sequence[WordsExample], batch_size: int
     ) -> str | None:
-        """Return a note if a few labels keep the others from being scored as spans."""
+        """Return a note if a few labels prevent the others from being scored as spans."""
         fitting, others = [OUTSIDE], []
         for label in self.labels.names:
             if label != OUTSIDE:
@@ -128,12 +128,12 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             return None
         odd = ", ".join(f"{label!r}{did_you_mean(label, fitting)}" for label in others[:5])
         return (
-            f"warning: the metrics count words instead of spans, because these labels fit no tagging "
+            f"warning: the metrics count words instead of spans, because these labels follow no tagging "
             f"scheme: {odd}. Expected O, or a prefix (B, I, E, S, L or U), a hyphen and a type"
         )
 
     def features(self, examples: Sequence[WordsExample]) -> list[WordsRow]:
-        """Return the windows of each sentence; `labels` has -100 for every token that learns nothing."""
+        """Return the windows of each sentence; `labels` is -100 for tokens without a training label."""
         if not examples:
             return []
         encoded = self.tokenizer(
@@ -180,13 +180,14 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         return rows
 
     def _piece_labels(self, number: int, example: WordsExample, words: list[int]) -> list[int] | None:
-        """Return what each piece is to learn, (P,)."""
+        """Return the training label of each piece, (P,)."""
         if example.labels is None:
             return None
         where = f"example {example.id or number}"
         if len(example.labels) != len(example.words):
             raise DataError(
-                f"{where} has {len(example.words)} words and {len(example.labels)} labels; expected as many"
+                f"{where} has {len(example.words)} words and {len(example.labels)} labels. Expected equal "
+                "numbers."
             )
         check_known(example.labels, self._ids, where)
         firsts = [position == 0 or words[position - 1] != word for position, word in enumerate(words)]
@@ -196,7 +197,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         ]
 
     def _later_label(self, label: str) -> int:
-        """Return what the pieces after a word's first are to learn."""
+        """Return the training label of the later pieces of a word."""
         if self.settings.labelled_pieces == "first":
             return IGNORED_LABEL
         inside = f"I-{label[2:]}" if label[:2] in ("B-", "S-", "U-") else label
@@ -210,7 +211,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         return {"labels": labels}
 
     def read(self, row: WordsRow) -> Sequence[int]:
-        """Return the pieces that a row answers for."""
+        """Return the pieces that a row predicts."""
         return row.positions
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
@@ -249,12 +250,12 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         return list(example.labels or ())
 
     def scores(self, examples: Sequence[WordsExample], predictions: Sequence[Tagged]) -> dict[str, float]:
-        """Return the scores of spans, or without a tagging scheme those of words."""
+        """Return the scores of spans, or of words if the labels follow no scheme."""
         true = [example.labels or () for example in examples]
         return TAGS.scores(true, [one.labels for one in predictions], self.labels.names)
 
     def main_metric(self, examples: Sequence[WordsExample]) -> str:
-        """Return F1 of spans where labels are of a scheme, else accuracy."""
+        """Return F1 of spans if the labels follow a scheme, otherwise accuracy."""
         return TAGS.main_metric(self.labels.names)
 
     def baseline(self, examples: Sequence[WordsExample]) -> dict[str, float]:
@@ -262,7 +263,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         return TAGS.baseline(example.labels or () for example in examples)
 
     def judge(self, example: WordsExample, prediction: Tagged) -> list[Judged]:
-        """Return the decisions on the words, each as sure as that on its first piece."""
+        """Return the decisions on the words, with the probability of each word's first piece."""
         confidence: dict[int, float] = {}
         for word, scores in zip(prediction.words, prediction.scores.tolist(), strict=True):
             confidence.setdefault(word, max(scores))
@@ -274,7 +275,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         ]
 
     def items(self, rows: Sequence[WordsRow]) -> int:
-        """Count the pieces that have a label."""
+        """Count the pieces that have a training label."""
         return sum(label != IGNORED_LABEL for row in rows for label in row.labels)
 
     def learnt_classes(self, rows: Iterable[WordsRow]) -> Counter[int]:
@@ -289,5 +290,5 @@ def _number(name: str, value: str) -> int:
         return int(value)
     except ValueError:
         raise DataError(
-            f"{name} is {value!r}, but columns of CoNLL files are numbers, from 0, or from the end with -1"
+            f"{name} is {value!r}, but columns of CoNLL files are numbers from 0, or from the end with -1"
         ) from None

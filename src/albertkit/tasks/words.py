@@ -1,10 +1,10 @@
-"""A text as the words that taggers are trained on: what stands between spaces, without punctuation around it.
+"""Split a text into the words that taggers are trained on: at spaces, and without punctuation around words.
 
     He said: "Don't go to St. Ives (Cornwall)."
     He said :  " Don't go to St . Ives ( Cornwall ) . "
 
-Punctuation inside a word stays in it (Don't, well-kept, 12,000). Scripts that put no spaces between words are
-cut into their characters, as their tagged corpora mostly are.
+Punctuation inside a word is kept (Don't, well-kept, 12,000). Scripts without spaces between words are split
+into characters, like most of their tagged corpora.
 """
 
 import re
@@ -40,16 +40,16 @@ def split_words(text: str) -> list[Word]:
 
 
 def joined(text: str, place: int) -> bool:
-    """Return whether the characters before and at a place are of one word: both letters or digits.
+    """Return whether the characters before and at an index belong to one word: both are letters or digits.
 
-    Of scripts without spaces every character is a word.
+    In scripts without spaces, every character is a word.
     """
     pair = text[place - 1 : place + 1]
     return len(pair) == 2 and pair.isalnum() and not _CHARACTER_WORD.search(pair)
 
 
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return a place of the text, widened where it begins or ends between two letters or digits."""
+    """Return a span of the text, extended if it begins or ends between two letters or digits."""
     while 0 < start < end and joined(text, start):
         start -= 1
     while start < end < len(text) and joined(text, end):

@@ -1,4 +1,4 @@
-"""AutoTokenizer: the tokenizer that a model folder was made with, whichever class that is."""
+"""AutoTokenizer: load the tokenizer of a model folder, whichever class it has."""
 
 from pathlib import Path
 from typing import Any, NoReturn
@@ -9,19 +9,19 @@ from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 
 _CLASSES = ("AlbertTokenizer", "AlbertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
-"""Names in `tokenizer_config.json` that ALBERT's own classes stand for; the last two are what `transformers`
-calls a bare tokenizer.json."""
+"""Class names in `tokenizer_config.json` that mean ALBERT's own classes; `transformers` uses the last two for
+a bare tokenizer.json."""
 _WORDPIECE_CLASSES = ("AlbertWordPieceTokenizer", "BertTokenizer", "BertTokenizerFast", *_CLASSES)
-"""The same for a WordPiece vocabulary; folders of Chinese models often name ALBERT's usual class."""
+"""The same for a WordPiece vocabulary. Folders of Chinese models often name ALBERT's usual class."""
 _MODEL_CONFIG_FILE = "config.json"
 
 
 class AutoTokenizer:
-    """Stands for AlbertTokenizer, AlbertTokenizerFast or AlbertWordPieceTokenizer, by what a folder holds."""
+    """Loads an AlbertTokenizer, AlbertTokenizerFast or AlbertWordPieceTokenizer, depending on the folder."""
 
     def __init__(self) -> NoReturn:
         raise TypeError(
-            "AutoTokenizer is not instantiated; use AutoTokenizer.from_pretrained(name_or_folder)"
+            "AutoTokenizer cannot be instantiated. Use AutoTokenizer.from_pretrained(name_or_folder)."
         )
 
     @staticmethod
@@ -32,14 +32,14 @@ class AutoTokenizer:
 
         Args:
             pretrained_model_name_or_path: The folder, the file, or the name.
-            use_fast: True for AlbertTokenizerFast, False for AlbertTokenizer; both give the same. A vocab.txt
-                has one class only.
-            options: As for `from_pretrained` of the tokenizer classes.
+            use_fast: True for AlbertTokenizerFast, False for AlbertTokenizer; both return the same. A
+                vocab.txt has only one class.
+            options: See `from_pretrained` of the tokenizer classes.
 
         Raises:
-            ModelNotFoundError: There is nothing by that name.
-            TokenizerError: The folder's tokenizer is damaged, is not one of ALBERT's, or has more pieces than
-                the model in the same folder has embeddings.
+            ModelNotFoundError: There is no such folder, file or name.
+            TokenizerError: The folder's tokenizer is damaged, is not an ALBERT tokenizer, or has more pieces
+                than the model in the same folder has embeddings.
         """
         hub_options, overrides = split_hub_options(options)
         path = folder.locate(pretrained_model_name_or_path, also=(_MODEL_CONFIG_FILE,), **hub_options)
@@ -52,9 +52,9 @@ class AutoTokenizer:
 
 
 def _choose(path: Path, use_fast: bool | None) -> type[TokenizerBase]:
-    """Return the class for the files of a folder; raise TokenizerError where it is another model's.
+    """Return the class for the files of a folder; raise TokenizerError if they belong to another model.
 
-    Each class loads a library of its own, and the unused ones should cost nothing.
+    Each class loads its own library, and unused ones should cost nothing.
     """
     model_file, tokenizer_file = folder.find_model_file(path), folder.find(path, folder.TOKENIZER_FILE)
     if model_file is None and tokenizer_file is None and folder.find(path, folder.WORD_LIST_FILE) is None:
@@ -78,21 +78,21 @@ def _check_class(path: Path, known: tuple[str, ...]) -> None:
     named = folder.read_json(config).get("tokenizer_class")
     if named is not None and named not in known:
         raise TokenizerError(
-            f"{config} names the tokenizer class {named!r}, which does not go with the files beside it; "
-            f"expected one of {', '.join(known)}"
+            f"{config} names the tokenizer class {named!r}, which does not match the files in the folder. "
+            f"Expected one of {', '.join(known)}."
         )
 
 
 def _check_size(path: Path, tokenizer: TokenizerBase) -> None:
-    """Raise TokenizerError where the model in the same folder has no embeddings for some pieces.
+    """Raise TokenizerError if the model in the same folder has no embeddings for some pieces.
 
-    Tokens that were added do not count: the model may still be resized for them. Fewer pieces than embeddings
-    are common: tables are padded to round sizes.
+    Added tokens do not count: the model may still be resized for them. Models with more embeddings than
+    pieces are common, because tables are padded to round sizes.
     """
     embeddings = folder.read_json(path / _MODEL_CONFIG_FILE).get("vocab_size")
     if isinstance(embeddings, int) and tokenizer.vocab_size > embeddings:
         raise TokenizerError(
-            f"{path}: its tokenizer has {tokenizer.vocab_size:,} pieces and its model {embeddings:,} "
-            f"embeddings ({_MODEL_CONFIG_FILE}); they do not belong together. Put the model's own vocabulary "
-            "there"
+            f"{path}: its tokenizer has {tokenizer.vocab_size:,} pieces, but its model has {embeddings:,} "
+            f"embeddings ({_MODEL_CONFIG_FILE}): they do not belong together. Put the model's own vocabulary "
+            "there."
         )

@@ -1,4 +1,4 @@
-"""What all tokenizers share; they differ in their `SubwordModel` alone.
+"""The base class of all tokenizers, which differ only in their `SubwordModel`.
 
 Legend: B batch, T tokens of a row.
 """
@@ -43,27 +43,27 @@ logger = logging.getLogger(__name__)
 
 _TRUNCATES = (
     "max_length=%d without truncation= or padding= truncates longer texts to that length: pass "
-    "truncation=True if that is meant, or truncation=False to keep all tokens"
+    "truncation=True if you want that, or truncation=False to keep all tokens"
 )
 _TOO_LONG = (
-    "a text has %d tokens, and the model takes %d: pass truncation=True, or also "
-    "return_overflowing_tokens=True and a stride for windows over all of it"
+    "a text has %d tokens, and the maximum length is %d: pass truncation=True, or also "
+    "return_overflowing_tokens=True and a stride to get windows over the whole text"
 )
 
 
 class TokenizerBase(TokenVocabulary, PushToHub):
-    """Turns texts into the input of a model, and back; loads and saves its files.
+    """Converts texts to model inputs and back, and loads and saves the tokenizer's files.
 
     The methods and their arguments are those of the tokenizers of `transformers`.
     """
 
     model_input_names: ClassVar[list[str]] = ["input_ids", "token_type_ids", "attention_mask"]
     is_fast: ClassVar[bool] = True
-    """Offsets, words and `backend_tokenizer` are available, as `transformers` puts it."""
+    """Whether offsets, words and `backend_tokenizer` are available, under the name in `transformers`."""
     normalization_class: ClassVar[type[Normalization | BertNormalization]] = Normalization
     vocabulary_file_name: ClassVar[str] = folder.MODEL_FILE
     saved_class: ClassVar[str] = "AlbertTokenizer"
-    """The name under which `transformers` knows such a tokenizer."""
+    """The name of this kind of tokenizer in `transformers`."""
 
     model_max_length: int
     padding_side: Side
@@ -78,13 +78,13 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         saved: Mapping[str, Any],
         settings: Mapping[str, Any],
     ) -> None:
-        """Set up what all tokenizers share.
+        """Set up the tokenizer.
 
         Args:
-            model: What splits plain text into pieces.
-            source: The file of the vocabulary, for messages.
-            saved: The settings that the file has.
-            settings: The settings of the caller, which override those of the file.
+            model: The subword model that splits plain text into pieces.
+            source: The file of the vocabulary, for error messages.
+            saved: The settings in the file.
+            settings: The caller's settings, which override the settings in the file.
         """
         settings = {**saved, **take_settings(settings)}
         super().__init__(model, source=source, settings=settings)
@@ -96,7 +96,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
     @property
     def split_special_tokens(self) -> bool:
-        """The opposite of `parse_special_tokens`, as `transformers` names it."""
+        """The opposite of `parse_special_tokens`, as in `transformers`."""
         return not self.parse_special_tokens
 
     @split_special_tokens.setter
@@ -105,7 +105,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
     @property
     def init_kwargs(self) -> dict[str, Any]:
-        """The settings as arguments of the class: roles, rules of normalization, lengths, sides."""
+        """The settings as arguments of the class: special tokens, normalization, lengths, sides."""
         return {
             **self._special.roles,
             **self.normalization,
@@ -130,8 +130,8 @@ class TokenizerBase(TokenVocabulary, PushToHub):
             options: See `Options`.
 
         Returns:
-            `input_ids`, `token_type_ids`, `attention_mask` and what else was asked for: lists (T,) for one
-            example, (B, T) for a batch or windows; tensors are always (B, T).
+            `input_ids`, `token_type_ids`, `attention_mask` and other requested values: lists (T,) for one
+            example, (B, T) for a batch or windows. Tensors are always (B, T).
 
         Raises:
             TokenizerError: An input is not a text, or a length cannot be met.
@@ -166,7 +166,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     def prepare_for_model(
         self, ids: list[int], pair_ids: list[int] | None = None, **options: Unpack[CallOptions]
     ) -> BatchEncoding:
-        """Add special tokens to ids, and truncate, pad and divide them into windows as a call does."""
+        """Add special tokens to ids, and truncate, pad and split them into windows as a call does."""
         sequences = [Sequence(list(row)) for row in (ids, pair_ids) if row is not None]
         return self._assemble([sequences], Options.read(**options), batched=False)
 
@@ -178,7 +178,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         truncation_strategy: str = "longest_first",
         stride: int = 0,
     ) -> tuple[list[int], list[int] | None, list[int]]:
-        """Return both sequences without that many tokens, and the removed ones with `stride` before them."""
+        """Remove tokens from a pair; return both texts and the removed tokens, with `stride` before."""
         strategy = read_strategy(truncation_strategy)
         room = len(ids) + len(pair_ids or ()) - num_tokens_to_remove
         return truncate(ids, pair_ids, room=room, strategy=strategy, stride=stride, side=self.truncation_side)
@@ -194,7 +194,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         return_tensors: str | None = None,
         verbose: bool = True,  # noqa: ARG002  # there is nothing to warn of
     ) -> BatchEncoding:
-        """Pad rows encoded before: a mapping of lists, or a list of such mappings (what a DataLoader gives).
+        """Pad rows that are already encoded: a mapping of lists, or a list of mappings (as in a DataLoader).
 
         Raises:
             TokenizerError: There are no `input_ids`.
@@ -218,7 +218,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         add_special_tokens: bool = False,
         **options: Unpack[ParsingOptions],
     ) -> list[str]:
-        """Return the pieces of a text; with SentencePiece, unknown ones as they stand in the text."""
+        """Return the pieces of a text. With SentencePiece, unknown pieces are returned as written."""
         parse = self._parsing(Options.read(**options))
         sequences = [self._encoder.pieces(each, parse) for each in (text, pair) if each is not None]
         if not add_special_tokens:
@@ -229,12 +229,12 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
     @property
     def max_len_single_sentence(self) -> int:
-        """Maximum number of tokens of a text."""
+        """Maximum number of tokens of a single text, without special tokens."""
         return self.model_max_length - 2
 
     @property
     def max_len_sentences_pair(self) -> int:
-        """Maximum number of tokens of both texts of a pair."""
+        """Maximum number of tokens of both texts of a pair, without special tokens."""
         return self.model_max_length - 3
 
     def _parsing(self, options: Options) -> Parsing:
@@ -277,7 +277,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
                 (`hub.HubOptions`). Options of `transformers` that change nothing here are ignored.
 
         Raises:
-            ModelNotFoundError: There is nothing by that name.
+            ModelNotFoundError: There is no such folder, file or name.
             TokenizerError: The files are damaged.
         """
         hub_options, overrides = split_hub_options(options)
@@ -286,9 +286,9 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
     @classmethod
     def load(cls, path: Path, *, name: str | Path, **overrides: Any) -> Self:
-        """Load a tokenizer from the folder or file of a name.
+        """Load a tokenizer from the resolved folder or file of a name.
 
-        If the files of a published model contradict what is known of that model, a warning says so.
+        If the files of a published model contradict the published values, a warning lists the differences.
 
         Raises:
             ModelNotFoundError, TokenizerError: As for `from_pretrained`.
@@ -315,12 +315,12 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         filename_prefix: str | None = None,
         push_to_hub: bool = False,
     ) -> tuple[str, ...]:
-        """Write all files of the tokenizer into a folder; return their paths.
+        """Write all files of the tokenizer into a folder and return their paths.
 
         Args:
             save_directory: The folder, which is created if missing.
-            legacy_format: Without effect: the files of older readers are always written too.
-            filename_prefix: Put before the name of each file, with a hyphen.
+            legacy_format: Has no effect: the files for older readers are always written.
+            filename_prefix: Prefix of the file names, followed by a hyphen.
             push_to_hub: Must be False.
 
         Raises:
@@ -359,15 +359,15 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
     @property
     def backend_tokenizer(self) -> "tokenizers.Tokenizer":
-        """The Rust library's tokenizer, read from our tokenizer.json; it lacks the digit-comma rule.
+        """The Rust library's tokenizer, loaded from our tokenizer.json; it lacks the digit-comma rule.
 
         Raises:
             MissingExtraError: The extra `tokenizers` is not installed.
-            TokenizerError: The vocabulary is not a usual Unigram model, so there is no tokenizer.json.
+            TokenizerError: The vocabulary is not a standard Unigram model, so there is no tokenizer.json.
         """
         content = self._vocabulary_files().get(folder.TOKENIZER_FILE)
         if content is None:
-            raise TokenizerError(f"{self.name_or_path}: only a usual Unigram model has a tokenizer.json")
+            raise TokenizerError(f"{self.name_or_path}: only a standard Unigram model has a tokenizer.json")
         return tokenizers.Tokenizer.from_str(content.decode())
 
     def __repr__(self) -> str:

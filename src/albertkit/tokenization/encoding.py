@@ -1,7 +1,7 @@
-"""What a tokenizer returns: one `Encoding` per row, and the `BatchEncoding` that models take.
+"""The output of a tokenizer: one `Encoding` per row, and the `BatchEncoding` that models take.
 
-Shapes: B batch, T tokens. Offsets, words and tokens are worked out when somebody asks for them: most calls
-want ids only.
+Shapes: B batch, T tokens. Offsets, words and tokens are computed when they are first used, because most calls
+need only ids.
 """
 
 import copy
@@ -32,7 +32,7 @@ class TokenSpan(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where the tokens of one sequence come from: characters of the text, and the number of the word."""
+    """The origin of the tokens of one sequence: characters of the text, and the number of the word."""
 
     offsets: list[tuple[int, int]]
     words: list[int]
@@ -40,7 +40,7 @@ class Places(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Sequence:
-    """The ids of one text, and the text itself where it is known; it is searched when somebody asks."""
+    """The ids of one text, and the text itself if it is known; offsets are computed when first used."""
 
     ids: list[int]
     text: Text | None = None
@@ -49,16 +49,18 @@ class Sequence:
 
     @property
     def places(self) -> Places:
-        """Where the ids come from."""
+        """The origin of each id."""
         if self._places is None:
             if self.text is None or self.locate is None:
-                raise TokenizerError("offsets and words are not known: the tokenizer was given ids, no text")
+                raise TokenizerError(
+                    "offsets and words are not available: the tokenizer received ids, not text"
+                )
             self._places = self.locate(self.text)
         return self._places
 
 
 class Window(NamedTuple):
-    """The tokens of each sequence that a row has."""
+    """The tokens of each sequence that a row contains."""
 
     first: range
     second: range | None = None
@@ -66,7 +68,7 @@ class Window(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Encoding:
-    """One row of a batch: its ids, and for each of its T tokens where it comes from.
+    """One row of a batch: its ids, and the origin of each of its T tokens.
 
     single   [CLS] A [SEP]              segments 0
     pair     [CLS] A [SEP] B [SEP]      segments 0 up to the first [SEP], then 1
@@ -75,7 +77,7 @@ class Encoding:
     ids: list[int]
     window: Window
     special_tokens: bool
-    """[CLS] and [SEP] stand around the texts."""
+    """Whether [CLS] and [SEP] surround the texts."""
     sequences: list[Sequence] = field(repr=False)
     to_tokens: Callable[[list[int]], list[str]] = field(repr=False)
     overflowing: list["Encoding"] | tuple[()] = field(default=(), repr=False)
@@ -129,13 +131,13 @@ class Encoding:
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        """Characters of each token in its text (in its word, for texts given as words); else (0, 0)."""
+        """Characters of each token in its text, or in its word for texts passed as words; else (0, 0)."""
         return self._column(
             lambda number, window: self.sequences[number].places.offsets[window.start : window.stop], (0, 0)
         )
 
     def _column(self, of_text: Callable[[int, range], Iterable[_T]], other: _T) -> list[_T]:
-        """Return a value for each token: those of the texts, and `other` for special tokens and padding."""
+        """Return a value for each token: computed for tokens of texts, `other` for the others."""
         around = [other] * self.special_tokens
         column = [other] * self.padding_left + around
         for number, window in enumerate(self.window):
@@ -152,11 +154,11 @@ class Encoding:
         return self.word_ids[token_index]
 
     def token_to_chars(self, token_index: int) -> CharSpan | None:
-        """Return the characters of a token, None for special tokens."""
+        """Return the characters of a token, or None for special tokens."""
         return None if self.sequence_ids[token_index] is None else CharSpan(*self.offsets[token_index])
 
     def char_to_token(self, char_index: int, sequence_index: int = 0) -> int | None:
-        """Return the token that covers a character, None where none does (a space, a cut-off part)."""
+        """Return the token that covers a character, or None (for a space, or truncated text)."""
         for index, (sequence, (start, end)) in enumerate(zip(self.sequence_ids, self.offsets, strict=True)):
             if sequence == sequence_index and start <= char_index < end:
                 return index
@@ -168,7 +170,7 @@ class Encoding:
         return None if token is None else self.word_ids[token]
 
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> TokenSpan | None:
-        """Return the tokens of a word, None where the row has none of them."""
+        """Return the tokens of a word, or None if the row does not contain the word."""
         places = [
             index
             for index, token in enumerate(zip(self.sequence_ids, self.word_ids, strict=True))
@@ -185,10 +187,10 @@ class Encoding:
 
 
 class BatchEncoding(UserDict[str, Any]):
-    """Lists or tensors by name, also as attributes: what `model(**encoding)` takes.
+    """Lists or tensors by name, also as attributes. Pass it to a model as `model(**encoding)`.
 
-    `encoding["input_ids"]` (B, T) or (T,); `encoding[0]` is the first row's `Encoding`. The rows stay with
-    the process: a pickled BatchEncoding holds the lists and tensors alone.
+    `encoding["input_ids"]` is (B, T) or (T,); `encoding[0]` is the first row's `Encoding`. A pickled
+    BatchEncoding contains the lists and tensors, but not the rows.
     """
 
     def __init__(
@@ -211,28 +213,28 @@ class BatchEncoding(UserDict[str, Any]):
         return self._rows[item]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "data":  # not while it is being built or unpickled
+        if name.startswith("_") or name == "data":  # not set yet during construction or unpickling
             raise AttributeError(name)
         try:
             return self.data[name]
         except KeyError:
-            raise AttributeError(f"{name!r}: this encoding holds {', '.join(self.data)}") from None
+            raise AttributeError(f"{name!r}: this encoding has {', '.join(self.data)}") from None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"data": self.data, "_encodings": None}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "BatchEncoding":
-        # The rows are shared: they say where tokens come from, which no copy changes.
+        # Copies share the rows, which do not change.
         return BatchEncoding(copy.deepcopy(self.data, memo), self._encodings)
 
     @property
     def encodings(self) -> list[Encoding] | None:
-        """One Encoding per row, None where the rows are not known (after `pad` or unpickling)."""
+        """One Encoding per row, or None if the rows are not known (after `pad` or unpickling)."""
         return self._encodings
 
     @property
     def is_fast(self) -> bool:
-        """Whether offsets and words can be asked for, as `transformers` puts it."""
+        """Whether offsets and words are available, under the name in `transformers`."""
         return self._encodings is not None
 
     @property
@@ -255,17 +257,17 @@ class BatchEncoding(UserDict[str, Any]):
     words = word_ids
 
     def token_to_sequence(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
-        """Return the text of a token; with one argument, of the first row."""
+        """Return the text of a token; with one argument, in the first row."""
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_sequence(index)
 
     def token_to_word(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
-        """Return the word of a token; with one argument, of the first row."""
+        """Return the word of a token; with one argument, in the first row."""
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_word(index)
 
     def token_to_chars(self, batch_or_token_index: int, token_index: int | None = None) -> CharSpan | None:
-        """Return the characters of a token; with one argument, of the first row."""
+        """Return the characters of a token; with one argument, in the first row."""
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_chars(index)
 
@@ -300,7 +302,7 @@ class BatchEncoding(UserDict[str, Any]):
     def convert_to_tensors(
         self, tensor_type: str | None = None, prepend_batch_axis: bool = False
     ) -> "BatchEncoding":
-        """Turn every list into a tensor: "pt" (PyTorch), "np" (NumPy), "tf" (TensorFlow); None leaves lists.
+        """Convert every list to a tensor: "pt" (PyTorch), "np" (NumPy), "tf" (TensorFlow). None keeps lists.
 
         Raises:
             TokenizerError: The rows differ in length.
@@ -317,13 +319,13 @@ class BatchEncoding(UserDict[str, Any]):
             except (ValueError, TypeError) as error:
                 lengths = sorted({len(row) for row in value if hasattr(row, "__len__")})
                 raise TokenizerError(
-                    f"{name} cannot become a tensor: its rows have {lengths} entries; pass padding=True, and "
-                    f"truncation=True where texts may be too long"
+                    f"{name} cannot become a tensor: its rows have {lengths} entries. Pass padding=True, and "
+                    f"truncation=True if texts may be too long."
                 ) from error
         return self
 
     def to(self, device: Any, *, non_blocking: bool = False) -> "BatchEncoding":
-        """Move every PyTorch tensor to a device; return self."""
+        """Move every PyTorch tensor to a device and return self."""
         for name, value in self.data.items():
             if hasattr(value, "to"):
                 self.data[name] = value.to(device, non_blocking=non_blocking)
@@ -333,7 +335,7 @@ class BatchEncoding(UserDict[str, Any]):
     def _rows(self) -> list[Encoding]:
         if self._encodings is None:
             raise TokenizerError(
-                "the rows of this encoding are not known: it was padded by hand or unpickled"
+                "the rows of this encoding are not known: it was padded by `pad`, or unpickled"
             )
         return self._encodings
 
@@ -342,7 +344,7 @@ class BatchEncoding(UserDict[str, Any]):
 
 
 def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
-    """Return what makes a tensor of a list; the library is loaded here and not before."""
+    """Return the function that converts a list to a tensor; it imports the library."""
     if tensor_type == "pt":
         return require("torch", extra="torch").tensor
     if tensor_type == "np":
@@ -351,12 +353,12 @@ def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
         return numpy.array
     if tensor_type == "tf":
         try:
-            # Never installed by us.
+            # No extra of albertkit installs it.
             import tensorflow  # pyright: ignore[reportMissingImports, reportMissingModuleSource]
         except ImportError as error:
             raise MissingExtraError(
                 "return_tensors='tf' needs TensorFlow, which is not installed: pip install tensorflow, or "
-                "ask for 'pt' or 'np'"
+                "use 'pt' or 'np'"
             ) from error
         return tensorflow.constant
     raise TokenizerError(f"return_tensors={tensor_type!r}: expected 'pt', 'np' or 'tf'")

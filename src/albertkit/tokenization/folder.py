@@ -1,12 +1,12 @@
-"""The tokenizer's files in a model folder, as `transformers` lays them out.
+"""The tokenizer files in a model folder, in the layout of `transformers`.
 
-    spiece.model              the SentencePiece model, byte for byte as it was given; or
+    spiece.model              the SentencePiece model, byte for byte as received; or
     vocab.txt                 the word list of a WordPiece vocabulary
     tokenizer.json            the same vocabulary and rules for the Rust library
     tokenizer_config.json     rules of normalization, special tokens, lengths
-    special_tokens_map.json   special tokens again, for older readers
+    special_tokens_map.json   the special tokens again, for older readers
 
-Also read where present: `added_tokens.json` (older folders).
+If there is an `added_tokens.json` (older folders), it is read too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,20 +42,20 @@ PATTERNS = (
     ADDED_TOKENS_FILE,
 )
 
-# `transformers` writes a huge number where it knows no limit.
+# `transformers` writes a huge number if there is no limit.
 _NO_LIMIT = 10**9
 
 
 def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: Unpack[HubOptions]) -> Path:
-    """Return a tokenizer's folder, or the file itself if the path is one.
+    """Return a tokenizer's folder, or the file itself if the path is a file.
 
     Args:
-        name_or_path: A folder, a file, or a name, see `hub.resolve`.
+        name_or_path: A folder, a file, or a name; see `hub.resolve`.
         also: Further files to download.
         options: See `HubOptions`.
 
     Raises:
-        ModelNotFoundError: There is nothing by that name.
+        ModelNotFoundError: There is no such folder, file or name.
     """
     path = hub.as_path(name_or_path)
     return (
@@ -64,10 +64,10 @@ def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: U
 
 
 def find_model_file(path: Path) -> Path | None:
-    """Return the SentencePiece model in a folder (or the file itself), None where there is none.
+    """Return the SentencePiece model in a folder (or the file itself), or None if there is none.
 
     Raises:
-        TokenizerError: A folder holds several, and none has a usual name.
+        TokenizerError: The folder has several, and none has a standard name.
     """
     if path.is_file():
         return None if path.suffix in (".json", ".txt") else path
@@ -78,7 +78,7 @@ def find_model_file(path: Path) -> Path | None:
     if len(models) > 1:
         names = ", ".join(file.name for file in models)
         raise TokenizerError(
-            f"{path} holds several SentencePiece models ({names}); pass the path of the one meant"
+            f"{path} has several SentencePiece models ({names}). Pass the path of one of them."
         )
     return models[0] if models else None
 
@@ -86,7 +86,7 @@ def find_model_file(path: Path) -> Path | None:
 def find(path: Path, name: str) -> Path | None:
     """Return the file of that name in a folder (or the file itself), None if there is none.
 
-    A SentencePiece model may have other names, see `find_model_file`.
+    A SentencePiece model may have other names; see `find_model_file`.
     """
     if name == MODEL_FILE:
         return find_model_file(path)
@@ -95,7 +95,7 @@ def find(path: Path, name: str) -> Path | None:
 
 
 def find_files(path: Path, vocabulary_file: str) -> dict[str, Path | None]:
-    """Return the vocabulary's files in a folder as arguments of a tokenizer class.
+    """Return the vocabulary files in a folder as arguments of a tokenizer class.
 
     Raises:
         ModelNotFoundError: There is none.
@@ -110,10 +110,10 @@ def find_files(path: Path, vocabulary_file: str) -> dict[str, Path | None]:
 
 
 def missing(path: Path, expected: str) -> ModelNotFoundError:
-    """Return the error for a folder without the file expected."""
+    """Return the error for a folder without the expected file."""
     holds = contents(path) if path.is_dir() else "is a file of another kind"
     hint = "; AutoTokenizer opens its vocab.txt" if find(path, WORD_LIST_FILE) else ""
-    return ModelNotFoundError(f"{path} {holds}; expected {expected}{hint}")
+    return ModelNotFoundError(f"{path} {holds}. Expected {expected}{hint}")
 
 
 def read_settings(
@@ -122,12 +122,12 @@ def read_settings(
     normalization: type[Normalization | BertNormalization] = Normalization,
     default_roles: Mapping[str, str] = DEFAULT_ROLES,
 ) -> dict[str, Any]:
-    """Return what the folder says of the tokenizer, as arguments of its class.
+    """Return the settings in the folder as arguments of the tokenizer class.
 
     Args:
         path: the folder, or a file in it.
-        normalization: the rules that the class has.
-        default_roles: its token of each role.
+        normalization: the class's normalization rules.
+        default_roles: the class's default token of each role.
 
     Raises:
         TokenizerError: A file is not a JSON object, or a token is not a string.
@@ -145,7 +145,7 @@ def _settings(
     roles |= {name: value for name, value in config.items() if value is not None or name not in roles}
     rules = {field.name: config.get(field.name) for field in fields(normalization)}
     settings = {name: value for name, value in rules.items() if value is not None}
-    normalization(**settings)  # which checks them
+    normalization(**settings)  # raises if a value is invalid
     for name, read in {
         **SETTINGS,
         "split_special_tokens": partial(read_flag, "split_special_tokens"),
@@ -159,7 +159,7 @@ def _settings(
             settings[role] = None if roles[role] is None else token_text(roles[role])
 
     added = read_json(folder / ADDED_TOKENS_FILE)
-    # An older program may have written one name, and a newer one the other.
+    # One program may have written the one name, and a newer program the other.
     names = ("additional_special_tokens", "extra_special_tokens")
     additional = [token for name in names for token in token_texts(roles.get(name) or ())]
     for number, token in (config.get("added_tokens_decoder") or {}).items():
@@ -172,13 +172,13 @@ def _settings(
         known |= symbols
         added = {token: number for token, number in added.items() if token not in symbols}
     additional = [token for token in dict.fromkeys(additional) if token not in known]
-    # Of what is not said here, the tokenizer.json may know.
+    # The tokenizer.json may have the settings that are missing here.
     lists = {"added_tokens": added, "extra_special_tokens": additional}
     return take_settings(settings | {name: value for name, value in lists.items() if value})
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return a JSON object, an empty one if there is no such file.
+    """Return a JSON object, or an empty one if the file does not exist.
 
     Raises:
         TokenizerError: The file is damaged.
@@ -188,9 +188,9 @@ def read_json(file: Path) -> dict[str, Any]:
 
 @contextmanager
 def named_damage(file: str | Path) -> Iterator[None]:
-    """Turn what goes wrong while the content of a file is used into a TokenizerError that names the file.
+    """Convert errors from using a file's content to a TokenizerError that names the file.
 
-    The Rust library raises plain Exception, so that is what is caught.
+    Catches Exception, because the Rust library raises plain Exception.
     """
     try:
         yield
@@ -202,13 +202,13 @@ def named_damage(file: str | Path) -> Iterator[None]:
         raise
     except Exception as error:
         raise TokenizerError(
-            f"{file}: its content is not what this file should hold ({type(error).__name__}: {error!s:.99}); "
-            "it is damaged, or made by another program. Copy it again"
+            f"{file}: the content is not what this file should contain ({type(error).__name__}: "
+            f"{error!s:.99}). The file is damaged, or another program wrote it. Copy it again."
         ) from error
 
 
 def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None = None) -> tuple[str, ...]:
-    """Write files into a folder, all or none; return their paths."""
+    """Write files into a folder, all or none, and return their paths."""
     folder = Path(folder)
     paths = [folder / (f"{prefix}-{name}" if prefix else name) for name in files]
     with made_folder(folder), ExitStack() as stack:
@@ -218,15 +218,16 @@ def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None 
 
 
 def as_json(value: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a JSON file."""
+    """Return a value as the bytes of a JSON file."""
     return (json_text(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _user_defined(rust_file: Path) -> set[str]:
     """Return the vocabulary's user-defined symbols in a tokenizer.json of `transformers` 5.
 
-    It lists them as added tokens and the settings beside it call them special, brackets and the full stop
-    included; the original does not cut a text at them. They are pieces with SentencePiece's score of 0.
+    That file lists them as added tokens, and the settings in its folder call them special, including brackets
+    and the full stop. The original does not split texts at them. They are pieces with SentencePiece's score
+    0.
     """
     content = read_json(rust_file)
     with named_damage(rust_file):

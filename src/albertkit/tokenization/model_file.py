@@ -1,8 +1,8 @@
-"""The SentencePiece model file: reading it, and telling apart what is not one.
+"""Read the SentencePiece model file, and recognize files that are not one.
 
-The file is a protocol buffer (sentencepiece_model.proto). SentencePiece itself reads it for encoding; the
-few fields that its Python interface does not show (kind of a piece, normalizer table) are read here from
-the wire format, so that no protobuf run time is needed.
+The file is a protocol buffer (sentencepiece_model.proto). SentencePiece itself reads it for encoding. This
+module reads the few fields that its Python interface does not expose (kind of a piece, normalizer table)
+directly, so that no protobuf runtime is needed.
 """
 
 import math
@@ -19,19 +19,19 @@ from albertkit.protobuf import fixed32, message, number, read_fields
 
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for the start of a word
 
-# Kinds of a piece: ModelProto.SentencePiece.Type
+# Kinds of pieces: ModelProto.SentencePiece.Type
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 
 # Algorithms: TrainerSpec.ModelType
 UNIGRAM = 1
 
 _KINDS = {"<pad>": CONTROL, "<unk>": UNKNOWN, "[CLS]": CONTROL, "[SEP]": CONTROL, "[MASK]": CONTROL}
-_NO_PIECE = (1 << 64) - 1  # the id -1 as a protocol buffer writes it
+_NO_PIECE = (1 << 64) - 1  # the id -1 in a protocol buffer
 
 
 @dataclass(frozen=True, kw_only=True)
 class PieceTable:
-    """What a model file says about its pieces; the position of a piece is its id."""
+    """The pieces in a model file. The position of a piece is its id."""
 
     pieces: tuple[str, ...]
     scores: tuple[float, ...]
@@ -41,13 +41,13 @@ class PieceTable:
     usual_spaces: bool = True  # a mark before the first word, single marks between words
 
     def __post_init__(self) -> None:
-        """Check the normalizer's table, whose places the libraries follow without a check of their own."""
+        """Check the normalizer's table, because the libraries follow its offsets unchecked."""
         if self.character_map and not _is_character_map(self.character_map):
-            raise TokenizerError("the normalizer's table of characters is damaged; copy the file again")
+            raise TokenizerError("the normalizer's table of characters is damaged. Copy the file again.")
 
 
 def _is_character_map(content: bytes) -> bool:
-    """Return whether no text leads out of a normalizer's table.
+    """Return whether every lookup stays within a normalizer's table.
 
     The table is a trie over UTF-8 (a double array of darts-clone), followed by the strings that it points to.
     """
@@ -62,7 +62,7 @@ def _is_character_map(content: bytes) -> bool:
     leaves = units >> 31 == 1
     children = np.arange(len(units), dtype="<u4") ^ units >> 10 << ((units & 0x200) >> 6)
     ends = np.frombuffer(strings, np.uint8) == 0
-    # A leaf has the place of a string, which begins where another one ends.
+    # A leaf has the offset of a string, which begins where another one ends.
     begins = np.concatenate([[True], ends[:-1]])
     places = units[leaves] & 0x7FFFFFFF
     return bool(
@@ -71,7 +71,7 @@ def _is_character_map(content: bytes) -> bool:
 
 
 def ends_in_digit_and_comma(piece: str) -> bool:
-    """Return whether a piece is one that the original ALBERT splits, such as `▁1990,`."""
+    """Return whether the original ALBERT splits a piece, such as `▁1990,`."""
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
@@ -85,28 +85,28 @@ def read_model_file(path: str | Path) -> bytes:
     path = Path(path)
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no file"
-        raise ModelNotFoundError(f"{path}: {what}; expected a SentencePiece model file such as spiece.model")
+        raise ModelNotFoundError(f"{path}: {what}. Expected a SentencePiece model file such as spiece.model.")
     model = path.read_bytes()
     if not model:
         raise TokenizerError(
-            f"{path}: the file is empty; expected a SentencePiece model. Copy or download it again"
+            f"{path}: the file is empty. Expected a SentencePiece model. Copy or download it again."
         )
     return model
 
 
 def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.SentencePieceProcessor:
-    """Return SentencePiece's processor for the bytes of a model file; `source` is named in errors.
+    """Return SentencePiece's processor for the bytes of a model file; errors name `source`.
 
     Raises:
-        TokenizerError: The bytes are truncated or of another format.
+        TokenizerError: The bytes are truncated or have another format.
     """
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)
     except RuntimeError as error:
         raise TokenizerError(
-            f"{source}: {_guess(model)}; expected a complete SentencePiece model (spiece.model, "
-            f"30k-clean.model, .spm). Copy or download it again, or name the right file or the model's folder"
+            f"{source}: {_guess(model)}. Expected a complete SentencePiece model (spiece.model, "
+            f"30k-clean.model, .spm). Copy or download it again, or pass the right file or folder."
         ) from error
     return processor
 
@@ -115,7 +115,7 @@ def read_piece_table(model: bytes) -> PieceTable:
     """Return pieces, scores, kinds and normalizer table from the bytes of a model file.
 
     Raises:
-        TokenizerError: The file is damaged: SentencePiece passes over fields of a wrong kind.
+        TokenizerError: The file is damaged. SentencePiece ignores fields of a wrong kind.
     """
     pieces: list[str] = []
     scores: list[float] = []
@@ -145,7 +145,7 @@ def read_piece_table(model: bytes) -> PieceTable:
         )
     except (AttributeError, TypeError, struct.error, ValueError) as error:
         raise TokenizerError(
-            f"the SentencePiece model is damaged ({type(error).__name__}: {error}); copy the file again"
+            f"the SentencePiece model is damaged ({type(error).__name__}: {error}). Copy the file again."
         ) from error
 
 
@@ -154,12 +154,12 @@ def _values(message: bytes) -> dict[int, Any]:
 
 
 def model_content(table: PieceTable) -> bytes:
-    """Return the content of a SentencePiece model of these pieces."""
+    """Return the content of a SentencePiece model with these pieces."""
     return message(3, message(2, table.character_map)) + _pieces_content(table)
 
 
 def _pieces_content(table: PieceTable) -> bytes:
-    """Return the part of a model file that holds the pieces and where the special ones are."""
+    """Return the part of a model file with the pieces and the positions of the special ones."""
     fields_of_kinds = {kind: number(3, kind) for kind in table.kinds}
     content = b"".join(
         message(1, message(1, piece.encode()) + fixed32(2, score) + fields_of_kinds[kind])
@@ -188,15 +188,15 @@ def vocab_lines(model: bytes) -> list[str]:
 def model_from_lines(lines: Sequence[str]) -> bytes:
     """Return a SentencePiece model with the pieces of a `.vocab` file, whose scores have six digits.
 
-    Julia's files have nothing else of a tokenizer. The lines lack the kinds of the pieces, which ALBERT's
-    vocabularies show by name and score, and the normalizer, which ALBERT left at SentencePiece's default.
+    Julia's files have no other tokenizer data. The lines lack the kinds of the pieces, which follow from the
+    names and scores in ALBERT's vocabularies, and the normalizer, which is SentencePiece's default in ALBERT.
 
     Raises:
-        TokenizerError: a line is no piece with a score, or the pieces make no model (none is `<unk>`, one is
-            there twice).
+        TokenizerError: a line is not a piece with a score, or the pieces are not a valid model (no `<unk>`,
+            or a duplicate piece).
     """
     pieces, scores = zip(*map(_parse_line, lines), strict=True)
-    # Only pieces that are no part of the unigram model have the score 0.
+    # Only pieces outside the unigram model have the score 0.
     kinds = tuple(
         _KINDS.get(piece, NORMAL if score else USER_DEFINED)
         for piece, score in zip(pieces, scores, strict=True)
@@ -208,7 +208,7 @@ def model_from_lines(lines: Sequence[str]) -> bytes:
     try:
         sentencepiece.SentencePieceProcessor().LoadFromSerializedProto(model)
     except RuntimeError as error:
-        raise TokenizerError(f"the lines make no SentencePiece model: {error}") from error
+        raise TokenizerError(f"the lines are not a valid SentencePiece model: {error}") from error
     return model
 
 
@@ -219,12 +219,14 @@ def _parse_line(line: str) -> tuple[str, float]:
     except ValueError:
         value = math.nan
     if not piece or not math.isfinite(value):
-        raise TokenizerError(f"{line!r} is no line of a vocabulary: expected a piece, a tab and its score.")
+        raise TokenizerError(
+            f"{line!r} is not a line of a vocabulary. Expected a piece, a tab and its score."
+        )
     return piece, value
 
 
 def _guess(model: bytes) -> str:
-    """Say what bytes that SentencePiece refused may be."""
+    """Describe what bytes that SentencePiece rejected may be."""
     head = model[:512]
     if head.lstrip()[:1] in (b"{", b"["):
         return "the file looks like JSON or a word list (vocab.txt)"

@@ -1,4 +1,4 @@
-"""Normalization of texts before they are split, and the place of each character in the text as given.
+"""Normalize texts before they are split, and map each character to its place in the original text.
 
 The rule of the original (`preprocess_text` of google-research/albert), before SentencePiece:
 
@@ -7,19 +7,19 @@ The rule of the original (`preprocess_text` of google-research/albert), before S
 3. unless `keep_accents`: NFKD decomposition, then every combining mark is dropped;
 4. `do_lower_case`: lower case.
 
-Of ASCII, whose spaces and letters are bytes, nearly all is done by one table; step 3 is the identity there.
+For ASCII, whose spaces and letters are single bytes, one table does nearly everything; step 3 has no effect.
 
-Normalization is a chain of steps; each maps every character it writes to a span of its input. `align`
-chains them, so every character that SentencePiece splits has a span of the original text, and a piece the
-span from its first character's start to its last character's end. Linear in the length of the text. For the
-pieces of a text, in order:
+Normalization is a chain of steps. Each step maps every character that it writes to a span of its input.
+`align` chains the maps, so every character that SentencePiece splits has a span of the original text. The
+span of a piece goes from its first character's start to its last character's end. The time is linear in the
+length of the text. For the pieces of a text, in order:
 
 * Starts and ends never decrease and lie within the text.
-* The word-start mark has no width: `▁dog` covers `dog`, a lone `▁` is empty, at the start of what follows.
-* Pieces overlap only where one character became several (the ligature `ﬃ` as `ffi`). Then each piece covers
-  all of it.
-* The covered text, normalized alone, is the piece, or in that case contains it. A removed character (an
-  accent, a control character) goes to the piece before it.
+* The word-start mark has no width: `▁dog` covers `dog`; a lone `▁` is empty, at the start of the next token.
+* Pieces overlap only if one character became several (the ligature `ﬃ` becomes `ffi`). Each of these pieces
+  then covers the whole character.
+* The covered text, normalized alone, is the piece, or contains the piece if pieces overlap. A removed
+  character (an accent, a control character) belongs to the piece before it.
 """
 
 import re
@@ -40,7 +40,7 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 @dataclass(frozen=True, kw_only=True)
 class Normalization:
-    """What happens to a text before it is split into pieces; saved in `tokenizer_config.json`."""
+    """The normalization of a text before it is split into pieces; saved in `tokenizer_config.json`."""
 
     do_lower_case: bool = True
     remove_space: bool = True
@@ -51,7 +51,7 @@ class Normalization:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the normalization among a tokenizer's settings."""
+        """Return the normalization in a tokenizer's settings."""
         return cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
 
     def __call__(self, text: str) -> str:
@@ -59,16 +59,16 @@ class Normalization:
         return self._ascii(text) if text.isascii() else self.plain(text)
 
     def plain(self, text: str) -> str:
-        """Return the normalized text, as the rule reads."""
+        """Return the normalized text, following the rule step by step."""
         if self.remove_space:
             text = " ".join(text.split())
         text = text.replace("``", '"').replace("''", '"')
         if not self.keep_accents and not text.isascii():
-            # In parts: `normalize` sorts each run of marks, in a time that grows with the square of its
-            # length. Their order does not matter, as they are dropped; each character decomposes alone.
+            # In parts, because `normalize` sorts each run of marks in quadratic time. Their order does not
+            # matter, because they are dropped; each character decomposes alone.
             parts = range(0, len(text), _PART)
             text = "".join(unicodedata.normalize("NFKD", text[begin : begin + _PART]) for begin in parts)
-            for mark in filter(unicodedata.combining, set(text)):  # few characters are different ones
+            for mark in filter(unicodedata.combining, set(text)):  # a text has few distinct characters
                 text = text.replace(mark, "")
         return text.lower() if self.do_lower_case else text
 
@@ -77,13 +77,13 @@ class Normalization:
         text = text.encode().translate(self._table).decode()
         if self.remove_space:
             text = " ".join(text.split()) if "  " in text else text.strip(" ")
-        if "`" in text:  # to look for one character costs a tenth of replacing two
+        if "`" in text:  # searching for one character takes a tenth of the time of replacing two
             text = text.replace("``", '"')
         return text.replace("''", '"')
 
     @cached_property
     def _table(self) -> bytes:
-        """What is written for each byte: spaces are one kind, and letters are lower-cased."""
+        """The output for each byte: all spaces become one kind, and letters become lower case."""
         written = (
             " " if self.remove_space and character.isspace() else character
             for character in map(chr, range(128))
@@ -94,13 +94,13 @@ class Normalization:
 
 @dataclass(frozen=True, kw_only=True)
 class BertNormalization:
-    """What happens to a text before WordPiece, as in the original BERT."""
+    """The normalization of a text before WordPiece, as in the original BERT."""
 
     do_lower_case: bool = True
     strip_accents: bool | None = None
-    """None: where texts are lower-cased, as in the original BERT."""
+    """Whether to drop accents. None drops them if texts are lower-cased, as in the original BERT."""
     tokenize_chinese_chars: bool = True
-    """Every Chinese character is a word."""
+    """Whether every Chinese character is a word."""
 
     def __post_init__(self) -> None:
         _check_flags(self, may_be_none=("strip_accents",))
@@ -121,14 +121,14 @@ class Alignment:
     ends: list[int]
 
     def part(self, start: int, stop: int) -> "Alignment":
-        """Return the characters `start:stop` alone."""
+        """Return the characters `start:stop` as an alignment."""
         part = slice(start, max(start, stop))
         return Alignment(text=self.text[part], starts=self.starts[part], ends=self.ends[part])
 
     def rewrite(self, pattern: re.Pattern[str], write: Callable[[str], str]) -> "Alignment":
-        """Replace what a pattern matches; the new characters share the span of the match.
+        """Replace the matches of a pattern; the new characters have the span of the match.
 
-        A match that is replaced with nothing goes to the character before it.
+        If a match is replaced with nothing, its span goes to the character before it.
         """
         strings: list[str] = []
         starts: list[int] = []
@@ -147,9 +147,9 @@ class Alignment:
         return Alignment(text=text, starts=starts + self.starts[position:], ends=ends + self.ends[position:])
 
     def then(self, text: str, offsets: list[int]) -> "Alignment":
-        """Add a step that wrote `text`; its character i began at `offsets[i]` of this text.
+        """Add a step that wrote `text`, whose character i began at `offsets[i]` of this text.
 
-        `offsets` has one entry more than `text`: where the step stopped reading.
+        `offsets` has one more entry than `text`: the position where the step stopped reading.
         """
         starts, ends = [0] * len(text), [0] * len(text)
         begin = end = offsets[-1]
@@ -158,12 +158,12 @@ class Alignment:
                 begin, end = offsets[i], begin
             if begin < end:
                 starts[i], ends[i] = self.starts[begin], self.ends[end - 1]
-            else:  # written from nothing, at the end of the text
+            else:  # inserted at the end of the text
                 starts[i] = ends[i] = self.ends[begin - 1] if begin else 0
         return Alignment(text=text, starts=starts, ends=ends)
 
     def spans(self, pieces: list[str]) -> list[tuple[str, int, int]]:
-        """Return (piece, start, end) for pieces that, joined, are this text, but for word-start marks."""
+        """Return (piece, start, end) of pieces that, joined, are this text except for word-start marks."""
         spans: list[tuple[str, int, int]] = []
         position, last_end = 0, 0
         for piece in pieces:
@@ -184,7 +184,7 @@ def align(text: str, normalization: Normalization) -> Alignment:
     normalized = normalization(text)
     aligned = Alignment(text=text, starts=list(range(len(text))), ends=list(range(1, len(text) + 1)))
     if not text.isascii() or len(normalized) != len(text):
-        # On ASCII every step keeps a character's place or shortens the text.
+        # For ASCII, every step keeps a character's position or shortens the text.
         if normalization.remove_space:
             aligned = aligned.part(len(text) - len(text.lstrip()), len(text.rstrip()))
             aligned = aligned.rewrite(_SPACES, lambda _: " ")
@@ -199,6 +199,6 @@ def align(text: str, normalization: Normalization) -> Alignment:
 
 
 def _without_accents(character: str) -> str:
-    # Canonical ordering moves combining marks only, and those are dropped: each character decomposes alone.
+    # Canonical ordering moves only combining marks, which are dropped, so each character decomposes alone.
     decomposed = unicodedata.normalize("NFKD", character)
     return "".join([part for part in decomposed if not unicodedata.combining(part)])

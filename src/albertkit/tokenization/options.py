@@ -1,4 +1,4 @@
-"""The arguments of a tokenizer call: their types, and the reading of what `transformers` users pass."""
+"""The arguments of a tokenizer call: their types, and how arguments of `transformers` are read."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from albertkit.errors import TokenizerError, suggestion
 from albertkit.hub import take_loading_options
 from albertkit.tokenization.special_tokens import Parsing, token_texts
 
-# Options of the tokenizers of `transformers` with the only value that goes with ALBERT.
+# Options of `transformers` tokenizers, with the only value that ALBERT supports.
 _FIXED: dict[str, Any] = {
     "add_prefix_space": True,
     "trim_offsets": True,
@@ -25,11 +25,11 @@ Text = str | Words
 
 
 class TokenizerSettings(TypedDict, total=False):
-    """Keyword arguments of every tokenizer, beside the files and the rules of normalization.
+    """Keyword arguments of every tokenizer, besides the files and the normalization rules.
 
-    A token that the vocabulary lacks is added behind it; a role whose token is None has none.
-    `additional_special_tokens` and `extra_special_tokens` are one setting, as are `parse_special_tokens` and
-    the opposite of `split_special_tokens`.
+    A token that is not in the vocabulary is added after it. A role set to None has no token.
+    `additional_special_tokens` and `extra_special_tokens` are the same setting. `parse_special_tokens` is the
+    opposite of `split_special_tokens`.
     """
 
     bos_token: str | None
@@ -58,7 +58,7 @@ class ParsingOptions(TypedDict, total=False):
 
 
 class CallOptions(ParsingOptions, total=False):
-    """Keyword arguments of every method that encodes texts; `Options` explains them and has the defaults."""
+    """Keyword arguments of every method that encodes texts. `Options` documents them and has the defaults."""
 
     add_special_tokens: bool
     padding: bool | str
@@ -83,48 +83,49 @@ class Options:
     """The arguments of one call."""
 
     add_special_tokens: bool = True
-    """Put [CLS] and [SEP] around the texts."""
+    """Whether to put [CLS] and [SEP] around the texts."""
     padding: bool | str = False
-    """True or "longest": to the longest row; "max_length": to `max_length`; False or "do_not_pad": not."""
+    """True or "longest" pads to the longest row, "max_length" to `max_length`; False or "do_not_pad" does
+    not."""
     truncation: bool | str | None = None
-    """True or "longest_first", "only_first", "only_second"; False or "do_not_truncate": not. None truncates
-    only where `max_length` is given and `padding` is not."""
+    """True or "longest_first", "only_first", "only_second"; False or "do_not_truncate". None truncates only
+    if `max_length` is given and `padding` is not."""
     max_length: int | None = None
-    """Longest row, special tokens included; None for the tokenizer's `model_max_length`."""
+    """Maximum length of a row in tokens, including special tokens; None for `model_max_length`."""
     stride: int = 0
-    """Tokens that a window of a truncated text repeats from the window before."""
+    """Overlap: the number of tokens that a window repeats from the window before it."""
     is_split_into_words: bool = False
-    """Texts are lists of words; offsets then point into each word."""
+    """Whether texts are lists of words. Offsets are then relative to each word."""
     pad_to_multiple_of: int | None = None
-    """Round the padded length up."""
+    """Round the padded length up to a multiple of this number."""
     padding_side: Side | None = None
-    """None for the tokenizer's own: right, as ALBERT's absolute positions need."""
+    """Side to pad; None for the tokenizer's own setting, "right", which ALBERT's absolute positions need."""
     return_tensors: str | None = None
-    """"pt", "np" or "tf"; None for lists."""
+    """"pt", "np" or "tf" for tensors; None for lists."""
     return_token_type_ids: bool | None = None
-    """False leaves them out."""
+    """Whether to return `token_type_ids`."""
     return_attention_mask: bool | None = None
-    """False leaves it out."""
+    """Whether to return `attention_mask`."""
     return_overflowing_tokens: bool = False
-    """Return every window of a truncated text as a row of its own, and `overflow_to_sample_mapping` with the
-    number of the example that each row comes from."""
+    """Whether to return every window of a truncated text as a row, and `overflow_to_sample_mapping` with the
+    index of the example of each row."""
     return_special_tokens_mask: bool = False
-    """`special_tokens_mask`: 1 for the tokens that stand around the texts and for padding."""
+    """Whether to return `special_tokens_mask`: 1 for [CLS], [SEP] and padding."""
     return_offsets_mapping: bool = False
-    """`offset_mapping`: the characters (start, end) of each token in its text as given."""
+    """Whether to return `offset_mapping`: the characters (start, end) of each token in the original text."""
     return_length: bool = False
-    """`length`: tokens of each row."""
+    """Whether to return `length`: the number of tokens of each row."""
     parse_special_tokens: Parsing | None = None
-    """Whether `[MASK]` and the like, written in a text, are special tokens or plain text; "mask": that alone.
-    None for the tokenizer's own setting."""
+    """Whether special tokens such as `[MASK]` in a text are parsed or read as plain text; "mask" parses only
+    `[MASK]`. None for the tokenizer's own setting."""
     split_special_tokens: bool | None = None
-    """The opposite of `parse_special_tokens`, as `transformers` names it; counts where that one is None."""
+    """The opposite of `parse_special_tokens`, as in `transformers`; used if that one is None."""
     verbose: bool = True
-    """Warn of rows longer than `model_max_length`."""
+    """Whether to warn about rows longer than `model_max_length`."""
 
     @classmethod
     def read(cls, **options: Unpack[CallOptions]) -> "Options":
-        """Take the arguments of a call; raise TypeError for one that no call has, naming the nearest."""
+        """Read the arguments of a call; raise TypeError for an unknown one, with the nearest known name."""
         known = [field.name for field in fields(cls)]
         for name in options:
             if name not in known:
@@ -137,7 +138,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """How rows are made to fit: `padding`, `truncation` and `max_length`, resolved."""
+    """The resolved values of `padding`, `truncation` and `max_length`."""
 
     padding: Padding
     truncation: Strategy
@@ -169,19 +170,19 @@ def read_fit(options: Options, *, model_max_length: int) -> Fit:
         and fit.max_length % options.pad_to_multiple_of
     ):
         raise TokenizerError(
-            f"max_length={fit.max_length} is no multiple of pad_to_multiple_of={options.pad_to_multiple_of}: "
-            f"rows could not be both truncated and padded"
+            f"max_length={fit.max_length} is not a multiple of "
+            f"pad_to_multiple_of={options.pad_to_multiple_of}: rows could not be both truncated and padded"
         )
     return fit
 
 
 def read_strategy(truncation: bool | str | None) -> Strategy:
-    """Return how rows are cut; raise TokenizerError for an unknown way."""
+    """Return the truncation strategy; raise TokenizerError for an unknown one."""
     return _choice("truncation", truncation, "longest_first", "do_not_truncate", get_args(Strategy))
 
 
 def read_side(name: str, value: Any) -> Side:
-    """Return a side as it was given.
+    """Return a side after checking it.
 
     Raises:
         TokenizerError: The value is neither "left" nor "right".
@@ -192,17 +193,17 @@ def read_side(name: str, value: Any) -> Side:
 
 
 def read_flag(name: str, value: Any) -> bool:
-    """Return a setting that is True or False; raise TokenizerError for anything else."""
+    """Return a boolean setting; raise TokenizerError if it is not True or False."""
     if not isinstance(value, bool):
         raise TokenizerError(f"{name}={value!r:.80}: expected True or False")
     return value
 
 
 def read_max_length(value: Any) -> int:
-    """Return `model_max_length`, which may be a huge number for no limit, or None for the usual 512.
+    """Return `model_max_length`. A huge number means no limit; None means the default, 512.
 
     Raises:
-        TokenizerError: The value is anything else.
+        TokenizerError: The value is not a whole number of at least 1.
     """
     if value is None:
         return 512
@@ -220,42 +221,42 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         value is not None and read_flag("clean_up_tokenization_spaces", value)
     ),
 }
-"""The settings beside special tokens and rules of normalization: each with the function that checks a value
-and returns the default for None."""
+"""The settings besides special tokens and normalization rules: each with the function that checks a value and
+returns the default for None."""
 
 
 def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tokenizer's arguments without those of `transformers` that change nothing here.
+    """Return a tokenizer's arguments without those of `transformers` that have no effect here.
 
-    These are its loading options (see `take_loading_options`), `use_fast`, `verbose` and `config`, and
-    options that can have one value only with ALBERT's tokenizers. Of a setting with two names, the result has
+    These are loading options (see `take_loading_options`), `use_fast`, `verbose` and `config`, and options
+    for which ALBERT's tokenizers support only one value. For a setting with two names, the result has
     `extra_special_tokens` and `parse_special_tokens`.
 
     Raises:
-        ConfigError, TokenizerError: an option asks for what is not supported, or the two names of a setting
-            have different values.
+        ConfigError, TokenizerError: an option asks for something that is not supported, or the two names of a
+            setting have different values.
     """
     taken = take_loading_options(settings)
     for name in ("use_fast", "verbose", "config"):
         taken.pop(name, None)
     for name, allowed in _FIXED.items():
         if name in taken and taken.pop(name) not in (None, allowed):
-            raise TokenizerError(f"{name}={settings[name]!r:.80} is not supported; leave it out")
+            raise TokenizerError(f"{name}={settings[name]!r:.80} is not supported. Omit it.")
     if "additional_special_tokens" in taken:
         tokens = token_texts(taken.pop("additional_special_tokens") or ())
         others = token_texts(taken.get("extra_special_tokens") or ())
         if tokens and others and tokens != others:
             raise TokenizerError(
-                f"extra_special_tokens is {others!r:.80} and additional_special_tokens is {tokens!r:.80}; "
-                "they are one setting, so give one of them"
+                f"extra_special_tokens is {others!r:.80} and additional_special_tokens is {tokens!r:.80}. "
+                "They are the same setting: pass one of them"
             )
         taken["extra_special_tokens"] = tokens or others
     if "split_special_tokens" in taken:
         parse = not read_flag("split_special_tokens", taken.pop("split_special_tokens"))
         if taken.setdefault("parse_special_tokens", parse) != parse:
             raise TokenizerError(
-                f"parse_special_tokens is {not parse} and split_special_tokens is {not parse}; one is the "
-                "opposite of the other, so give one of them"
+                f"parse_special_tokens is {not parse} and split_special_tokens is {not parse}. One is the "
+                "opposite of the other: pass one of them"
             )
     return taken
 
@@ -263,10 +264,10 @@ def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def read_examples(
     text: Any, text_pair: Any, *, is_split_into_words: bool
 ) -> tuple[list[tuple[Text, Text | None]], bool]:
-    """Return the examples of a call as (text, second text or None), and whether they came as a batch.
+    """Return the examples of a call as (text, second text or None), and whether the call was a batch.
 
     Raises:
-        TokenizerError: A value is not a text; the message names its type.
+        TokenizerError: A value is not a text. The message gives its type.
     """
     single = _is_words(text) if is_split_into_words else isinstance(text, str)
     if single:
@@ -279,7 +280,7 @@ def read_examples(
             pairs = _as_list("text_pair", text_pair)
             if len(texts) != len(pairs):
                 raise TokenizerError(
-                    f"received {len(texts)} texts and {len(pairs)} second texts; expected as many"
+                    f"received {len(texts)} texts and {len(pairs)} second texts. Expected equal numbers."
                 )
             examples = list(zip(texts, pairs, strict=True))
     is_text = _is_words if is_split_into_words else _is_string
@@ -288,13 +289,13 @@ def read_examples(
         for value in (first, *([] if second is None else [second])):
             if not is_text(value):
                 raise TokenizerError(
-                    f"received {value!r:.80} ({type(value).__name__}) for a text; expected {expected}"
+                    f"received {value!r:.80} ({type(value).__name__}) for a text. Expected {expected}."
                 )
     return cast("list[tuple[Text, Text | None]]", examples), not single
 
 
 def _read_pair(example: Any, is_split_into_words: bool) -> tuple[Any, Any]:
-    """Return one entry of a batch as an example: a text, or a pair given as (text, second text)."""
+    """Return one entry of a batch as an example: a text, or a pair passed as (text, second text)."""
     if isinstance(example, (tuple, list)) and len(example) == 2:
         is_text = _is_words if is_split_into_words else _is_string
         if is_text(example[0]) and is_text(example[1]):
@@ -311,20 +312,20 @@ def _is_words(text: Any) -> bool:
 
 
 def _as_list(name: str, texts: Any) -> list[Any]:
-    """Return a batch as a list; it may be any sequence (list, tuple, NumPy array, column of a table)."""
+    """Return a batch as a list. It may be any sequence (list, tuple, NumPy array, column of a table)."""
     if (
         isinstance(texts, (str, bytes, dict))
         or not hasattr(texts, "__len__")
         or not hasattr(texts, "__iter__")
     ):
         raise TokenizerError(
-            f"received {texts!r:.80} ({type(texts).__name__}) for {name}; expected a string or a list of them"
+            f"received {texts!r:.80} ({type(texts).__name__}) for {name}. Expected a string or a list"
         )
     return list(texts)
 
 
 def _choice(name: str, value: Any, true: str, false: str, allowed: tuple[str, ...]) -> Any:
-    """Return a strategy given as a bool, a name or one of the enumerations of `transformers`."""
+    """Return a strategy passed as a bool, a name or a member of an enumeration of `transformers`."""
     value = getattr(value, "value", value)
     if value is None or isinstance(value, bool):
         return true if value else false

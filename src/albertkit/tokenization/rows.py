@@ -1,4 +1,4 @@
-"""From sequences of ids to the batch that a model takes: truncation, windows, special tokens and padding."""
+"""Build the batch of a model from sequences of ids: truncation, windows, special tokens and padding."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
@@ -10,12 +10,12 @@ from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence, W
 from albertkit.tokenization.options import Fit, Options, Side, Strategy
 from albertkit.tokenization.special_tokens import Marks
 
-_MANY_OBJECTS = 10_000  # new ones; fewer are walked in less time than it takes to count frozen ones
+_MANY_OBJECTS = 10_000  # new objects; fewer are traversed faster than frozen ones are counted
 
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Keep Python from looking for garbage cycles: a call builds none, and each look walks all ids so far."""
+    """Pause Python's garbage collection of cycles: a call creates none, but each one visits all ids."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -23,7 +23,7 @@ def collection_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             if gc.get_count()[0] > _MANY_OBJECTS and not gc.get_freeze_count():
-                # Together: count all objects as old ones, so that the next look does not walk the new ones.
+                # Freezing and unfreezing makes all objects old, so the next collection skips the new ones.
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
@@ -43,7 +43,7 @@ def assemble(
     """Return examples (one sequence each, or two) as a batch, and the length of the longest row.
 
     Raises:
-        TokenizerError: An example cannot be made to fit, or rows differ in length for tensors.
+        TokenizerError: An example cannot fit, or rows have different lengths but tensors were requested.
     """
     rows: list[Encoding] = []
     samples: list[int] = []
@@ -76,7 +76,7 @@ def pad_rows(
     values: Mapping[str, int],
     attention_mask: bool,
 ) -> BatchEncoding:
-    """Pad rows encoded before; `values` says what each column is padded with, others are left alone.
+    """Pad rows that are already encoded; `values` has each column's padding value. Others are not padded.
 
     Raises:
         TokenizerError: There are no `input_ids`.
@@ -86,7 +86,7 @@ def pad_rows(
         encoded = {name: [row[name] for row in encoded] for name in names}
     columns = {name: _as_lists(encoded[name]) for name in encoded}
     if "input_ids" not in columns:
-        raise TokenizerError(f"received {sorted(columns)} to pad; expected input_ids among them")
+        raise TokenizerError(f"received {sorted(columns)} to pad. Expected input_ids among them.")
     single = not columns["input_ids"] or not isinstance(columns["input_ids"][0], list)
     if single:
         columns = {name: [column] for name, column in columns.items()}
@@ -113,12 +113,12 @@ def _rows(
     side: Side,
     to_tokens: Callable[[list[int]], list[str]],
 ) -> list[Encoding]:
-    """Return the row of an example, and the further windows over what truncation cut off."""
+    """Return the row of an example, and the further windows over the truncated tokens."""
     first = sequences[0].ids
     second = sequences[1].ids if len(sequences) == 2 else None
     around = 0 if not options.add_special_tokens else 2 if second is None else 3
     if fit.truncation != "do_not_truncate" and fit.max_length <= around:
-        raise TokenizerError(f"max_length={fit.max_length} leaves no room beside the {around} special tokens")
+        raise TokenizerError(f"max_length={fit.max_length} leaves no room beside {around} special tokens")
     fitting = windows(
         len(first),
         None if second is None else len(second),
@@ -148,12 +148,12 @@ def _ids(first: list[int], second: list[int] | None, window: Window, marks: Mark
 
 
 def _within(ids: list[int], window: range) -> list[int]:
-    # Most windows are the whole text, which need not be copied once more.
+    # Most windows are the whole text and need no copy.
     return ids if len(window) == len(ids) else ids[window.start : window.stop]
 
 
 def _width(longest: int, fit: Fit, multiple_of: int | None) -> int:
-    """Return the length that rows are padded to."""
+    """Return the padded length of the rows."""
     width = longest if fit.padding == "longest" else fit.max_length
     return width if not multiple_of else -(-width // multiple_of) * multiple_of
 
@@ -203,12 +203,12 @@ def windows(
 ) -> list[Window]:
     """Return the windows over sequences of these lengths that fit into `room` tokens; the first is the row.
 
-    The others are what truncation cut off, each `stride` tokens into the one before. Where both sequences
-    of a pair are cut, every window of the one meets every window of the other (in the order that
-    `transformers` has them: those with the first window of the first sequence come last).
+    The others cover the truncated tokens. Each repeats `stride` tokens of the window before it. If both
+    sequences of a pair are truncated, every window of one is combined with every window of the other, in the
+    order of `transformers`: combinations with the first window of the first sequence come last.
 
     Raises:
-        TokenizerError: The strategy cannot make the pair fit, or the stride leaves no progress.
+        TokenizerError: The strategy cannot make the pair fit, or the stride is too large to make progress.
     """
     everything = Window(range(first), None if second is None else range(second))
     if strategy == "do_not_truncate" or room is None or first + (second or 0) <= room:
@@ -226,13 +226,13 @@ def windows(
     else:
         if second is None:
             raise TokenizerError(
-                "truncation='only_second' needs a second text; give text_pair, or 'only_first'"
+                "truncation='only_second' needs a second text: pass text_pair, or use 'only_first'"
             )
         cut, kept = second, first
     if room <= kept:
         raise TokenizerError(
-            f"truncation={strategy!r} cannot fit {kept} + {cut} tokens into {room}: the text that stays "
-            f"whole has {kept}. Raise max_length or use truncation='longest_first'"
+            f"truncation={strategy!r} cannot fit {kept} + {cut} tokens into {room}: the text that is not "
+            f"truncated has {kept}. Raise max_length or use truncation='longest_first'."
         )
     ranges = _slide(cut, room - kept, stride, side)
     if strategy == "only_first":
@@ -241,26 +241,26 @@ def windows(
 
 
 def _share(first: int, second: int, room: int) -> tuple[int, int]:
-    """Return how many tokens of each sequence stay: the shorter one whole where it takes at most half."""
+    """Return how many tokens of each sequence to keep: all of the shorter one if it fits into half."""
     short_room = min(first, second, room // 2)
     long_room = room - short_room
     return (short_room, long_room) if first <= second else (long_room, short_room)
 
 
 def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
-    """Yield ranges of at most `size` that cover `length`, each reaching `stride` into the one before."""
+    """Yield ranges of at most `size` that cover `length`; each overlaps the one before it by `stride`."""
     if length <= size:
         yield range(length)
         return
     if size == 0:
         raise TokenizerError(
             "max_length leaves no room for any token of one of the texts beside special tokens and the other "
-            "text. Raise max_length"
+            "text. Raise max_length."
         )
     if stride >= size:
         raise TokenizerError(
-            f"stride={stride} leaves no progress: a window holds {size} tokens of this text beside special "
-            f"tokens and the other text. Lower stride or raise max_length"
+            f"stride={stride} is too large: a window has {size} tokens of this text beside special "
+            f"tokens and the other text. Lower stride or raise max_length."
         )
     for step in range(0, length, size - stride):
         stop = min(step + size, length)
@@ -278,7 +278,7 @@ def truncate(
     stride: int,
     side: Side,
 ) -> tuple[list[int], list[int] | None, list[int]]:
-    """Return sequences cut to `room` tokens, and the tokens removed with `stride` before them."""
+    """Return sequences truncated to `room` tokens, and the removed tokens with `stride` before them."""
     lengths = len(ids), None if pair_ids is None else len(pair_ids)
     (first, second), *_ = windows(*lengths, room=room, strategy=strategy, side=side)
     kept = ids[first.start : first.stop]

@@ -1,8 +1,8 @@
-"""The tokens that stand for themselves: special tokens and tokens added after training.
+"""Special tokens, and tokens that were added after training.
 
-They are found in a text before it is normalized, and split off: first special tokens, which are found as
-written, then added words, which are found in any case where the tokenizer lower-cases. Spaces beside them
-never matter, for the text between them is normalized on its own, as the original does: `with [MASK].` is
+They are searched in a text before it is normalized, and split off: first special tokens, which must match
+exactly, then added tokens, which match in any case if the tokenizer lower-cases. Adjacent spaces have no
+effect, because the text between them is normalized separately, as in the original: `with [MASK].` becomes
 `▁with`, `[MASK]`, `▁`, `.`
 """
 
@@ -21,16 +21,16 @@ DEFAULT_ROLES = {
     "cls_token": "[CLS]",
     "mask_token": "[MASK]",
 }
-"""Every role a special token has, with the token that ALBERT's vocabulary gives it."""
+"""Every role of a special token, with its token in ALBERT's vocabulary."""
 
 Parsing = bool | Literal["mask"]
-"""Whether special tokens written in a text are read as such; "mask": that alone, the others as text."""
+"""Whether special tokens in a text are parsed; "mask" parses only that token and reads the others as text."""
 
 
 class Part(NamedTuple):
-    """A stretch of a text, beginning at `start`: plain text (id None), or a token.
+    """A part of a text, beginning at `start`: plain text (id None), or a token.
 
-    The text of a token is its own, whatever the case in which the text has it; the length is the same.
+    A token's text is its own spelling, whatever the case in the text; the length is the same.
     """
 
     text: str
@@ -47,10 +47,10 @@ class Marks(NamedTuple):
 
 
 def token_text(token: object) -> str:
-    """Return the text of a token: a string, an entry of a JSON file, or the Rust library's AddedToken.
+    """Return the text of a token, which may be a string, an entry of a JSON file, or an AddedToken.
 
     Raises:
-        TokenizerError: The token is anything else, or is to be found as a single word only.
+        TokenizerError: The token is anything else, or must match single words only.
     """
     given = token
     if isinstance(token, Mapping):
@@ -60,12 +60,12 @@ def token_text(token: object) -> str:
     text = token if isinstance(token, str) else getattr(token, "content", None)
     if not isinstance(text, str) or not text:
         raise TokenizerError(
-            f"received {given!r:.200} for a token; expected a non-empty string or an AddedToken"
+            f"received {given!r:.200} for a token. Expected a non-empty string or an AddedToken."
         )
     if single_word:
         raise TokenizerError(
             f"the token {text!r:.200} has single_word=True, which is not supported: tokens are found inside "
-            "words too. Set single_word=False"
+            "words too. Set single_word=False."
         )
     if not text.isascii():
         try:
@@ -76,22 +76,22 @@ def token_text(token: object) -> str:
 
 
 def token_texts(tokens: object) -> list[str]:
-    """Return the texts of several tokens: a list, or a mapping from their names.
+    """Return the texts of several tokens, which may be a list or a mapping from names to tokens.
 
     Raises:
-        TokenizerError: As for `token_text`, and if the value holds no tokens, such as a single string.
+        TokenizerError: See `token_text`; or the value does not contain tokens, such as a single string.
     """
     if isinstance(tokens, Mapping):
         tokens = tokens.values()
     if isinstance(tokens, str) or not isinstance(tokens, Iterable):
-        raise TokenizerError(f"received {tokens!r:.200} for a list of tokens; expected a list of strings")
+        raise TokenizerError(f"received {tokens!r:.200} for a list of tokens. Expected a list of strings.")
     return [token_text(token) for token in tokens]
 
 
 def fold(text: str) -> str:
-    """Return a text without its case, each character in its place: as many characters as before.
+    """Return a text in lower case with the same number of characters, each at its position.
 
-    Characters that Unicode folds to several (`ß` to `ss`) keep to their lower case.
+    Characters that Unicode folds to several (`ß` to `ss`) are lower-cased only.
     """
     folded = text.casefold()
     return folded if len(folded) == len(text) else "".join(map(_fold_character, text))
@@ -104,32 +104,32 @@ def _fold_character(character: str) -> str:
 
 
 class SpecialTokens:
-    """Which token has which role, which tokens were added, their ids, and where they occur in a text."""
+    """The tokens of each role, the added tokens, their ids, and their occurrences in a text."""
 
     def __init__(self, *, size: int, ignore_case: bool) -> None:
         self.size = size
         self.roles: dict[str, str | None] = {}
         self.additional: list[str] = []
-        self.added: dict[str, int] = {}  # tokens behind the vocabulary
-        self.ids: dict[str, int] = {}  # every token at which a text is split
+        self.added: dict[str, int] = {}  # tokens after the vocabulary
+        self.ids: dict[str, int] = {}  # every token that texts are split at
         self._fold = fold if ignore_case else str
         self._first_characters: set[str] = set()
-        # Worked out when asked for, and forgotten when a token changes.
+        # Computed when first used, and reset when a token changes.
         self._words: dict[str, str] | None = None
         self._patterns: dict[Parsing | None, re.Pattern[str] | None] = {}
 
     def __len__(self) -> int:
-        """Number of ids given out behind the vocabulary."""
+        """Number of ids assigned after the vocabulary."""
         return max(self.added.values(), default=self.size - 1) + 1 - self.size
 
     @property
     def special(self) -> list[str]:
-        """Every special token once: those with a role, then the additional ones."""
+        """Every special token once: tokens with a role, then the additional ones."""
         return list(dict.fromkeys([*filter(None, self.roles.values()), *self.additional]))
 
     @property
     def words(self) -> dict[str, str]:
-        """The added words by what is searched in a text; of words that differ in case only, the first."""
+        """The added tokens by the text to search for; the first of those that differ only in case."""
         if self._words is None:
             special = set(self.special)
             self._words = {}
@@ -139,13 +139,13 @@ class SpecialTokens:
         return self._words
 
     def word_in_any_case(self, token: str) -> str | None:
-        """Return the added word that is found where a text has `token`; None where there is none."""
+        """Return the added token that matches `token` in a text, or None."""
         return self.words.get(self._fold(token))
 
     def add(self, token: str, *, vocabulary_id: int | None, added_id: int | None = None) -> bool:
-        """Have a token stand for itself; return whether that needed a new id.
+        """Add a token; return whether that needed a new id.
 
-        `vocabulary_id` is its id where the vocabulary holds it; `added_id` the id it was saved with.
+        `vocabulary_id` is its id if the vocabulary has it; `added_id` is the id it was saved with.
         """
         new = vocabulary_id is None and token not in self.added
         if new:
@@ -158,17 +158,17 @@ class SpecialTokens:
         return new
 
     def set_role(self, role: str, token: str | None) -> None:
-        """Give a role to a token that was added before, or to none."""
+        """Assign a role to a token that was added before, or to None."""
         self.roles[role] = token
         self._forget()
 
     def set_additional(self, tokens: list[str]) -> None:
-        """Choose the additional special tokens among those added before; earlier ones become added words."""
+        """Choose the additional special tokens among the added ones; earlier ones become added tokens."""
         self.additional = list(dict.fromkeys(tokens))
         self._forget()
 
     def marks(self, *, around: bool = True, padding: bool = False) -> Marks:
-        """Return the ids around texts and of padding, -1 for a role that has no token.
+        """Return the ids around texts and of padding, with -1 for a role without a token.
 
         Raises:
             TokenizerError: A role that is needed, `around` texts or for `padding`, has no token.
@@ -179,18 +179,20 @@ class SpecialTokens:
             token = self.roles[role]
             if token is None and is_needed:
                 without = "padding=False" if role == "pad_token" else "add_special_tokens=False"
-                raise TokenizerError(f"this tokenizer has no {role}; set tokenizer.{role}, or pass {without}")
+                raise TokenizerError(
+                    f"this tokenizer has no {role}. Set tokenizer.{role}, or pass {without}."
+                )
             ids.append(-1 if token is None else self.ids[token])
         return Marks(*ids)
 
     def occur_in(self, text: str, *, parse_special_tokens: Parsing) -> bool:
-        """Return whether a text has a token at which it is split; special tokens count if they are parsed."""
-        if not self.words:  # the usual case: a few tokens, and searching them one by one is fastest
+        """Return whether a text contains a token to split at; special tokens count if they are parsed."""
+        if not self.words:  # the usual case: with few tokens, searching one by one is fastest
             if not parse_special_tokens:
                 return False
             if parse_special_tokens == "mask":
                 return (mask := self.roles["mask_token"]) is not None and mask in text
-            for character in self._first_characters:  # two, for ALBERT's; they settle nearly every text
+            for character in self._first_characters:  # two for ALBERT, which decide nearly every text
                 if character in text:
                     return any(token in text for token in self.ids)
             return False
@@ -198,7 +200,7 @@ class SpecialTokens:
         return bool((special and special.search(text)) or (words and words.search(self._fold(text))))
 
     def split(self, text: str, *, parse_special_tokens: Parsing) -> list[Part]:
-        """Return the parts of a text in order; plain parts may be empty or blank."""
+        """Return the parts of a text in order. Plain parts may be empty or blank."""
         parts = self._split(Part(text, 0, None), self._pattern(parse_special_tokens), text, {})
         if not self.words:
             return parts
@@ -214,7 +216,7 @@ class SpecialTokens:
         ]
 
     def describe(self) -> dict[int, dict[str, Any]]:
-        """Return every token by its id, with the flags that files and the Rust library's AddedToken have."""
+        """Return every token by id, with the flags of files and of the Rust library's AddedToken."""
         special = set(self.special)
         return {
             token_id: {
@@ -231,7 +233,7 @@ class SpecialTokens:
     def _split(
         self, part: Part, pattern: re.Pattern[str] | None, searched: str, names: Mapping[str, str]
     ) -> list[Part]:
-        """Cut tokens out of plain text; `names` has the token of a match where it is spelled otherwise."""
+        """Split tokens off plain text; `names` maps a match to its token if the spelling differs."""
         text, offset, _ = part
         parts: list[Part] = []
         position = 0
@@ -244,7 +246,7 @@ class SpecialTokens:
         return parts
 
     def _pattern(self, parsed: Parsing | None) -> re.Pattern[str] | None:
-        """Return the pattern of special tokens, as they are parsed, or of added words (None)."""
+        """Return the pattern of special tokens, as they are parsed, or of added tokens (None)."""
         if parsed not in self._patterns:
             if parsed is None:
                 tokens = list(self.words)

@@ -1,4 +1,4 @@
-"""Subword models, which turn plain text into pieces and back, and texts with special tokens into ids."""
+"""Subword models, which convert plain text to pieces and back; and texts with special tokens to ids."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator
@@ -15,19 +15,19 @@ CLEAN_UP = {
     " ' ": "'",
     **{f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")},
 }
-"""What cleaning up changes, in this order: spaces before punctuation, and inside English contractions."""
+"""The replacements of clean-up, in this order: spaces before punctuation, and in English contractions."""
 
 
 class SubwordModel(ABC):
-    """A vocabulary and its rules. It knows nothing of special tokens, pairs or padding."""
+    """A vocabulary and its rules, independent of special tokens, pairs and padding."""
 
     spelling_rule: str
-    """How pieces mark the words, for messages."""
+    """How pieces mark words, for messages."""
     size: int
     """Number of pieces."""
 
     def __init__(self, normalization: Normalization | BertNormalization) -> None:
-        self.normalization = normalization  # what happens to a text before it is split into pieces
+        self.normalization = normalization  # of a text before it is split into pieces
 
     @abstractmethod
     def pieces(self, text: str) -> list[str]:
@@ -43,7 +43,7 @@ class SubwordModel(ABC):
 
     @abstractmethod
     def token_to_id(self, piece: str) -> int | None:
-        """Return the id of a piece, None if it is not in the vocabulary."""
+        """Return the id of a piece, or None if it is not in the vocabulary."""
 
     @abstractmethod
     def id_to_token(self, piece_id: int) -> str:
@@ -59,11 +59,11 @@ class SubwordModel(ABC):
 
     @abstractmethod
     def vocabulary_file(self) -> bytes | None:
-        """Return the content of the vocabulary's own file, None if there was none."""
+        """Return the content of the vocabulary's own file, or None if there was none."""
 
     @abstractmethod
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes | None:
-        """Return the content of the tokenizer.json, None if that format cannot hold the vocabulary."""
+        """Return the content of the tokenizer.json, or None if that format cannot express the vocabulary."""
 
 
 class TextEncoder:
@@ -91,7 +91,7 @@ class TextEncoder:
             self._special.occur_in(text, parse_special_tokens=parse) for text in plain_texts
         ):
             return self._model.ids_batch(plain_texts)
-        # All plain parts of all texts in one call, and then back to their places.
+        # Encode all plain parts of all texts in one call, then assign them to their texts.
         rows = [list(self._parts(text, parse)) for text in texts]
         plain = iter(
             self._model.ids_batch([part.text for parts in rows for part in parts if part.token_id is None])
@@ -114,10 +114,10 @@ class TextEncoder:
         ]
 
     def places(self, text: Text, parse: Parsing) -> Places:
-        """Return the place of each token of a text.
+        """Return the origin of each token of a text.
 
-        The words of a string are what stands between spaces (for WordPiece, also each punctuation mark and
-        each Chinese character), and each special token. The words of a list are its entries.
+        The words of a string are separated by spaces (for WordPiece, each punctuation mark and each Chinese
+        character is also a word), and each special token is a word. The words of a list are its entries.
         """
         places = Places([], [])
         word = -1
@@ -138,9 +138,9 @@ class TextEncoder:
 
 
 def not_unicode(texts: list[str]) -> TokenizerError:
-    """Return the error for texts that a tokenizer library refused, quoting the place: it takes UTF-8.
+    """Return the error for texts that a tokenizer library rejected because they are not valid UTF-8.
 
-    Callers number their texts themselves: these may be parts of texts.
+    The error has no number of the text, because these may be parts of texts; callers add it.
     """
     for text in texts:
         try:

@@ -1,4 +1,4 @@
-"""ALBERT's tokenizers, which give the answers of the original from a spiece.model or a tokenizer.json."""
+"""ALBERT's tokenizers, which return the ids of the original from a spiece.model or a tokenizer.json."""
 
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -23,22 +23,23 @@ class AlbertTokenizer(TokenizerBase):
         tokenizer = AlbertTokenizer.from_pretrained("albert-base-v2")
         tokenizer("Plants create [MASK].", return_tensors="pt")
 
-    SentencePiece splits the texts. A tokenizer.json is turned into a SentencePiece model first, with the same
+    SentencePiece splits the texts. A tokenizer.json is first converted to a SentencePiece model with the same
     ids and offsets.
 
     Args:
-        vocab_file: The SentencePiece model (spiece.model, 30k-clean.model, .spm). If both files are given,
+        vocab_file: The SentencePiece model (spiece.model, 30k-clean.model, .spm). If both files are passed,
             the tokenizer.json is ignored.
-        do_lower_case: Lower-case texts. None for what the tokenizer.json does (True without one).
-        remove_space: Strip texts and collapse runs of spaces.
-        keep_accents: Keep accents and compatibility characters. None for what the tokenizer.json does (False
-            without one).
+        do_lower_case: Whether to lower-case texts. None for the rule of the tokenizer.json (True without
+            one).
+        remove_space: Whether to strip texts and collapse runs of spaces.
+        keep_accents: Whether to keep accents and compatibility characters. None for the rule of the
+            tokenizer.json (False without one).
         tokenizer_file: The tokenizer.json of a Unigram vocabulary.
         settings: See `TokenizerSettings`.
 
     Raises:
-        ModelNotFoundError: There is no such file.
-        TokenizerError: No file was given, the file is damaged or of another kind, or its vocabulary lacks
+        ModelNotFoundError: The file does not exist.
+        TokenizerError: No file was passed, the file is damaged or of another kind, or its vocabulary lacks
             ALBERT's special tokens.
     """
 
@@ -56,7 +57,7 @@ class AlbertTokenizer(TokenizerBase):
         source = tokenizer_file if vocab_file is None else vocab_file
         if source is None:
             raise TokenizerError(
-                "received no file; expected vocab_file (spiece.model) or tokenizer_file (.json)"
+                "received no file. Expected vocab_file (spiece.model) or tokenizer_file (.json)."
             )
         vocabulary, rules, saved = source, {}, {}
         if vocab_file is None:
@@ -91,25 +92,25 @@ class AlbertTokenizer(TokenizerBase):
         new_special_tokens: Iterable[Any] | None = None,
         special_tokens_map: Mapping[str, str] | None = None,
     ) -> Self:
-        """Return a tokenizer of the same rules whose vocabulary is trained on other texts.
+        """Train a vocabulary on other texts and return its tokenizer, with the same rules.
 
         Args:
-            text_iterator: Texts, or batches of them; read once. Tokens that were added are added again.
-            vocab_size: Number of pieces, special tokens included.
-            length: Without effect.
-            new_special_tokens: Further special tokens, which get the ids behind the vocabulary.
-            special_tokens_map: Must be left out: the vocabulary has ALBERT's own special tokens.
+            text_iterator: Texts, or batches of texts; read once. Added tokens are added again.
+            vocab_size: Number of pieces, including special tokens.
+            length: Has no effect.
+            new_special_tokens: Further special tokens, whose ids follow the vocabulary.
+            special_tokens_map: Must be None: the vocabulary has ALBERT's own special tokens.
 
         Raises:
-            TokenizerError: A `special_tokens_map`.
-            DataError: Too little text for so many pieces.
+            TokenizerError: `special_tokens_map` was passed.
+            DataError: There is too little text for so many pieces.
         """
         if special_tokens_map:
             raise TokenizerError(
                 f"special_tokens_map={dict(special_tokens_map)} is not supported: a trained vocabulary has "
-                "ALBERT's special tokens; rename a role afterwards, such as tokenizer.pad_token = ..."
+                "ALBERT's special tokens. Rename a role afterwards, such as tokenizer.pad_token = ..."
             )
-        # Training loads what reading a vocabulary does not need.
+        # Training imports modules that reading a vocabulary does not need.
         from albertkit.tokenization.trainer import train_model
 
         texts = (text for batch in text_iterator for text in ([batch] if isinstance(batch, str) else batch))
@@ -126,7 +127,7 @@ class AlbertTokenizer(TokenizerBase):
 
 
 class AlbertTokenizerFast(AlbertTokenizer):
-    """`AlbertTokenizer` with the name and the order of arguments of the fast class of `transformers`."""
+    """`AlbertTokenizer` with the name and argument order of the fast class of `transformers`."""
 
     def __init__(
         self,

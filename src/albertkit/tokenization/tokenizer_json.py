@@ -1,8 +1,8 @@
-"""The file `tokenizer.json` of the Rust library `tokenizers`: reading and writing it without that library.
+"""Read and write the file `tokenizer.json` of the Rust library `tokenizers` without that library.
 
-The digit-comma rule cannot be said in the file: it looks at the pieces that the model chose. The file gives
-the pieces that the rule splits a score with which none is chosen: other readers get other ids where the
-digits are then split otherwise, on 1 of 36,269 paragraphs of books with digits.
+The file cannot express the digit-comma rule, which depends on the pieces that the model chose. Instead, the
+file gives the pieces that the rule splits a score so low that they are never chosen. Other readers get other
+ids if they then split the digits differently, which happens in 1 of 36,269 paragraphs of books with digits.
 """
 
 import base64
@@ -32,10 +32,10 @@ from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
 
 _NEVER = -1_000.0
-"""Added to the scores of pieces that no reader should choose."""
+"""Added to the scores of pieces that readers should not choose."""
 _LONGEST_PIECE = 1_000
-"""Maximum number of characters in a piece. The library frees its trie recursively, one level for each
-byte, and a piece of 100,000 characters crashes the process. SentencePiece trains pieces of up to 16."""
+"""Maximum number of characters of a piece. The library frees its trie recursively, one level per byte, so a
+piece of 100,000 characters crashes the process. SentencePiece trains pieces of up to 16 characters."""
 
 
 def unigram_json(table: PieceTable, normalization: Normalization, special_tokens: SpecialTokens) -> bytes:
@@ -115,7 +115,7 @@ def _token(token: str, segment: int) -> dict[str, Any]:
 
 
 def _scores(table: PieceTable) -> list[float]:
-    """Return SentencePiece's scores, and its bonus for user-defined symbols."""
+    """Return SentencePiece's scores, with its bonus for user-defined symbols."""
     best = max(score for score, kind in zip(table.scores, table.kinds, strict=True) if kind == NORMAL)
     return [
         len(piece) * best - 0.1 if kind == USER_DEFINED else score
@@ -131,7 +131,7 @@ def _sentencepiece_steps(table: PieceTable) -> list[dict[str, Any]]:
 
 
 def _original_steps(normalization: Normalization) -> list[dict[str, Any]]:
-    """Return `Normalization` in the Rust library's terms."""
+    """Return the steps of `Normalization` in the Rust library's format."""
     steps: list[dict[str, Any]] = []
     if normalization.remove_space:
         steps += [
@@ -140,7 +140,7 @@ def _original_steps(normalization: Normalization) -> list[dict[str, Any]]:
         ]
     steps += [_replace({"String": "``"}, '"'), _replace({"String": "''"}, '"')]
     if not normalization.keep_accents:
-        # Not StripAccents: it also drops vowel signs, which the original keeps.
+        # Not StripAccents, which also drops vowel signs that the original keeps.
         steps += [{"type": "NFKD"}, _replace({"Regex": _characters(unicodedata.combining)}, "")]
     return [*steps, {"type": "Lowercase"}] if normalization.do_lower_case else steps
 
@@ -151,18 +151,18 @@ def _replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
 
 @lru_cache
 def _characters(belongs: Callable[[str], object]) -> str:
-    """Return a regular expression's class of all characters that belong."""
+    """Return a regular expression for the class of all characters for which `belongs` is true."""
     codes = map(ord, filter(belongs, map(chr, range(sys.maxunicode + 1))))
-    # Neighbors have the same distance between their code and their number in the list.
+    # Adjacent characters have the same difference between their code and their index in the list.
     runs = [list(run) for _, run in groupby(enumerate(codes), lambda numbered: numbered[1] - numbered[0])]
     return "[" + "".join(f"\\x{{{run[0][1]:X}}}-\\x{{{run[-1][1]:X}}}" for run in runs) + "]"
 
 
 def read_unigram_json(path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
-    """Return the vocabulary of a `tokenizer.json`, its rules of normalization, and the tokens added to it.
+    """Return the vocabulary of a `tokenizer.json`, its normalization rules, and its added tokens.
 
     Raises:
-        TokenizerError: The file is damaged, or holds no Unigram vocabulary.
+        TokenizerError: The file is damaged, or has no Unigram vocabulary.
     """
     with named_damage(path):
         return _read_content(read_json(path), path)
@@ -172,15 +172,15 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
     model = content.get("model") or {}
     if model.get("type") != "Unigram" or model.get("unk_id") is None:
         raise TokenizerError(
-            f"{path}: holds a {model.get('type', 'missing')} model; expected the Unigram vocabulary of an "
-            f"ALBERT tokenizer. AutoTokenizer opens those with WordPiece vocabularies too"
+            f"{path}: the file has a {model.get('type', 'missing')} model. Expected the Unigram vocabulary "
+            f"of an ALBERT tokenizer. AutoTokenizer also loads WordPiece vocabularies."
         )
     vocabulary = [_piece(entry) for entry in model["vocab"]]
     _check_pieces([piece for piece, _ in vocabulary])
     unknown_id = model["unk_id"]
     if type(unknown_id) is not int or not 0 <= unknown_id < len(vocabulary):
         raise TokenizerError(
-            f"unk_id is {unknown_id!r:.50}; expected the id of one of {len(vocabulary)} pieces"
+            f"unk_id is {unknown_id!r:.50}. Expected the id of one of {len(vocabulary)} pieces."
         )
     tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
     added = {text: token["id"] for text, token in tokens.items()}
@@ -190,19 +190,19 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
     kinds = [CONTROL if piece in special else NORMAL for piece, _ in vocabulary]
     kinds[unknown_id] = UNKNOWN
     # Learned scores are logarithms of probabilities below 1. `transformers` keeps SentencePiece's 0 for
-    # user-defined symbols, and lists these as added tokens, at which texts are not to be split.
+    # user-defined symbols and lists them as added tokens, but texts must not be split at them.
     for piece_id, (_, score) in enumerate(vocabulary):
         if score == 0 and kinds[piece_id] == NORMAL:
             kinds[piece_id] = USER_DEFINED
     if not maps and "WhitespaceSplit" in {step["type"] for step in _flatten(content.get("pre_tokenizer"))}:
         warn_caller(
             f"{path}: transformers wrote it without SentencePiece's table of characters, so texts with "
-            "compatibility or control characters may get other ids than the original's; load the "
-            "spiece.model instead"
+            "compatibility or control characters may get other ids than with the original. Load the "
+            "spiece.model instead."
         )
     table = PieceTable(
         pieces=tuple(piece for piece, _ in vocabulary),
-        # No learned score is as low as that. The sum is exact, so taking it back is.
+        # No learned score is so low. The sum is exact, so subtracting is exact too.
         scores=tuple(
             score - _NEVER if score < _NEVER and ends_in_digit_and_comma(piece) else score
             for piece, score in vocabulary
@@ -225,25 +225,25 @@ def _check_pieces(pieces: Sequence[str]) -> None:
     longest = max(pieces, key=len)
     if len(longest) > _LONGEST_PIECE:
         raise TokenizerError(
-            f"the piece {longest!r:.40} has {len(longest):,} characters; expected at most {_LONGEST_PIECE:,}"
+            f"the piece {longest!r:.40} has {len(longest):,} characters. Expected at most {_LONGEST_PIECE:,}."
         )
     for piece, count in Counter(pieces).items():
         if count > 1 or not piece:
             raise TokenizerError(
-                f"the piece {piece!r} is listed {count} times; expected different characters"
+                f"the piece {piece!r} is listed {count} times. Expected different characters."
             )
 
 
 def _piece(entry: Any) -> tuple[str, float]:
-    """Return a piece and its score as a tokenizer.json has them; raise TokenizerError for anything else."""
+    """Return a piece and its score from a tokenizer.json; raise TokenizerError for anything else."""
     piece, score = entry
     if not isinstance(piece, str) or isinstance(score, bool) or not math.isfinite(score):
-        raise TokenizerError(f"received {entry!r:.100} for a piece; expected a string and its score")
+        raise TokenizerError(f"received {entry!r:.100} for a piece. Expected a string and its score.")
     return piece, score
 
 
 def _flatten(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """Yield the single steps of a normalizer or pre-tokenizer as it stands in the file."""
+    """Yield the single steps of a normalizer or pre-tokenizer in the file."""
     if step is not None:
         if step["type"] == "Sequence":
             for inner in step.get("normalizers") or step.get("pretokenizers") or ():

@@ -1,4 +1,4 @@
-"""The tokens of a tokenizer: special tokens and their roles, ids, what was added, and ids back to text."""
+"""The tokens of a tokenizer: special tokens and their roles, ids, added tokens, and decoding."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -23,7 +23,7 @@ _MOST_IDS = 1 << 31  # ids are int32 in other readers
 
 
 def _role(role: str) -> Any:
-    """Return the attribute of the token of a role; None stands for no token."""
+    """Return the attribute for the token of a role; None means no token."""
 
     def token(self: "TokenVocabulary") -> str | None:
         return self._special.roles[role]
@@ -38,7 +38,7 @@ def _role(role: str) -> Any:
 
 
 def _role_id(role: str) -> Any:
-    """Return the attribute of the id of the token of a role; None stands for no token."""
+    """Return the attribute for the id of a role's token; None means no token."""
 
     def token_id(self: "TokenVocabulary") -> int | None:
         token = self._special.roles[role]
@@ -51,11 +51,11 @@ def _role_id(role: str) -> Any:
 
 
 class TokenVocabulary:
-    """The tokens of a tokenizer: pieces, special tokens by role, added tokens; and ids back to text."""
+    """The tokens of a tokenizer: pieces, special tokens by role, added tokens; and decoding."""
 
     clean_up_tokenization_spaces: bool
     default_roles: ClassVar[Mapping[str, str]] = DEFAULT_ROLES
-    """The token of each role, where the settings name none."""
+    """The token of each role, unless the settings name another."""
     SPECIAL_TOKENS_ATTRIBUTES: ClassVar[tuple[str, ...]] = tuple(DEFAULT_ROLES)
 
     def __init__(self, model: SubwordModel, *, source: str | Path, settings: Mapping[str, Any]) -> None:
@@ -72,16 +72,16 @@ class TokenVocabulary:
                 token_id = model.token_to_id(token)
                 if token == default and token_id is None and token not in self._special.added:
                     raise TokenizerError(
-                        f"{source}: its {model.size} pieces do not hold {token!r}, expected as {role}. Such "
-                        f"a vocabulary holds {', '.join(dict.fromkeys(self.default_roles.values()))}; name "
-                        f"this one's own token as {role}=..."
+                        f"{source}: its {model.size} pieces do not contain {token!r}, expected as {role}. "
+                        f"Such a vocabulary has {', '.join(dict.fromkeys(self.default_roles.values()))}. "
+                        f"Pass this vocabulary's own token as {role}=..."
                     )
                 self._special.add(token, vocabulary_id=token_id)
             self._special.set_role(role, None if given is None else token_text(given))
         self.extra_special_tokens = settings.get("extra_special_tokens")
 
     def _restore(self, added: Mapping[str, int], source: str | Path) -> None:
-        """Add tokens with the ids they were saved with; raise TokenizerError for impossible ids."""
+        """Add tokens with their saved ids; raise TokenizerError for impossible ids."""
         size = self._special.size
         for token, token_id in added.items():
             vocabulary_id = self._model.token_to_id(token_text(token))
@@ -91,12 +91,12 @@ class TokenVocabulary:
                 or not size <= token_id < _MOST_IDS
             ):
                 raise TokenizerError(
-                    f"{source}: the added token {token!r:.200} has the id {token_id!r:.50}; expected a whole "
-                    f"number of at least {size}, since the vocabulary has {size} pieces"
+                    f"{source}: the added token {token!r:.200} has the id {token_id!r:.50}. Expected a whole "
+                    f"number of at least {size}, because the vocabulary has {size} pieces."
                 )
             self._special.add(token, vocabulary_id=vocabulary_id, added_id=token_id)
         if len(set(self._special.added.values())) < len(self._special.added):
-            raise TokenizerError(f"{source}: two of the added tokens have the same id; copy the file again")
+            raise TokenizerError(f"{source}: two of the added tokens have the same id. Copy the file again.")
 
     bos_token, bos_token_id = _role("bos_token"), _role_id("bos_token")
     eos_token, eos_token_id = _role("eos_token"), _role_id("eos_token")
@@ -108,17 +108,17 @@ class TokenVocabulary:
     pad_token_type_id = 0
 
     def __len__(self) -> int:
-        """Return the size of the vocabulary with the tokens added."""
+        """Return the size of the vocabulary, including added tokens."""
         return self.vocab_size + len(self._special)
 
     @property
     def vocab_size(self) -> int:
-        """Size of the vocabulary without the tokens added."""
+        """Size of the vocabulary, without added tokens."""
         return self._model.size
 
     @property
     def special_tokens_map(self) -> dict[str, Any]:
-        """The token of each role that has one, and the additional special tokens where there are any."""
+        """The token of each role that has one, and the additional special tokens if there are any."""
         roles = {role: token for role, token in self._special.roles.items() if token is not None}
         additional = {"additional_special_tokens": self.additional_special_tokens}
         return {**roles, **(additional if self.additional_special_tokens else {})}
@@ -135,7 +135,7 @@ class TokenVocabulary:
 
     @property
     def extra_special_tokens(self) -> list[str]:
-        """Special tokens without a role; setting it replaces them, and earlier ones become added words."""
+        """Special tokens without a role. Setting it replaces them; earlier ones become added tokens."""
         return list(self._special.additional)
 
     @extra_special_tokens.setter
@@ -143,7 +143,7 @@ class TokenVocabulary:
         texts = token_texts(tokens or ())
         for token in texts:
             self._special.add(token, vocabulary_id=self._model.token_to_id(token))
-        # A token with a role needs no second mention.
+        # A token with a role is not listed again.
         self._special.set_additional([token for token in texts if token not in self._special.roles.values()])
 
     @property
@@ -174,30 +174,30 @@ class TokenVocabulary:
         return self._model.spelling_rule
 
     def get_vocab(self) -> dict[str, int]:
-        """Return the id of every token, with the tokens added."""
+        """Return the id of every token, including added tokens."""
         pieces = {self._model.id_to_token(piece_id): piece_id for piece_id in range(self.vocab_size)}
         return {**pieces, **self._special.added}
 
     vocab = property(get_vocab)
 
     def get_added_vocab(self) -> dict[str, int]:
-        """Return the id of every token that stands for itself: special tokens and tokens added, by id."""
+        """Return the id of every special token and added token, in the order of ids."""
         return dict(sorted(self._special.ids.items(), key=lambda item: item[1]))
 
     added_tokens_encoder = property(get_added_vocab)
 
     @property
     def added_tokens_decoder(self) -> dict[int, Any]:
-        """Every token that stands for itself by its id, as the Rust library's AddedToken."""
+        """Every special token and added token by id, as the Rust library's AddedToken."""
         return {
             token_id: tokenizers.AddedToken(**token) for token_id, token in self._special.describe().items()
         }
 
     def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
-        """Have tokens stand for themselves wherever they occur; return how many got a new id.
+        """Add tokens, which are then found wherever they occur; return how many got a new id.
 
-        Where the tokenizer lower-cases, added words that differ in case alone are one token, the first. Give
-        the model room for them: `model.resize_token_embeddings(len(tokenizer))`.
+        If the tokenizer lower-cases, added tokens that differ only in case are one token, the first. Resize
+        the model's embeddings for them: `model.resize_token_embeddings(len(tokenizer))`.
         """
         tokens = token_texts(new_tokens if isinstance(new_tokens, (list, tuple)) else [new_tokens])
         if special_tokens:
@@ -216,16 +216,16 @@ class TokenVocabulary:
         """Add tokens by role (`{"pad_token": "[PAD]"}`), or as `extra_special_tokens` without one.
 
         Args:
-            special_tokens_dict: the tokens; `additional_special_tokens` is the older name of the tokens
+            special_tokens_dict: the tokens; `additional_special_tokens` is the older name for tokens
                 without a role.
-            replace_extra_special_tokens: replace the earlier tokens without a role, which stay in the
-                vocabulary as added words; False keeps both.
+            replace_extra_special_tokens: whether to replace the earlier tokens without a role, which stay in
+                the vocabulary as added tokens; False keeps both.
 
         Returns:
-            How many got a new id.
+            The number of tokens that got a new id.
 
         Raises:
-            TokenizerError: an unknown role, or something that is no token.
+            TokenizerError: a role is unknown, or a value is not a token.
         """
         before = len(self._special.added)
         for role, value in special_tokens_dict.items():
@@ -238,11 +238,11 @@ class TokenVocabulary:
                 self._special.set_role(role, token)
             else:
                 known = ", ".join([*DEFAULT_ROLES, "extra_special_tokens"])
-                raise TokenizerError(f"{role!r} is no role of a special token; expected one of {known}")
+                raise TokenizerError(f"{role!r} is not a role of a special token. Expected one of {known}.")
         return len(self._special.added) - before
 
     def convert_tokens_to_ids(self, tokens: Any) -> Any:
-        """Return the id of a token, or of each of a list; unknown ones have the id of `unk_token`."""
+        """Return the id of a token, or of each token of a list; unknown tokens have the id of `unk_token`."""
         if tokens is None:
             return None
         if not isinstance(tokens, str):
@@ -255,7 +255,7 @@ class TokenVocabulary:
         return self.unk_token_id if token_id is None else token_id
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Return the token of an id, or of each of a list.
+        """Return the token of an id, or of each id of a list.
 
         Raises:
             TokenizerError: An id is outside the vocabulary.
@@ -268,16 +268,18 @@ class TokenVocabulary:
 
     def _token_of(self, token_id: int) -> str:
         if not isinstance(token_id, Integral):
-            raise TokenizerError(f"{token_id!r:.60} is no id; expected a whole number, 0 to {len(self) - 1}")
+            raise TokenizerError(
+                f"{token_id!r:.60} is not an id. Expected a whole number, 0 to {len(self) - 1}."
+            )
         if 0 <= token_id < self.vocab_size:
             return self._model.id_to_token(token_id)
         for token, added_id in self._special.added.items():
             if added_id == token_id:
                 return token
-        raise TokenizerError(f"{token_id} is the id of no token; expected 0 to {len(self) - 1}")
+        raise TokenizerError(f"{token_id} is not the id of a token. Expected 0 to {len(self) - 1}.")
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
-        """Return how many special tokens stand around a text (2) or a pair (3)."""
+        """Return how many special tokens surround a text (2) or a pair (3)."""
         return 3 if pair else 2
 
     def build_inputs_with_special_tokens(
@@ -303,7 +305,7 @@ class TokenVocabulary:
         """Return 1 for special tokens and 0 for others.
 
         Raises:
-            TokenizerError: A second sequence is given, and the first already has its special tokens.
+            TokenizerError: A second sequence is passed, but the first already has its special tokens.
         """
         if already_has_special_tokens:
             if token_ids_1 is not None:
@@ -314,7 +316,7 @@ class TokenVocabulary:
         return mask if token_ids_1 is None else [*mask, *[0] * len(token_ids_1), 1]
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
-        """Return the text that tokens spell."""
+        """Return the text of a list of tokens."""
         joined = {self.cls_token, self.sep_token, self.unk_token, self.pad_token}
         return self._model.join(tokens, apart=set(self._special.ids) - joined)
 
@@ -327,15 +329,15 @@ class TokenVocabulary:
         spaces_between_special_tokens: bool = True,  # noqa: ARG002  # makes no difference, as in transformers
         use_source_tokenizer: bool = False,  # noqa: ARG002
     ) -> Any:
-        """Return the text of a row of ids; a list of texts for (B, T) ids.
+        """Return the text of a row of ids, or a list of texts for (B, T) ids.
 
         Args:
-            token_ids: ids as lists, arrays or tensors, or what holds them as `input_ids`.
-            skip_special_tokens: leave special tokens out.
-            clean_up_tokenization_spaces: take away spaces before punctuation; the tokenizer's own setting by
-                default.
-            spaces_between_special_tokens: without effect, as in `transformers`.
-            use_source_tokenizer: without effect, as in `transformers`.
+            token_ids: ids as lists, arrays or tensors, or a mapping with `input_ids`.
+            skip_special_tokens: whether to omit special tokens.
+            clean_up_tokenization_spaces: whether to remove spaces before punctuation; None for the
+                tokenizer's own setting.
+            spaces_between_special_tokens: has no effect, as in `transformers`.
+            use_source_tokenizer: has no effect, as in `transformers`.
         """
         if hasattr(token_ids, "keys"):
             token_ids = token_ids["input_ids"]
@@ -359,7 +361,7 @@ class TokenVocabulary:
         clean_up_tokenization_spaces: bool | None = None,
         **ignored: Any,
     ) -> list[str]:
-        """Return the text of each row of ids; options as for `decode`."""
+        """Return the text of each row of ids; for the options see `decode`."""
         if hasattr(sequences, "keys"):
             sequences = sequences["input_ids"]
         return [
@@ -369,14 +371,14 @@ class TokenVocabulary:
 
 
 def _plain(ids: Any) -> Any:
-    """Return an id, or a list of ids or of rows, without arrays and tensors."""
+    """Return an id, or a list of ids or rows, with arrays and tensors converted to plain values."""
     if hasattr(ids, "tolist"):
         return ids.tolist()
     if isinstance(ids, int):
         return ids
     if isinstance(ids, str) or not isinstance(ids, Iterable):
         raise TokenizerError(
-            f"received {ids!r:.60} ({type(ids).__name__}); expected ids, which are whole numbers"
+            f"received {ids!r:.60} ({type(ids).__name__}). Expected ids, which are whole numbers."
         )
     ids = list(ids)
     return [row.tolist() for row in ids] if ids and hasattr(ids[0], "tolist") else ids

@@ -1,9 +1,9 @@
-"""Training a SentencePiece model by the original's recipe.
+"""Train a SentencePiece model with the original's settings.
 
-Unigram model; ids 0-4 are `<pad> <unk> [CLS] [SEP] [MASK]`, then the user-defined symbols below; character
+Unigram model; ids 0-4 are `<pad> <unk> [CLS] [SEP] [MASK]`, followed by the user-defined symbols below;
 coverage 0.99995 (google-research/albert, issue 149 gives the command).
-SentencePiece holds its whole sample in memory several times over, so the sample is drawn here, with a
-bound on its characters: any corpus is read once, as a stream, in bounded memory.
+SentencePiece holds several copies of its sample in memory, so this module draws the sample, with a limit on
+its characters: it reads any corpus once, as a stream, in bounded memory.
 """
 
 import io
@@ -21,13 +21,13 @@ CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
 USER_DEFINED_SYMBOLS = ("(", ")", '"', "-", ".", "\N{EN DASH}", "\N{POUND SIGN}", "\N{EURO SIGN}")
 
 SAMPLE_CHARACTERS = 40_000_000  # about 1.1 GB in SentencePiece's unigram trainer
-HELD_OUT_EVERY = 50  # one line in so many is kept from training, for the report
+HELD_OUT_EVERY = 50  # one line in 50 is held out from training for the report
 HELD_OUT_LINES = 5_000
-LINE_CHARACTERS = 1_000  # SentencePiece skips lines over 4,192 bytes; no character takes over 4
+LINE_CHARACTERS = 1_000  # SentencePiece skips lines over 4,192 bytes; a character has at most 4
 
 
 class TrainedModel(NamedTuple):
-    """A SentencePiece model file, and the lines that were and were not trained on."""
+    """A SentencePiece model file, the lines it was trained on, and the held-out lines."""
 
     content: bytes
     sample: "Sample"
@@ -43,7 +43,7 @@ def train_model(
     num_threads: int = 2,
     seed: int = 0,
 ) -> TrainedModel:
-    """Train a model; arguments and errors as for `train_vocabulary`."""
+    """Train a model; for arguments and errors see `train_vocabulary`."""
     if not 0.98 <= character_coverage <= 1:
         raise ConfigError(f"character_coverage must be between 0.98 and 1, not {character_coverage}")
     sample = Sample(SAMPLE_CHARACTERS, seed)
@@ -82,7 +82,7 @@ def train_model(
 
 
 def _lines(texts: Iterable[str], normalization: Normalization) -> Iterator[str]:
-    """Yield the normalized non-empty lines of `texts`, long ones cut at a space where there is one."""
+    """Yield the normalized non-empty lines of `texts`; long lines are split, at a space if possible."""
     for text in texts:
         for line in text.splitlines():
             line = normalization(line)
@@ -96,10 +96,10 @@ def _lines(texts: Iterable[str], normalization: Normalization) -> Iterator[str]:
 
 
 class Sample:
-    """A uniform sample of a stream of lines, bounded in characters (reservoir sampling).
+    """A uniform sample of a stream of lines with a limit on its characters (reservoir sampling).
 
-    The reservoir grows while it fits; once it is full its number of lines is fixed and each new line
-    replaces a random one with the probability that keeps every line equally likely.
+    The reservoir grows until it is full. Then its number of lines is fixed, and each new line replaces a
+    random one with the probability that keeps every line equally likely.
     """
 
     def __init__(self, max_characters: int, seed: int, *, max_lines: int | None = None) -> None:
@@ -126,10 +126,10 @@ class Sample:
 
 
 def _reason(message: str) -> str:
-    """Return SentencePiece's message without the source location and the failed condition in front of it."""
+    """Return SentencePiece's message without the source location and the failed condition."""
     if counts := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return (
-            f"its different characters and the special pieces alone are {counts[1]}; take more pieces or a "
-            "lower character coverage (for Chinese and Japanese, 0.9995 is usual)"
+            f"its different characters and the special pieces alone are {counts[1]}. Use more pieces or a "
+            "lower character coverage (for Chinese and Japanese, 0.9995 is common)."
         )
     return re.sub(r"^.*?\[.*?\]\s*", "", message, flags=re.DOTALL).strip() or message

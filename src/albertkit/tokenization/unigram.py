@@ -1,7 +1,7 @@
 """ALBERT's subword model: SentencePiece, and the digit-comma rule of the original ALBERT.
 
-A piece that ends in a digit and a comma is split: its digits are encoded again and the comma stands
-alone, because the original vocabulary holds pieces such as `▁1990,` that its own tokenizer never used.
+A piece that ends in a digit and a comma is split: its digits are encoded again and the comma becomes a piece
+of its own, because the original vocabulary has pieces such as `▁1990,` that its own tokenizer never used.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -24,11 +24,11 @@ from albertkit.tokenization.special_tokens import SpecialTokens
 from albertkit.tokenization.subword import SubwordModel, not_unicode
 from albertkit.tokenization.tokenizer_json import unigram_json
 
-# No space is written after an opening bracket and before closing punctuation.
+# Decoding writes no space after an opening bracket and before closing punctuation.
 _CLOSING = (".", ",", ";", ":", "!", "?", ")", "]", "}", "'", "%")
 _OPENING = ("(", "[", "{")
 
-# Below this many texts, starting threads costs more than it saves.
+# For fewer texts, starting threads takes longer than it saves.
 _TEXTS_WORTH_THREADS = 16
 _TEXTS_OF_A_PART = 512
 
@@ -36,8 +36,8 @@ _TEXTS_OF_A_PART = 512
 class DigitCommaRule:
     """Splits pieces that end in a digit and a comma.
 
-    `pieces` is the rule as it reads. `ids` is its fast twin: what the rule makes of a piece depends on the
-    piece alone, so all of its effects are a small table from one id to several.
+    `pieces` applies the rule directly. `ids` is its fast twin: the result for a piece depends only on the
+    piece, so all effects fit into a small table from one id to several.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class DigitCommaRule:
             for piece_id, piece in enumerate(vocabulary)
             if ends_in_digit_and_comma(piece)
         }
-        # An unknown piece is a run of unknown characters; it can end in a comma only where the vocabulary
-        # lacks the comma, and then its text, not its id, decides.
+        # An unknown piece is a run of unknown characters. It can end in a comma only if the vocabulary
+        # lacks the comma. Then its text decides, not its id.
         self._undecided_id = unknown_id if to_ids([","]) == [unknown_id] else -1
         self._affected = frozenset([*self._ids, self._undecided_id])
 
@@ -69,7 +69,7 @@ class DigitCommaRule:
         ]
 
     def ids(self, rows: list[list[int]], *, pieces_of: Callable[[int], list[str]]) -> list[list[int]]:
-        """Apply the rule to the ids of many texts; `pieces_of(row)` splits a text whose ids do not decide."""
+        """Apply the rule to the ids of texts; `pieces_of(row)` splits a text that its ids do not decide."""
         for index, row in enumerate(rows):
             if self._affected.isdisjoint(row):
                 continue
@@ -82,7 +82,7 @@ class DigitCommaRule:
     def _split(self, piece: str) -> list[str]:
         digits = self._encode(piece[:-1].replace(WORD_START, ""))
         if piece[0] != WORD_START and digits and digits[0][0] == WORD_START:
-            # Encoded alone, the digits got a word start that they did not have.
+            # Encoded alone, the digits get a word start that they did not have.
             digits = digits[1:] if len(digits[0]) == 1 else [digits[0][1:], *digits[1:]]
         return [*digits, ","]
 
@@ -91,11 +91,11 @@ class UnigramModel(SubwordModel):
     """A SentencePiece vocabulary.
 
     Args:
-        model: The file of a SentencePiece model, or the table of a vocabulary to make a model of.
-        normalization: What happens to a text before SentencePiece.
+        model: The file of a SentencePiece model, or the table of a vocabulary to make a model from.
+        normalization: The normalization of a text before SentencePiece.
 
     Raises:
-        ModelNotFoundError: There is no such file.
+        ModelNotFoundError: The file does not exist.
         TokenizerError: The file is not a SentencePiece model.
     """
 
@@ -150,7 +150,7 @@ class UnigramModel(SubwordModel):
             ]
             with ThreadPoolExecutor(num_threads) as threads:
                 return [row for rows in threads.map(self._ids, parts) for row in rows]
-        except (RuntimeError, TypeError) as error:  # of one text; of several
+        except (RuntimeError, TypeError) as error:  # raised for one text; for several
             raise not_unicode(texts) from error
 
     def _ids(self, texts: list[str], num_threads: int = 1) -> list[list[int]]:
@@ -166,12 +166,12 @@ class UnigramModel(SubwordModel):
         return self.align(text).spans(self.pieces(text))
 
     def align(self, text: str) -> Alignment:
-        """Return what SentencePiece splits, each character with its place in the text as given."""
+        """Return the text that SentencePiece splits, with each character's place in the original text."""
         normalized = align(text, self.normalization)
         return normalized.then(*self.processor.normalize(normalized.text, with_offsets=True))
 
     def token_to_id(self, piece: str) -> int | None:
-        """Return the id of a piece, None where it is not in the vocabulary."""
+        """Return the id of a piece, or None if it is not in the vocabulary."""
         piece_id = self.processor.piece_to_id(piece)
         known = piece_id != self.processor.unk_id() or self.processor.id_to_piece(piece_id) == piece
         return piece_id if known else None
@@ -185,12 +185,11 @@ class UnigramModel(SubwordModel):
         return piece.startswith(WORD_START)
 
     def join(self, tokens: list[str], *, apart: Container[str]) -> str:
-        """Return the text that tokens spell: the marks of words become spaces.
+        """Return the text of the tokens, in which the marks of words become spaces.
 
-        A space goes before each token in `apart` ([MASK], added tokens), but not after an opening bracket.
-        What follows such a token was split as a text of its own and so begins with a mark, whether or not
-        there was a space. A mark alone is dropped before closing punctuation (`[MASK]`, `▁`, `.` spell
-        `[MASK].`).
+        A space precedes each token in `apart` ([MASK], added tokens), but not after an opening bracket. The
+        text after such a token was split separately and so begins with a mark, whether or not there was a
+        space. A mark alone is dropped before closing punctuation (`[MASK]`, `▁`, `.` becomes `[MASK].`).
         """
         result: list[str] = []
         after_word = False
@@ -208,13 +207,13 @@ class UnigramModel(SubwordModel):
         return read_piece_table(self._content) if self._table is None else self._table
 
     def vocabulary_file(self) -> bytes | None:
-        """Return the bytes of the SentencePiece model as its file has them, None for a tokenizer.json."""
+        """Return the bytes of the SentencePiece model file, or None for a tokenizer.json."""
         return self._content if self._table is None else None
 
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes | None:
-        """Return the content of the tokenizer.json, None if the model is not a usual Unigram model.
+        """Return the content of the tokenizer.json, or None if the model is not a standard Unigram model.
 
-        The last content is kept: a run writes the tokenizer with every checkpoint.
+        The content is cached, because a run writes the tokenizer with every checkpoint.
         """
         tokens = repr((special_tokens.roles, special_tokens.describe()))
         if self._json is None or self._json[0] != tokens:
@@ -232,9 +231,9 @@ class UnigramModel(SubwordModel):
 
 
 def _closes(tokens: list[str]) -> bool:
-    """Return whether tokens, of which the first two count, begin with a mark that follows a word directly.
+    """Return whether tokens begin with a mark that directly follows a word; only the first two are read.
 
-    A quotation mark does unless a word follows, a hyphen if one does.
+    A quotation mark does unless a word follows it; a hyphen does if a word follows it.
     """
     first, next_token = [*tokens, "", ""][:2]
     if first == '"':

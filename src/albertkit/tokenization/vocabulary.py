@@ -1,9 +1,9 @@
-"""Training a vocabulary and measuring it, and finding pieces that its tokenizer can never produce.
+"""Train and measure a vocabulary, and find pieces that its tokenizer can never produce.
 
-A text is normalized before it is split, so a piece that normalization would change occurs in no normalized
-text: `▁Haus` where texts are lower-cased, `ü` where accents are dropped. Such pieces cost parameters, and
-their words are split into other pieces than those that the vocabulary was trained for. `trainer.py` has the
-recipe.
+A text is normalized before it is split, so normalized text never contains a piece that normalization would
+change: `▁Haus` if texts are lower-cased, `ü` if accents are dropped. Such pieces waste parameters, and their
+words are split into other pieces than the vocabulary was trained for. `trainer.py` has the training
+settings.
 """
 
 import tempfile
@@ -18,12 +18,12 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.trainer import Sample, train_model
 from albertkit.tokenization.unigram import UnigramModel
 
-_SHOWN = 8  # pieces that a message names for each reason
+_SHOWN = 8  # pieces that a message lists for each reason
 
 
 @dataclass(frozen=True)
 class VocabularyReport:
-    """What a vocabulary is worth on text it was not trained on."""
+    """The quality of a vocabulary on text it was not trained on."""
 
     size: int
     sampled_lines: int
@@ -31,13 +31,13 @@ class VocabularyReport:
     total_lines: int
     held_out_lines: int
     pieces_per_word: float
-    """Of the words between spaces: of no use for Chinese, Japanese, Thai ..., which have none."""
+    """Tokens per word between spaces; meaningless for Chinese, Japanese, Thai ..., which have no spaces."""
     characters_per_piece: float
     unknown_characters: float
     """Share of the non-space characters of the held-out lines that only `<unk>` covers, 0 to 1."""
 
     def to_dict(self) -> dict[str, int | float]:
-        """Return the figures as plain values."""
+        """Return the fields as plain values."""
         return asdict(self)
 
 
@@ -51,24 +51,25 @@ def train_vocabulary(
     num_threads: int = 2,
     seed: int = 0,
 ) -> VocabularyReport:
-    """Train a vocabulary and write the tokenizer's files, `spiece.model` first among them, to `output`.
+    """Train a vocabulary and write the tokenizer's files to `output`, including `spiece.model`.
 
-    All of them appear at once, so no vocabulary is ever found without the normalization it was trained for.
+    All files appear at once, so a vocabulary never exists without the normalization it was trained for.
 
     Args:
         texts: documents, paragraphs or lines; read once.
-        output: folder of the vocabulary, made if need be.
-        vocab_size: number of pieces, special tokens included.
-        normalization: what the tokenizer will do to a text first; the vocabulary is trained on that, and
-            `tokenizer_config.json` keeps it.
-        character_coverage: share of the characters of the sample that must be pieces of their own.
-        num_threads: threads of SentencePiece.
-        seed: of the sample. The same texts, settings and seed give the same file.
+        output: folder of the vocabulary, created if necessary.
+        vocab_size: number of pieces, including special tokens.
+        normalization: the tokenizer's normalization. The vocabulary is trained on normalized text, and
+            `tokenizer_config.json` records the rules.
+        character_coverage: share of the sample's characters that must be single pieces.
+        num_threads: number of SentencePiece threads.
+        seed: seed of the sample. The same texts, settings and seed give the same file.
 
     Raises:
-        ConfigError: a coverage that SentencePiece does not take.
-        DataError: no text at all, or too little for so many pieces; too many different characters for so few.
-        OSError: `output` cannot be written; then nothing new is in it.
+        ConfigError: SentencePiece does not accept the coverage.
+        DataError: there is no text, too little text for so many pieces, or too many different characters for
+            so few pieces.
+        OSError: `output` cannot be written. It is then unchanged.
     """
     normalization = normalization or Normalization()
     model, sample, held_out = train_model(
@@ -110,7 +111,7 @@ def _report(model: UnigramModel, sample: Sample, held_out: Sample) -> Vocabulary
 
 
 def unreachable_pieces(model: UnigramModel) -> dict[str, list[str]]:
-    """Return the pieces that no text can give, by the setting that is the reason."""
+    """Return the pieces that no text can produce, by the responsible setting."""
     unreachable: dict[str, list[str]] = defaultdict(list)
     table = model.table()
     for piece, kind in zip(table.pieces, table.kinds, strict=True):
@@ -120,7 +121,7 @@ def unreachable_pieces(model: UnigramModel) -> dict[str, list[str]]:
 
 
 def unreachable_warning(model: UnigramModel) -> str | None:
-    """Return a warning that names the pieces that no text can give, None if there are none."""
+    """Return a warning that lists the pieces that no text can produce, or None if there are none."""
     unreachable = unreachable_pieces(model)
     if not unreachable:
         return None
@@ -141,7 +142,7 @@ def _reason_unreachable(model: UnigramModel, piece: str, kind: int) -> str | Non
     text = piece.replace(WORD_START, " ").strip(" ")
     rule = model.normalization
     normalized = rule(text)
-    if kind == NORMAL:  # SentencePiece leaves user-defined symbols as they are
+    if kind == NORMAL:  # SentencePiece does not change user-defined symbols
         normalized = model.processor.normalize(normalized).replace(WORD_START, " ").strip(" ")
     if normalized == text:
         return None

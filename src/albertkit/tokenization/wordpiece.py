@@ -1,8 +1,8 @@
-"""The tokenizer of checkpoints with a `vocab.txt`: BERT's, as the Chinese ALBERT models have it.
+"""The tokenizer of checkpoints with a `vocab.txt`: BERT's tokenizer, which Chinese ALBERT models use.
 
-A text is cleaned, lower-cased and stripped of accents where the settings say so, and split at spaces,
-punctuation marks and Chinese characters; of each word the longest piece that the vocabulary knows is taken,
-again and again (Devlin et al. 2018, arXiv:1810.04805; Wu et al. 2016, arXiv:1609.08144, section 4.1).
+It cleans a text, lower-cases it and strips accents if the settings say so, and splits it at spaces,
+punctuation marks and Chinese characters. It splits each word by repeatedly taking the longest piece in the
+vocabulary (Devlin et al. 2018, arXiv:1810.04805; Wu et al. 2016, arXiv:1609.08144, section 4.1).
 """
 
 import re
@@ -37,13 +37,13 @@ _CHINESE = (
     *((0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
 )
 _CLEAN_UP = {**CLEAN_UP, " do not": " don't"}
-"""What decoding changes."""
+"""The replacements of clean-up when decoding."""
 
 
 class CharacterTable(dict[int, str]):
-    """Code of a character -> what it becomes; a space on both sides makes it a word of its own.
+    """Code of a character -> its replacement; a space on both sides makes it a separate word.
 
-    Every rule of BERT's normalization is about one character alone, so one `str.translate` applies them all.
+    Every rule of BERT's normalization depends on one character only, so one `str.translate` applies them all.
     (NFD would also sort runs of marks; the few that are not dropped keep their order.)
     """
 
@@ -79,7 +79,7 @@ class WordPieceModel(SubwordModel):
 
     Args:
         pieces: The vocabulary; the position of a piece is its id.
-        normalization: What happens to a text before it is split into words.
+        normalization: The normalization of a text before it is split into words.
         unk_token: The piece of unknown words.
     """
 
@@ -91,7 +91,7 @@ class WordPieceModel(SubwordModel):
         self.size = len(pieces)
         self._pieces = pieces
         self._unk_token = unk_token
-        # Of a piece that is listed twice the last place counts, as in the original.
+        # If a piece is listed twice, its last position counts, as in the original.
         self._ids = {piece: piece_id for piece_id, piece in enumerate(pieces)}
         self._characters = CharacterTable(normalization)
         self._word_ids: dict[str, list[int]] = {}
@@ -116,7 +116,7 @@ class WordPieceModel(SubwordModel):
         ]
 
     def token_to_id(self, piece: str) -> int | None:
-        """Return the id of a piece, None where it is not in the vocabulary."""
+        """Return the id of a piece, or None if it is not in the vocabulary."""
         return self._ids.get(piece)
 
     def id_to_token(self, piece_id: int) -> str:
@@ -124,13 +124,13 @@ class WordPieceModel(SubwordModel):
         return self._pieces[piece_id]
 
     def begins_word(self, piece: str) -> bool:
-        """Return whether the piece has no mark of a continuation."""
+        """Return whether the piece does not begin with the continuation mark."""
         return not piece.startswith(_CONTINUATION)
 
     def join(self, tokens: list[str], *, apart: Container[str]) -> str:  # noqa: ARG002
-        """Return the text that tokens spell, without the spaces before English punctuation.
+        """Return the text of the tokens, without spaces before English punctuation.
 
-        Every token that does not continue a word is one, so `apart` changes nothing.
+        Every token that does not continue a word is a word, so `apart` has no effect.
         """
         text = ""
         for number, token in enumerate(tokens):
@@ -185,7 +185,7 @@ class WordPieceModel(SubwordModel):
         return ids
 
     def _split(self, word: str) -> list[tuple[str, int, int]]:
-        """Return (piece, start, end) of a word: again and again the longest piece of the vocabulary."""
+        """Return (piece, start, end) of a word by repeatedly taking the longest piece in the vocabulary."""
         unknown = [(self._unk_token, 0, len(word))]
         if len(word) > _LONGEST_WORD:
             return unknown
@@ -215,29 +215,32 @@ def _is_chinese(code: int) -> bool:
 
 
 def _is_punctuation(character: str) -> bool:
-    """Return whether BERT takes a character for punctuation: also $, +, ~ and others of ASCII."""
+    """Return whether BERT treats a character as punctuation, including $, +, ~ and other ASCII symbols."""
     return character in string.punctuation or unicodedata.category(character)[0] == "P"
 
 
 class AlbertWordPieceTokenizer(TokenizerBase):
-    """Turns texts into what a model with a WordPiece vocabulary reads, and back.
+    """Converts texts to the input of a model with a WordPiece vocabulary, and back.
 
-    `BertTokenizer` of `transformers` gives the same ids and offsets.
+    `BertTokenizer` of `transformers` returns the same ids and offsets.
 
         tokenizer = AutoTokenizer.from_pretrained("albert_base_zh")      # a folder with vocab.txt
         tokenizer("\u751f\u6d3b\u7684\u771f\u8c1b\u662f[MASK]\u3002", return_tensors="pt")
 
     Args:
-        vocab_file: the vocab.txt; its pieces win where both files are given.
+        vocab_file: the vocab.txt, which takes precedence if both files are passed.
         tokenizer_file: the tokenizer.json of such a tokenizer.
-        do_lower_case: lower-case texts; None for what the tokenizer.json does (True where there is none).
-        strip_accents: drop accents; None as above, and then where texts are lower-cased.
-        tokenize_chinese_chars: make each Chinese character a word; None as above (True).
+        do_lower_case: whether to lower-case texts; None for the rule of the tokenizer.json (True without
+            one).
+        strip_accents: whether to drop accents; None for the rule of the tokenizer.json, without one for
+            `do_lower_case`.
+        tokenize_chinese_chars: whether each Chinese character is a word; None for the rule of the
+            tokenizer.json (True without one).
         settings: see `TokenizerSettings`.
 
     Raises:
-        ModelNotFoundError: there is no such file.
-        TokenizerError: no file was named, it is damaged or of another kind, or lacks the special tokens.
+        ModelNotFoundError: the file does not exist.
+        TokenizerError: no file was passed, it is damaged or of another kind, or lacks the special tokens.
     """
 
     default_roles = ROLES
@@ -257,7 +260,7 @@ class AlbertWordPieceTokenizer(TokenizerBase):
         source = tokenizer_file if vocab_file is None else vocab_file
         if source is None:
             raise TokenizerError(
-                "received no file; expected vocab_file (vocab.txt) or tokenizer_file (.json)"
+                "received no file. Expected vocab_file (vocab.txt) or tokenizer_file (.json)."
             )
         vocabulary: dict[str, int] = {}
         rules: dict[str, Any] = {}
@@ -281,18 +284,18 @@ class AlbertWordPieceTokenizer(TokenizerBase):
         super().__init__(model, source=source, saved=saved, settings=settings)
         if model.token_to_id(unk_token) is None:
             raise TokenizerError(
-                f"{source}: {unk_token!r} is none of its {model.size} pieces, and unknown words become "
-                "unk_token; name a piece of the vocabulary"
+                f"{source}: {unk_token!r} is not one of its {model.size} pieces, but unknown words become "
+                "unk_token. Pass a piece of the vocabulary."
             )
 
     def train_new_from_iterator(self, *arguments: Any, **options: Any) -> NoReturn:  # noqa: ARG002
-        """Raise TokenizerError: WordPiece vocabularies cannot be trained here."""
-        raise TokenizerError(f"a vocabulary for {type(self).__name__} cannot be trained here")
+        """Raise TokenizerError: albertkit cannot train WordPiece vocabularies."""
+        raise TokenizerError(f"albertkit cannot train a vocabulary for {type(self).__name__}")
 
 
 def is_wordpiece_json(path: Path) -> bool:
-    """Return whether a tokenizer.json holds a WordPiece vocabulary."""
-    if f'"{_MODEL}"'.encode() not in path.read_bytes():  # quicker than parsing a large file
+    """Return whether a tokenizer.json has a WordPiece vocabulary."""
+    if f'"{_MODEL}"'.encode() not in path.read_bytes():  # faster than parsing a large file
         return False
     model = folder.read_json(path).get("model")
     return isinstance(model, dict) and model.get("type") == _MODEL
@@ -302,11 +305,11 @@ def read_word_list(path: Path) -> tuple[str, ...]:
     """Return the pieces of a vocab.txt.
 
     Raises:
-        ModelNotFoundError: There is no such file.
-        TokenizerError: As for `parse_word_list`.
+        ModelNotFoundError: The file does not exist.
+        TokenizerError: See `parse_word_list`.
     """
     if not path.is_file():
-        raise ModelNotFoundError(f"{path}: no file; expected a word list such as {folder.WORD_LIST_FILE}")
+        raise ModelNotFoundError(f"{path}: no file. Expected a word list such as {folder.WORD_LIST_FILE}.")
     return parse_word_list(path.read_bytes(), source=path)
 
 
@@ -320,19 +323,19 @@ def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise TokenizerError(
-            f"{source}: not UTF-8 text ({error.reason} at byte {error.start}); expected a piece to a line"
+            f"{source}: not UTF-8 text ({error.reason} at byte {error.start}). Expected one piece per line."
         ) from error
     if not text:
-        raise TokenizerError(f"{source}: the file is empty; expected a piece to a line. Copy it again")
-    # Not splitlines(): some vocabularies hold characters that it takes for ends of lines.
+        raise TokenizerError(f"{source}: the file is empty. Expected one piece per line. Copy it again.")
+    # Not splitlines(): some vocabularies contain characters that it treats as line ends.
     return tuple(text.replace("\r\n", "\n").removesuffix("\n").split("\n"))
 
 
 def read_tokenizer_file(path: Path) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
-    """Return the vocabulary of a tokenizer.json, its rules of normalization, and the tokens added to it.
+    """Return the vocabulary of a tokenizer.json, its normalization rules, and its added tokens.
 
     Raises:
-        TokenizerError: The file is damaged, or is not that of a BERT-style tokenizer.
+        TokenizerError: The file is damaged, or does not belong to a BERT-style tokenizer.
     """
     with folder.named_damage(path):
         content = folder.read_json(path)
@@ -343,9 +346,9 @@ def read_tokenizer_file(path: Path) -> tuple[dict[str, int], dict[str, Any], dic
             or normalizer.get("type") != "BertNormalizer"
         ):
             raise TokenizerError(
-                f"{path}: holds a {model.get('type', 'missing')} model with the normalizer "
-                f"{normalizer.get('type', 'none')}; expected a {_MODEL} model that marks continuations with "
-                f"{_CONTINUATION}, and BertNormalizer, as BERT's tokenizers have them"
+                f"{path}: the file has a {model.get('type', 'missing')} model with the normalizer "
+                f"{normalizer.get('type', 'none')}. Expected a {_MODEL} model that marks continuations with "
+                f"{_CONTINUATION}, and BertNormalizer, as BERT's tokenizers have them."
             )
         rules = {
             "do_lower_case": normalizer["lowercase"],
@@ -360,12 +363,12 @@ def read_tokenizer_file(path: Path) -> tuple[dict[str, int], dict[str, Any], dic
 
 
 def _in_order(vocabulary: dict[str, int], *, source: str | Path) -> tuple[str, ...]:
-    """Return the pieces by their ids; raise TokenizerError where some have none."""
+    """Return the pieces in the order of their ids; raise TokenizerError if an id has no piece."""
     with folder.named_damage(source):
         pieces = tuple(sorted(vocabulary, key=vocabulary.__getitem__))
     if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
         raise TokenizerError(
             f"{source}: the ids of its {len(pieces)} pieces are not 0 to {len(pieces) - 1}, so some have no "
-            f"piece; put the {folder.WORD_LIST_FILE} that it was made of beside it"
+            f"piece. Put the {folder.WORD_LIST_FILE} that the file was made from into the folder."
         )
     return pieces

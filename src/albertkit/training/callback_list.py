@@ -1,4 +1,4 @@
-"""The callbacks of one run: called in their order in the main process, heeded in all processes."""
+"""The callbacks of one run: the main process calls them in order, and all processes follow their requests."""
 
 import logging
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ logger = logging.getLogger(__name__)
 class CallbackList:
     """The callbacks of one run.
 
-    An exception is kept until the loop can end the run in all processes. The callback that raised it is
-    called once more, at the end.
+    The first exception is kept until the loop can end the run in all processes. The callback that raised it
+    is called only once more, at the end.
 
     Args:
         callbacks: of the main process; other processes call none.
-        run: what the callbacks are given.
+        run: the object passed to the callbacks.
         world: the processes of the run.
         learning_rate: peak learning rate of the run.
     """
@@ -48,7 +48,7 @@ class CallbackList:
         self._called = [one for one in self._called if self._succeeds(one, event, *arguments)]
 
     def agree(self, state: RunState) -> None:
-        """Note in all processes what callbacks of the main one asked for: a stop, or the end by an error."""
+        """Tell all processes what callbacks of the main one requested: a stop, or the end after an error."""
         reason = self.run.stop_reason
         asked = {"errors": int(self._error is not None), "stops": int(reason is not None)}
         asked = self._world.sum_counts([asked])

@@ -96,12 +96,12 @@ def checked_callbacks(callbacks: Iterable[Callback]) -> tuple[Callback, ...]:
         ConfigError: something else than a list of callbacks.
     """
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
-        raise ConfigError(f"callbacks is {callbacks!r:.80}; expected a list of albertkit.Callback objects")
+        raise ConfigError(f"callbacks is {callbacks!r:.80}. Expected a list of albertkit.Callback objects.")
     found = tuple(callbacks)
     for number, callback in enumerate(found):
         if not isinstance(callback, Callback):
             raise ConfigError(
-                f"callbacks[{number}] is {callback!r:.80}; expected an object of a subclass of "
-                "albertkit.Callback"
+                f"callbacks[{number}] is {callback!r:.80}. Expected an object of a subclass of "
+                "albertkit.Callback."
             )
     return found

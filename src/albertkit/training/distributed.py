@@ -1,8 +1,8 @@
 """The processes of one run: alone, or several that `torchrun` started (data parallel).
 
-Every process holds the whole model and takes its rows of each batch. Gradients are averaged by
-`DistributedDataParallel`; what else must be equal everywhere (counts, losses, when to stop) goes through the
-few functions here.
+Every process has the whole model and takes its rows of each batch. `DistributedDataParallel` averages the
+gradients. The functions here synchronize everything else that must be equal in all processes (counts, losses,
+when to stop).
 """
 
 import logging
@@ -22,12 +22,12 @@ from torch.nn.parallel import DistributedDataParallel
 from albertkit.devices import choose_device
 
 _NO_LIMIT = timedelta(days=365)
-_RELEASED_WITHIN = 5.0  # seconds; usually it is some microseconds
+_RELEASED_WITHIN = 5.0  # seconds; usually a few microseconds
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes of a run, and this one among them."""
+    """The processes of a run, and the index of this one."""
 
     device: torch.device
     rank: int = 0
@@ -35,7 +35,7 @@ class World:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and logs."""
         return self.rank == 0
 
     def wrap(self, model: nn.Module) -> nn.Module:
@@ -82,7 +82,7 @@ class World:
         return [one[:count] for one, count in zip(found, counts, strict=True)]
 
     def any(self, condition: bool) -> bool:
-        """Tell whether `condition` holds in some process."""
+        """Return whether `condition` is true in any process."""
         if self.size == 1:
             return condition
         return bool(self.sum(torch.tensor(int(condition), device=self.device)))
@@ -95,10 +95,10 @@ class World:
 
 @contextmanager
 def join_world(device: str) -> Iterator[World]:
-    """Join the processes that `torchrun` started, or be alone.
+    """Join the processes that `torchrun` started, or return a single process.
 
-    On GPUs each process takes the one of its local rank, where `device` is "auto" or "cuda". Processes other
-    than the main one log warnings only.
+    On GPUs, each process uses the GPU of its local rank if `device` is "auto" or "cuda". Processes other than
+    the main one log only warnings.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
@@ -124,16 +124,16 @@ def join_world(device: str) -> Iterator[World]:
 
 
 def _wait_until_released(*tensors: Tensor) -> None:
-    """Wait until the threads of gloo have let go of the tensors of a collective.
+    """Wait until the threads of gloo have released the tensors of a collective.
 
-    They do so shortly after it has returned. A thread that is the last to hold a tensor needs the
-    interpreter for it, and if that is ending, the thread ends the process: "terminate called without an
+    They do so shortly after it returns. The last thread that holds a tensor needs the interpreter. If the
+    interpreter is shutting down, the thread ends the process: "terminate called without an
     active exception", SIGABRT (https://github.com/pytorch/pytorch/pull/179291). Destroying the group does
-    not end its threads where `DistributedDataParallel` has been.
+    not end its threads after `DistributedDataParallel` was used.
     """
     deadline = time.monotonic() + _RELEASED_WITHIN
     held = [one for one in tensors if one.device.type == "cpu"]
     while any(one._use_count() > 1 for one in held):  # pyright: ignore[reportAttributeAccessIssue]
         if time.monotonic() > deadline:
-            return  # somebody else holds it
+            return  # something else holds it
         time.sleep(0.0005)

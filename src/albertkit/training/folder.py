@@ -1,4 +1,4 @@
-"""The folder of a run: kept for it alone; folders in it are complete or not there."""
+"""The folder of a run: locked for one process; folders inside it are complete or missing."""
 
 import shutil
 from collections.abc import Iterator, Set
@@ -17,23 +17,23 @@ BEST = "best"
 
 @contextmanager
 def open_run(output: Path, *, is_new: bool) -> Iterator[None]:
-    """Keep the folder of a run for this process.
+    """Lock the folder of a run for this process.
 
     Args:
-        output: folder of the run; made where it is missing.
+        output: folder of the run, created if missing.
         is_new: whether the folder has no checkpoint.
 
     Raises:
-        TrainingError: another process trains in it, or a new run would overwrite what it holds.
+        TrainingError: another process trains in it, or a new run would overwrite its files.
     """
     if is_new:
-        # What a run leaves that was killed before its first checkpoint.
+        # Left by a run that was killed before its first checkpoint.
         left = {METRICS, TENSORBOARD, LOCK, "curves.png", "checkpoints"}
         refuse_other_folders(output, left | ({BEST} if (output / METRICS).is_file() else set()))
         if any(line.endswith("\n") and step_of(line) != 0 for line in metrics_lines(output)):
             raise TrainingError(
-                f"{output / METRICS} has figures, but {output} has no checkpoint: a new run would overwrite "
-                "the figures. Put the checkpoints back, or choose another output folder."
+                f"{output / METRICS} has metrics, but {output} has no checkpoint: a new run would overwrite "
+                "the metrics. Restore the checkpoints, or choose another output folder."
             )
     output.mkdir(parents=True, exist_ok=True)
     lock = FileLock(output / LOCK)
@@ -41,7 +41,7 @@ def open_run(output: Path, *, is_new: bool) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         raise TrainingError(
-            f"{output} is in use by another run; wait for it, stop it, or choose another folder"
+            f"{output} is in use by another run. Wait for it, stop it, or choose another folder."
         ) from None
     try:
         yield
@@ -50,11 +50,11 @@ def open_run(output: Path, *, is_new: bool) -> Iterator[None]:
 
 
 def refuse_other_folders(output: Path, own: Set[str]) -> None:
-    """Raise a TrainingError if a folder holds files that a new run would overwrite.
+    """Raise TrainingError if a folder has files that a new run would overwrite.
 
     Args:
         output: folder of the run; it may be missing.
-        own: names of the files and folders that the run itself may have left there.
+        own: names of the files and folders that the run itself may have left in it.
     """
     if not output.exists():
         return
@@ -68,7 +68,7 @@ def refuse_other_folders(output: Path, own: Set[str]) -> None:
 
 @contextmanager
 def written_folder(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder to write to; it gets the name `folder` when it is complete and on the disk."""
+    """Yield a temporary folder, which is renamed to `folder` when it is complete and on the disk."""
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -77,14 +77,14 @@ def written_folder(folder: Path) -> Iterator[Path]:
         for file in temporary.iterdir():
             flush_to_disk(file)
         flush_to_disk(temporary)
-    except OSError:  # a full disk, say: leave it no fuller than it was
+    except OSError:  # such as a full disk: free the space again
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     replace_folder(temporary, folder)
 
 
 def replace_folder(temporary: Path, folder: Path) -> None:
-    """Give a finished folder its name; one that has the name already goes only when the new one is there."""
+    """Rename a finished folder; an existing one is removed only when the new one is in place."""
     replaced = folder.with_name(f".{folder.name}.replaced.tmp")
     shutil.rmtree(replaced, ignore_errors=True)
     if folder.exists():

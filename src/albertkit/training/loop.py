@@ -1,6 +1,6 @@
 """The only training loop: steps, evaluation, logging, checkpoints, signals, one process or many.
 
-What is learned is the caller's: an objective (model, batch -> loss and metrics), a source of batches that
+The caller defines what is learned: an objective (model, batch -> loss and metrics), a source of batches that
 can start at any position, and an evaluation. The loop owns the optimizer, the schedule and the clock.
 """
 
@@ -41,20 +41,20 @@ from albertkit.training.throughput import Meter, computes_in_bf16, peak_flops
 
 logger = logging.getLogger(__name__)
 
-CONSTANT = 1e-3  # relative spread of the outputs over their positions below which they are called constant
+CONSTANT = 1e-3  # relative spread of the outputs over positions below which they count as constant
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a call of `train` ended."""
+    """The result of `train`."""
 
     state: RunState
     finished: bool
-    """False when time or a signal ended it; the same command goes on."""
+    """False if time or a signal ended the run; the same command continues it."""
     signal: int | None
-    """Number of the signal that ended it."""
+    """Number of the signal that ended the run."""
     metrics: dict[str, float]
-    """Of the last evaluation."""
+    """Metrics of the last evaluation."""
 
 
 def train(
@@ -75,31 +75,31 @@ def train(
     callbacks: Sequence[Callback] = (),
     about: dict[str, Any] | None = None,
 ) -> RunResult:
-    """Train until the length of `settings`, from the newest checkpoint in `output` if there is one.
+    """Train for the length of `settings`, from the newest checkpoint in `output` if there is one.
 
     Args:
-        model: trained in place, on the device it is on; all its parameters that require a gradient get one.
+        model: trained in place, on its device. Every parameter that requires a gradient gets one.
         objective: computes the loss of a batch.
-        batches: the stream of batches; of several processes, each has its own rows.
+        batches: the stream of batches; with several processes, each gets its own rows.
         settings: how to train.
-        output: folder of the run, see `albertkit.training.state`; for several machines, on a disk they share.
+        output: folder of the run, see `albertkit.training.state`. Several machines need a shared disk.
         save_model: writes a complete model folder (weights, config, tokenizer).
-        evaluate: returns metrics on held-out data; given to all processes and called in the main one, with
+        evaluate: returns metrics on held-out data. All processes pass it, the main process calls it, with
             the model in evaluation mode. A run whose metric "output_spread" falls to nothing is stopped.
-        best_metric: metric of the evaluation by which the final model is chosen and kept in `best/`
-            meanwhile; without it, that is the last one.
+        best_metric: evaluation metric that selects the final model, which is kept in `best/` during the run.
+            Without it, the last model is the final one.
         lower_is_better: whether lower values of the metric are better.
-        is_hopeless: asked in the main process after each evaluation but the last: why the run is to end
-            there, or None. The reason stays in the state, so the same command does not go on either.
-        fingerprint: what else must be the same for a resume (data, shape).
+        is_hopeless: called in the main process after each evaluation except the last. Returns why the run
+            should end, or None. The reason is saved in the state, so the same command does not continue.
+        fingerprint: further values that must be the same on resume (data, shape).
         world: the processes of the run.
-        flops_per_token: operations of a training step for each token, for the utilization figure.
-        callbacks: called in the main process. An exception of one ends the run with a checkpoint.
-        about: the settings that callbacks are given (default: `settings`).
+        flops_per_token: operations of a training step per token, for the utilization metric.
+        callbacks: called in the main process. An exception in a callback ends the run with a checkpoint.
+        about: the settings passed to callbacks (default: `settings`).
 
     Raises:
-        TrainingError: a resume with other settings, a folder in use or that holds something else than a run,
-            losses that stay bad after several rollbacks, or outputs that became constant.
+        TrainingError: a run is resumed with other settings, the folder is in use or has other files, losses
+            stay bad after several rollbacks, or the outputs became constant.
     """
     world = world or World(next(model.parameters()).device)
     progress = RunProgress(output=output, settings=about or asdict(settings))
@@ -122,7 +122,7 @@ def train(
 
 @dataclass
 class _Run:
-    """One call of `train`: its arguments, and where it stands."""
+    """One call of `train`: its arguments and its progress."""
 
     model: nn.Module
     objective: Objective
@@ -141,51 +141,51 @@ class _Run:
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.model, self.settings)
         self.peak_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
-        # The precision that "auto" chose belongs to the run, so that a resume elsewhere computes alike.
+        # The precision that "auto" chose belongs to the run, so that a resume on another machine uses it too.
         precision = choose_precision(self.settings, self.output, self.world)
         self.bf16 = precision == "bf16"
         self.fingerprint = self.settings.fingerprint() | {"precision": precision} | self.fingerprint
         self.state = RunState()
         self.saved_step: int | None = None
-        self.rollbacks = 0  # since the last checkpoint that was written
+        self.rollbacks = 0  # since the last checkpoint was written
         self.metrics: dict[str, float] = {}  # of the last evaluation
         self.averages = Averages()  # of the training metrics since the last log line
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Keep the folder for this run alone while inside."""
+        """Lock the folder for this run."""
         is_new = not checkpoints(self.output)
         with open_run(self.output, is_new=is_new) if self.world.is_main else nullcontext():
-            self.world.wait()  # for the main process to find the folder fit
+            self.world.wait()  # until the main process has checked the folder
             yield
 
     def wrap(self) -> None:
-        """Prepare the model for being called: checkpointed layers, several processes, compiled."""
+        """Prepare the model for calls: checkpointed layers, several processes, compilation."""
         if self.settings.gradient_checkpointing:
             self.model.gradient_checkpointing_enable()  # type: ignore[operator]
         self.wrapped = self.world.wrap(self.model)
         self.called = torch.compile(self.wrapped, dynamic=True) if self.settings.compile else self.wrapped
 
     def place(self) -> int:
-        """Return where the run stands, in the unit of its length."""
+        """Return the progress of the run, in the unit of its length."""
         return self.state.step if self.settings.unit == "steps" else self.state.tokens
 
     def is_finished(self) -> bool:
-        """Tell whether the run has reached its length, or ended before it."""
+        """Return whether the run has reached its length, or ended before it."""
         state = self.state
         ended = self.is_stale() or state.given_up is not None or state.stopped is not None
         return ended or self.place() >= self.settings.length
 
     def is_stale(self) -> bool:
-        """Tell whether the run has stopped getting better."""
+        """Return whether the run no longer improves."""
         patience = self.settings.early_stopping
         return bool(patience) and self.state.stale_evaluations >= patience
 
     def resume_or_start(self) -> None:
-        """Load the newest checkpoint; a new run writes its first one before its first step."""
+        """Load the newest checkpoint. A new run writes its first checkpoint before its first step."""
         settings = self.settings
         saved = checkpoints(self.output)
-        self.world.wait()  # nobody writes a checkpoint before all have looked
+        self.world.wait()  # no process writes a checkpoint before all have looked for one
         if saved:
             self.load(saved[-1])
             check_schedule(saved[-1], self.state, settings)
@@ -198,7 +198,7 @@ class _Run:
             f"a line every {settings.log_every} steps"
         )
         if self.bf16 and not computes_in_bf16(self.world.device):
-            logger.warning("%s gains nothing by bf16; fp32 is faster", self.world.device)
+            logger.warning("bf16 is not faster than fp32 on %s", self.world.device)
         utilization = 0.0
         if self.flops_per_token and self.world.is_main:
             peak = peak_flops(self.world.device, torch.bfloat16 if self.bf16 else torch.float32)
@@ -206,7 +206,7 @@ class _Run:
         self.meter = Meter(self.world.device, utilization)
 
     def steps(self, batches: BatchSource, stopping: list[int]) -> int | None:
-        """Take steps until the run has its length, its time is up or a signal comes; return the signal."""
+        """Train until the run has its length, its time is up or a signal arrives; return the signal."""
         settings, signal = self.settings, None
         deadline = time.perf_counter() + settings.max_minutes * 60
         self.callbacks.start(self.state, resumed=self.saved_step is not None)
@@ -244,7 +244,7 @@ class _Run:
                 if ending or self.callbacks.failed:
                     signal = stopping[0] if stopping else None
                     break
-        if self.state.step != self.saved_step:  # the stream of batches ended before the steps did
+        if self.state.step != self.saved_step:  # the stream of batches ended before the steps
             self.save()
         best = self.output / BEST
         if self.world.is_main and self.is_finished() and best.is_dir():
@@ -255,9 +255,9 @@ class _Run:
         return signal
 
     def step(self, batch: Batch, next_position: dict[str, int]) -> float | None:
-        """Take one optimizer step and return the norm of the gradients; for a bad loss, roll back."""
+        """Take one optimizer step and return the norm of the gradients; roll back after a bad loss."""
         settings, state, world = self.settings, self.state, self.world
-        # Dropout of each step has its own seed, so a resumed run needs no state of the generators.
+        # The dropout of each step has its own seed, so resuming needs no state of the generators.
         seeds = np.random.SeedSequence((settings.seed, state.step, world.rank))
         torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
         parts = batch.split(settings.accumulation)
@@ -269,11 +269,11 @@ class _Run:
         total = torch.zeros((), device=world.device)
         sums: list[dict[str, tuple[Tensor, int]]] = []
         for part in parts:
-            # Gradients are averaged over the processes once for a batch, after its last part.
+            # Gradients are averaged over the processes once per batch, after its last part.
             with nullcontext() if part is parts[-1] else world.no_averaging(self.wrapped):
                 with self.autocast():
                     result = self.objective(self.called, part, counts)
-                (result.loss * world.size).backward()  # averaged over the processes, it is the sum again
+                (result.loss * world.size).backward()  # averaging over the processes makes it the sum again
             total += result.loss.detach()
             sums.append(result.sums)
         loss = float(world.sum(total))
@@ -293,11 +293,11 @@ class _Run:
         return float(grad_norm)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return the context in which the model computes in the precision of the run."""
+        """Return the context that computes the model in the precision of the run."""
         return torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.bf16)
 
     def roll_back(self, loss: float, position: dict[str, int]) -> None:
-        """Go back to the last checkpoint after a bad loss; the data since then, up to `position`, is skipped.
+        """Return to the last checkpoint after a bad loss, and skip the data since then, up to `position`.
 
         Raises:
             TrainingError: it has happened too often since the last checkpoint was written.
@@ -318,7 +318,7 @@ class _Run:
         self.state.seconds, self.state.position = seconds, position
         self.averages = Averages()
         self.meter.mark(self.state)
-        self.say(f"{what}: going back to {newest.name} and skipping the data since then")
+        self.say(f"{what}: returning to {newest.name} and skipping the data since then")
         self.callbacks.call("on_rollback", self.state, {"rolled_back_from": step, "bad_loss": str(loss)})
 
     def figures(self, grad_norm: float) -> dict[str, float]:
@@ -352,14 +352,14 @@ class _Run:
         if self.world.any(max(spreads) < CONSTANT):
             raise TrainingError(
                 f"the outputs no longer depend on the input: their spread over positions is {spreads[1]:.2g} "
-                f"at step {self.state.step}, and was {spreads[0]:.2g} before. Such a run does not recover: "
-                "start again with a lower learning rate, more warm-up, or frequency_bias."
+                f"at step {self.state.step}, and was {spreads[0]:.2g} before. Such a run does not recover. "
+                "Start again with a lower learning rate, more warm-up, or frequency_bias."
             )
         self.callbacks.agree(self.state)
-        self.meter.start()  # evaluation is not training time
+        self.meter.start()  # evaluation does not count as training time
 
     def end_if_hopeless(self) -> None:
-        """Note in the state that the run is to end here, in all processes; log why a run ends early."""
+        """Record in the state of all processes that the run ends here; log the reason for an early end."""
         state = self.state
         if self.is_hopeless:
             reason = self.is_hopeless(state) if self.world.is_main else None
@@ -367,16 +367,16 @@ class _Run:
                 state.given_up = reason or "the main process knows why"
         if state.given_up is None and self.is_stale():
             count = f"{state.stale_evaluations} evaluations"
-            self.say(f"ended early: {count} without a better one than at step {state.best_step}")
+            self.say(f"ended early: {count} without improvement since step {state.best_step}")
 
     def load(self, checkpoint: Path) -> None:
-        """Put a checkpoint's weights, optimizer and state in place."""
+        """Load a checkpoint's weights, optimizer and state."""
         run = {"model": self.model, "optimizer": self.optimizer, "fingerprint": self.fingerprint}
         self.state = load_checkpoint(checkpoint, **run)
         self.saved_step = self.state.step
 
     def save(self) -> None:
-        """Write a checkpoint; all processes go on when it is there."""
+        """Write a checkpoint; all processes continue when it is complete."""
         self.meter.tick(self.state)
         if self.world.is_main:
             folder = save_checkpoint(

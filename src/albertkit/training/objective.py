@@ -1,4 +1,4 @@
-"""What a training loop is given: batches, and an objective that computes their losses."""
+"""The inputs of a training loop: batches, and an objective that computes their losses."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from torch import Tensor
 from albertkit.training.distributed import World
 
 OUTPUT_SPREAD = "output_spread"
-"""Metric of an evaluation that the loop watches: how much outputs differ over positions, relative."""
+"""Evaluation metric that the loop watches: the relative spread of the outputs over positions."""
 
 
 class Batch(Protocol):
-    """The rows of this process of one batch."""
+    """The rows of one batch in this process."""
 
     def split(self, parts: int) -> list[Any]:
-        """Return the batch in that many parts, or fewer where it has fewer rows."""
+        """Return the batch in `count` parts, or fewer if it has fewer rows."""
         ...
 
 
 @dataclass(frozen=True)
 class StepOutput:
-    """What an objective returns for one part of a batch."""
+    """The result of an objective for one part of a batch."""
 
     loss: Tensor
-    """Scalar, to be minimized: this part's share of the loss of the whole batch."""
+    """Scalar to minimize: the part's share of the loss of the whole batch."""
     sums: dict[str, tuple[Tensor, int]]
     """Metric name -> (sum over the part, number of items summed); the same names for every part."""
 
@@ -56,20 +56,20 @@ class Averages:
 
 
 class Objective(Protocol):
-    """What is learned."""
+    """A loss function of a model, computed part by part."""
 
     def counts(self, batch: Any) -> dict[str, int]:
-        """Count what the losses of a part are averaged over, and its real tokens as "tokens".
+        """Count the items over which the losses of a part are averaged, and its tokens as "tokens".
 
         The names are the same for every part.
         """
         ...
 
     def __call__(self, model: Callable[..., Any], batch: Any, counts: dict[str, int]) -> StepOutput:
-        """Compute a part's share of the loss, where `counts` are those of the whole batch."""
+        """Compute a part's share of the loss; `counts` are those of the whole batch."""
         ...
 
 
 BatchSource = Callable[[dict[str, int] | None], Iterator[tuple[Any, dict[str, int]]]]
-"""Starts the stream of batches at a position (None: the beginning); with each batch comes the position of
-the one after it."""
+"""Starts the stream of batches at a position (None: the beginning). Each batch comes with the position of
+the next one."""

@@ -1,11 +1,11 @@
-"""LAMB and AdamW as the original ALBERT was trained with, Muon, gradient clipping, schedules.
+"""LAMB and AdamW as in the original ALBERT, Muon, gradient clipping, schedules.
 
-LAMB and AdamW do not correct Adam's bias: that is how the original optimizers are (google-research/albert
+LAMB and AdamW do not correct Adam's bias, like the original optimizers (google-research/albert
 `lamb_optimizer.py`, `optimization.py`). LAMB: You et al. 2019, "Large Batch Optimization for Deep
-Learning", algorithm 2. `adamw-corrected` is `torch.optim.AdamW`, for those who want the usual one.
+Learning", algorithm 2. `adamw-corrected` is `torch.optim.AdamW`, with bias correction.
 
-Schedules are plain functions from a place in the run to a factor of the peak learning rate. A place is
-counted in steps or in tokens, and so are all lengths beside it.
+Schedules are plain functions from the progress of the run to a factor of the peak learning rate. Progress is
+counted in steps or in tokens, and all lengths are in the same unit.
 """
 
 import inspect
@@ -18,17 +18,17 @@ from torch import Tensor, nn
 from albertkit.errors import ConfigError
 from albertkit.training.settings import TrainingSettings
 
-# Parameters whose names hold one of these get neither weight decay nor, in LAMB, a trust ratio.
+# Parameters whose names contain one of these get neither weight decay nor, in LAMB, a trust ratio.
 NO_DECAY = ("LayerNorm", "layer_norm", "bias")
-# Two-dimensional parameters whose names hold this are matrices that Muon updates.
+# Two-dimensional parameters whose names contain this are matrices that Muon updates.
 LAYERS = "albert_layer_groups"
 
 
 class _EagerOptimizer(torch.optim.Optimizer):
     """An optimizer that is never compiled.
 
-    PyTorch keeps these methods out of compiled graphs, and for that imports its compiler: two seconds and
-    some 70 MB at the start of every run.
+    PyTorch excludes these methods from compiled graphs, and imports its compiler to do so: two seconds and
+    about 70 MB at the start of every run.
     """
 
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
@@ -117,9 +117,9 @@ class Muon(torch.optim.Optimizer):
         weight_decay: float,
     ) -> None:
         if not hasattr(torch.optim, "Muon"):
-            raise ConfigError(f"optimizer 'muon' needs PyTorch 2.9 or later, and this is {torch.__version__}")
+            raise ConfigError(f"optimizer 'muon' needs PyTorch 2.9 or later, but this is {torch.__version__}")
         if not matrices:
-            raise ConfigError("optimizer 'muon' needs layers with trainable matrices; choose 'adamw'")
+            raise ConfigError("optimizer 'muon' needs layers with trainable matrices. Choose 'adamw'.")
         self._muon = torch.optim.Muon(
             matrices, lr=lr, weight_decay=weight_decay, momentum=0.95, adjust_lr_fn="match_rms_adamw"
         )
@@ -130,14 +130,14 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
         assert closure is None, "closures are not supported"
-        # Groups and state are those of this optimizer, which `load_state_dict` replaces.
+        # Groups and state belong to this optimizer, which `load_state_dict` replaces.
         for part, groups in ((self._muon, self.param_groups[:1]), (self._adamw, self.param_groups[1:])):
             part.param_groups, part.state = groups, self.state
             part.step()
 
 
 def _trust_ratio(param: Tensor, update: Tensor) -> Tensor:
-    """Return ||param|| / ||update||, or 1 where either is zero. On the device: no synchronization."""
+    """Return ||param|| / ||update||, 1 if either is zero. Stays on the device, without synchronization."""
     param_norm = torch.linalg.vector_norm(param)
     update_norm = torch.linalg.vector_norm(update)
     usable = (param_norm > 0) & (update_norm > 0)
@@ -150,10 +150,10 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
     Biases and layer norms (see `NO_DECAY`) are neither decayed nor, in LAMB, scaled.
 
     Raises:
-        ConfigError: no learning rate is given, or the optimizer cannot train this model.
+        ConfigError: no learning rate is set, or the optimizer cannot train this model.
     """
     if settings.learning_rate is None:
-        raise ConfigError("learning_rate must be given")
+        raise ConfigError("learning_rate is missing. Set it in the recipe or with a flag.")
     name = settings.optimizer
     rates: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     trained = {key: param for key, param in model.named_parameters() if param.requires_grad}
@@ -176,9 +176,9 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
-    """Scale all gradients so that their global norm is at most `max_norm`; return the norm before.
+    """Scale all gradients so that their global norm is at most `max_norm`; return the original norm.
 
-    As `tf.clip_by_global_norm`: exactly `max_norm / norm`, no epsilon, nothing done below `max_norm`.
+    As in `tf.clip_by_global_norm`: exactly `max_norm / norm`, no epsilon, no change below `max_norm`.
     """
     gradients = [param.grad for param in parameters if param.grad is not None]
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in gradients]))
@@ -191,8 +191,8 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
 def linear_factor(place: int, *, length: int, warmup: int) -> float:
     """Return the original's factor: linear warm-up from 0, then linear decay to 0 at `length`.
 
-    The decay is counted from place 0, as `tf.train.polynomial_decay` does: at the end of the warm-up the
-    factor is `1 - warmup / length`, not 1.
+    The decay is counted from 0, as in `tf.train.polynomial_decay`: at the end of the warm-up the factor is
+    `1 - warmup / length`, not 1.
     """
     if place < warmup:
         return place / warmup
@@ -200,9 +200,9 @@ def linear_factor(place: int, *, length: int, warmup: int) -> float:
 
 
 def trapezoid_factor(place: int, *, length: int, warmup: int, decay: int) -> float:
-    """Return a factor that warms up, stays at 1, and falls linearly to 0 over the last `decay`.
+    """Return a factor that warms up, stays at 1, and decays linearly to 0 over the last `decay`.
 
-    A run with this schedule can be given more time until its decay begins.
+    You can extend a run with this schedule until its decay begins.
     """
     if place < warmup:
         return place / warmup
@@ -212,7 +212,7 @@ def trapezoid_factor(place: int, *, length: int, warmup: int, decay: int) -> flo
 def learning_rate_factor(settings: TrainingSettings, *, step: int, tokens: int) -> float:
     """Return the factor for the step numbered `step`, after which `tokens` tokens will have been seen.
 
-    Steps count from 1, as recorded runs of the original do: the first one is not wasted on a rate of 0.
+    Steps count from 1, like recorded runs of the original, so the first step does not have learning rate 0.
     """
     place = step if settings.unit == "steps" else tokens
     if settings.schedule == "linear":

@@ -1,4 +1,4 @@
-"""What a run tells: lines of `metrics.jsonl`, TensorBoard, lines of the log, curves, a progress bar."""
+"""The records of a run: lines of `metrics.jsonl`, TensorBoard, log lines, curves, a progress bar."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ def reporters(settings: TrainingSettings) -> list[Callback]:
     """Return the callbacks that every run has.
 
     Raises:
-        MissingExtraError: a library that they need is not installed, which must show before an hour's work.
+        MissingExtraError: a required library is not installed; raised before an hour of work.
     """
     load_plotting()
     load_tensorboard()
@@ -35,8 +35,8 @@ class MetricsFile(Callback):
     """Writes the metrics to `metrics.jsonl`."""
 
     def on_start(self, run: RunProgress) -> None:
-        """Remove the lines of steps that will be taken again."""
-        # The evaluation before the first step of a new run comes again.
+        """Remove the lines of steps that will be repeated."""
+        # A new run repeats the evaluation before its first step.
         self._forget_after(run, run.step if run.resumed else -1)
 
     def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
@@ -47,12 +47,12 @@ class MetricsFile(Callback):
     on_evaluation = on_step
 
     def on_rollback(self, run: RunProgress, metrics: dict[str, Any]) -> None:
-        """Remove the lines of steps that will be taken again, and append one that says so."""
+        """Remove the lines of steps that will be repeated, and append a line about the rollback."""
         self._forget_after(run, run.step)
         self._write(run, metrics)
 
     def _write(self, run: RunProgress, values: dict[str, Any]) -> None:
-        """Append a line; a value that is no number becomes null, as JSON has no NaN."""
+        """Append a line; NaN and infinite values become null, because JSON cannot hold them."""
         place = {
             "step": run.step,
             "tokens": run.tokens,
@@ -66,7 +66,7 @@ class MetricsFile(Callback):
     def _forget_after(self, run: RunProgress, step: int) -> None:
         """Remove the lines of later steps, and damaged lines.
 
-        A run that was killed has written them after its last checkpoint.
+        A killed run may have written them after its last checkpoint.
         """
         lines = metrics_lines(run.output)
         steps = [step_of(line) for line in lines]
@@ -74,7 +74,7 @@ class MetricsFile(Callback):
         if len(kept) == len(lines) and all(line.endswith("\n") for line in lines):
             return
         file = run.output / METRICS
-        if None in steps[:-1]:  # half a line at the end is what a killed run leaves
+        if None in steps[:-1]:  # a killed run leaves at most a partial last line
             logger.warning("%s, line %d: damaged, and removed", file, steps.index(None) + 1)
         with atomic_path(file) as temporary:
             temporary.write_text("".join(kept))
@@ -84,10 +84,10 @@ class TensorBoard(Callback):
     """Writes the metrics for TensorBoard."""
 
     def __init__(self) -> None:
-        self._file: TensorBoardFile | None = None  # made with the first metrics: a refused run has none
+        self._file: TensorBoardFile | None = None  # opened with the first metrics: a rejected run has none
 
     def on_start(self, run: RunProgress) -> None:
-        """Note which steps will be taken again."""
+        """Record which steps will be repeated."""
         self._purge_step = run.step + 1
 
     def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
@@ -133,13 +133,13 @@ class Curves(Callback):
         self._drawn, self._outdated = time.monotonic(), False
 
     def on_evaluation(self, run: RunProgress, metrics: dict[str, float]) -> None:
-        """Draw, unless the picture is new."""
+        """Draw, unless the last image is recent."""
         self._outdated = True
         if time.monotonic() - self._drawn > _SECONDS_BETWEEN_PICTURES:
             self.on_end(run)
 
     def on_end(self, run: RunProgress) -> None:
-        """Draw, unless the picture shows all evaluations."""
+        """Draw, unless the image shows all evaluations."""
         if self._outdated:
             plot_curves(run.output)
             self._drawn, self._outdated = time.monotonic(), False
@@ -167,7 +167,7 @@ class Bar(Callback):
 
 
 def metrics_lines(output: Path) -> list[str]:
-    """Return the lines of a run's `metrics.jsonl` as they are; none where there is no file."""
+    """Return the lines of a run's `metrics.jsonl` unchanged, or none if the file does not exist."""
     file = output / METRICS
     if not file.is_file():
         return []
@@ -175,7 +175,7 @@ def metrics_lines(output: Path) -> list[str]:
 
 
 def step_of(line: str) -> int | None:
-    """Return the step of a line of `metrics.jsonl`; None for a damaged line."""
+    """Return the step of a line of `metrics.jsonl`, or None for a damaged line."""
     try:
         step = json.loads(line)["step"] if line.endswith("\n") else None
     except (ValueError, LookupError, TypeError, RecursionError):

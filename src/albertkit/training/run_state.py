@@ -1,4 +1,4 @@
-"""Where a run stands, and signs in its losses that it goes wrong."""
+"""The progress of a run, and the detection of bad losses."""
 
 import math
 from dataclasses import dataclass, field
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from albertkit.metrics.comparing import is_better
 
 MEMORY = 0.98
-"""Share of the running mean that one more loss leaves: about the last 50 losses count."""
+"""Share of the running mean that remains after one more loss, so that about the last 50 losses count."""
 WATCH_FROM = 100
-"""Losses seen before a jump can be told from the fall at the start."""
+"""Number of losses before a spike can be distinguished from the decrease at the start."""
 
 
 @dataclass(kw_only=True)
@@ -20,14 +20,14 @@ class LossWatch:
     variance: float = 0.0
 
     def is_bad(self, loss: float, spike: float) -> bool:
-        """Tell whether a loss is no number, or `spike` standard deviations above the running mean."""
+        """Return whether a loss is NaN or infinite, or `spike` standard deviations above the running mean."""
         if not math.isfinite(loss):
             return True
         return self.seen >= WATCH_FROM and loss > self.mean + spike * math.sqrt(self.variance)
 
     def add(self, loss: float) -> None:
-        """Take a good loss into the running values."""
-        # The first ones weigh equally, so that the mean does not start at 0.
+        """Update the running values with a good loss."""
+        # The first losses have equal weights, so that the mean does not start at 0.
         share = max(1 - MEMORY, 1 / (self.seen + 1))
         difference = loss - self.mean
         self.mean += share * difference
@@ -37,34 +37,34 @@ class LossWatch:
 
 @dataclass(kw_only=True)
 class RunState:
-    """Where a run stands after `step` optimizer steps."""
+    """The progress of a run after `step` optimizer steps."""
 
     step: int = 0
     tokens: int = 0
-    """Real tokens seen, padding not counted."""
+    """Number of tokens, without padding."""
     seconds: float = 0.0
-    """Wall time spent training, over all the pieces of the run."""
+    """Wall time of the training, over all calls."""
     schedule_factor: float = 0.0
-    """Share of the peak learning rate that the last step was taken with."""
+    """Factor of the peak learning rate in the last step."""
     position: dict[str, int] | None = None
-    """Where the data continues; None at the start."""
+    """Position in the data of the next batch; None at the start."""
     best: float | None = None
-    """Best value so far of the metric by which the model is chosen."""
+    """Best value so far of the metric that selects the model."""
     best_step: int = 0
-    """Step at which it was reached."""
+    """Step of the best value."""
     stale_evaluations: int = 0
-    """Evaluations since then."""
+    """Number of evaluations since then."""
     given_up: str | None = None
-    """Why the run ended before its length, where it was found to be hopeless."""
+    """Why the run ended before its length, if it collapsed."""
     stopped: str | None = None
     """Why a callback ended the run before its length."""
     watch: LossWatch = field(default_factory=LossWatch)
-    """The losses so far, to tell a jump by."""
+    """Statistics of the losses, to detect spikes."""
 
     def is_best(self, value: float, *, lower: bool) -> bool:
-        """Note the value of an evaluation; tell whether it is the best (`lower`: the lowest) so far.
+        """Record the value of an evaluation; return whether it is the best so far (`lower`: the lowest).
 
-        Of equals the first is the best, unless it was before any training.
+        Of equal values the first is the best, unless it is from before the training.
         """
         if is_better(value, math.nan if self.best is None else self.best, lower=lower) or (
             value == self.best and not self.best_step

@@ -10,9 +10,9 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT instead of dying: the loop ends after the step it is in.
+    """Collect SIGTERM and SIGINT instead of exiting: the loop ends after the current step.
 
-    A second one ends the process at once.
+    A second signal ends the process immediately.
     """
     received: list[int] = []
 
@@ -20,11 +20,11 @@ def stop_signals() -> Iterator[list[int]]:
         if received:
             raise KeyboardInterrupt
         received.append(number)
-        logger.info("stopping with a checkpoint after this step; once more stops at once, without one")
+        logger.info("stopping with a checkpoint after this step; press again to stop now, without one")
 
     try:
         previous = {number: signal.signal(number, receive) for number in (signal.SIGTERM, signal.SIGINT)}
-    except ValueError:  # not the main thread, where signals do not arrive
+    except ValueError:  # not the main thread, which alone receives signals
         previous = {}
     try:
         yield received

@@ -1,16 +1,16 @@
-"""A run on disk: checkpoints that are complete model folders, and everything an exact resume needs.
+"""A run on disk: checkpoints that are complete model folders, and everything for an exact resume.
 
     OUTPUT/
       metrics.jsonl                    one line per logged or evaluated step
       curves.png
-      checkpoints/step-0000500/        config.json, model.safetensors, tokenizer files: opens like any model
+      checkpoints/step-0000500/        config.json, model.safetensors, tokenizer files: a normal model folder
         training_state.json            step, tokens, seconds, position in the data, fingerprint of the run
         training_state.safetensors     optimizer tensors
-      best/                            the best model so far, where one is chosen by its evaluation
+      best/                            the best model so far, if evaluations select the model
       config.json, model.safetensors   the model when the run has ended
 
-A checkpoint folder is written under a temporary name, flushed and renamed: one that has its final name is
-whole. Nothing is pickled.
+A checkpoint folder is written under a temporary name, flushed and renamed. A folder with its final name is
+complete. Nothing is pickled.
 """
 
 import json
@@ -52,7 +52,7 @@ def checkpoint_folder(output: Path, step: int) -> Path:
 def checkpoints(output: Path) -> list[Path]:
     """Return the finished checkpoints of a run, oldest first."""
     found = (output / "checkpoints").glob("step-*")
-    # Steps beyond 7 digits have longer names, which do not sort as text.
+    # Steps with more than 7 digits have longer names, which do not sort as text.
     return sorted((folder for folder in found if _STEP.fullmatch(folder.name)), key=checkpoint_step)
 
 
@@ -83,24 +83,24 @@ def save_checkpoint(
 
 
 def check_schedule(folder: Path, state: RunState, settings: TrainingSettings) -> None:
-    """Raise a TrainingError if the learning rate of a checkpoint is not that of the settings."""
+    """Raise TrainingError if the settings give another learning rate than a checkpoint has."""
     factor, now = state.schedule_factor, learning_rate_factor(settings, step=state.step, tokens=state.tokens)
     if state.step and not math.isclose(factor, now, abs_tol=1e-9):
         raise TrainingError(
-            f"{folder} was written at {factor:.4f} of the peak rate, but with {settings.unit}="
-            f"{settings.length} and decay_{settings.unit}={settings.decay} it would be {now:.4f} there: the "
-            "decay had begun. Use the saved settings or a new output folder."
+            f"{folder} was written at {factor:.4f} of the peak learning rate, but with {settings.unit}="
+            f"{settings.length} and decay_{settings.unit}={settings.decay} it would be {now:.4f} there, "
+            "because the decay had begun. Use the saved settings or a new output folder."
         )
 
 
 def load_checkpoint(
     folder: Path, *, model: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: dict[str, Any]
 ) -> RunState:
-    """Put a checkpoint's weights and optimizer back, and return where the run stood.
+    """Load a checkpoint's weights and optimizer, and return the state of the run.
 
     Raises:
-        TrainingError: the checkpoint is damaged, or belongs to a run with other settings; the message names
-            them.
+        TrainingError: the checkpoint is damaged, or belongs to a run with other settings, which the message
+            lists.
     """
     document = _read_document(folder)
     try:
@@ -111,7 +111,7 @@ def load_checkpoint(
     _require_same_run(folder, document.pop("fingerprint"), fingerprint)
     try:
         missing, unexpected = model.load_state_dict(to_tensors(arrays), strict=False)
-    except RuntimeError as error:  # shapes of another model
+    except RuntimeError as error:  # the shapes belong to another model
         raise _damaged(folder, error) from error
     tied = {name for name in missing if _is_tied(model, name)}
     if unexpected or set(missing) - tied:
@@ -127,7 +127,7 @@ def load_checkpoint(
 
 
 def choose_precision(settings: TrainingSettings, output: Path, world: World) -> str:
-    """Return the precision that the run in `output` computes in: "fp32" or "bf16".
+    """Return the precision of the run in `output`: "fp32" or "bf16".
 
     Raises:
         TrainingError: its newest checkpoint is damaged.
@@ -139,12 +139,12 @@ def choose_precision(settings: TrainingSettings, output: Path, world: World) -> 
         if precision not in ("fp32", "bf16"):
             raise _damaged(newest, ValueError(f"{STATE_JSON}: precision is {precision!r:.40}"))
         return precision
-    # A new run: all processes alike, whatever their machines are.
+    # In a new run, all processes use the same precision, whatever their machines are.
     return "fp32" if world.any(not computes_in_bf16(world.device)) else "bf16"
 
 
 def _read_document(folder: Path) -> dict[str, Any]:
-    """Return what `training_state.json` of a checkpoint says."""
+    """Return the content of a checkpoint's `training_state.json`."""
     try:
         document = read_json(folder / STATE_JSON, TrainingError)
         if not (isinstance(document["fingerprint"], dict) and isinstance(document["watch"], dict)):
@@ -160,7 +160,7 @@ def _read_document(folder: Path) -> dict[str, Any]:
 
 def _damaged(folder: Path, error: Exception) -> TrainingError:
     return TrainingError(
-        f"{folder} is damaged ({error}). Delete it, and the run goes on from the checkpoint before it."
+        f"{folder} is damaged ({error}). Delete it, and the run continues from the checkpoint before it."
     )
 
 
@@ -169,7 +169,7 @@ _ADDED = ("main_metric", "own_metrics")
 
 
 def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
-    # Through JSON, so that a tuple and the list it was saved as are the same thing.
+    # Convert through JSON, so that a tuple equals the list it was saved as.
     current = json.loads(json.dumps(current))
     differing = [
         line
@@ -185,7 +185,7 @@ def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, An
 
 
 def _differences(name: str, saved: Any, current: Any) -> list[str]:
-    """Return "name: saved ..., now ..." for two values that differ; of groups for what differs in them."""
+    """Return "name: saved ..., now ..." for two values that differ, or for the entries of groups."""
     if not (isinstance(saved, dict) and isinstance(current, dict)):
         return [f"{name}: saved {_short(saved)}, now {_short(current)}"]
     lines = []
@@ -200,12 +200,12 @@ def _differences(name: str, saved: Any, current: Any) -> list[str]:
 
 
 def _short(value: Any) -> str:
-    """Return a value for a message; of a hash its beginning."""
+    """Return a value for a message; a hash is shortened."""
     return f"{value[:8]!r}..." if isinstance(value, str) and len(value) == 64 else repr(value)
 
 
 def _is_tied(model: nn.Module, name: str) -> bool:
-    """Tell whether a parameter is another one's second name, which a model folder stores once."""
+    """Return whether a parameter is another one's second name, which a model folder stores once."""
     names = dict(model.named_parameters(remove_duplicate=False))
     return name in names and any(names[name] is value for other, value in names.items() if other != name)
 

@@ -1,4 +1,4 @@
-"""How fast a run is against its machine: model FLOPs utilization (Chowdhery et al. 2022, appendix B)."""
+"""The speed of a run relative to its machine: model FLOPs utilization (Chowdhery et al. 2022, appendix B)."""
 
 import resource
 import sys
@@ -10,22 +10,22 @@ import torch
 
 from albertkit.training.run_state import RunState
 
-TRAINING_PASSES = 3  # operations of a step in those of a forward pass: the backward pass is two
+TRAINING_PASSES = 3  # operations of a step relative to a forward pass: the backward pass counts twice
 
 _SIZES = (512, 1024, 2048)  # one fits a CPU's caches, one fills a GPU
-_LONG_ENOUGH = 0.02  # seconds of a product, beyond which a larger one is no faster
+_LONG_ENOUGH = 0.02  # seconds per product; larger ones are not faster
 _REPEATS = 5
 
-# Dense bfloat16 tensor-core rates that the makers state, FLOP/s, by a part of the device's name.
+# Dense bfloat16 tensor-core speeds stated by the makers, in FLOP/s, by a part of the device's name.
 STATED_BF16 = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
 
 
 class Meter:
-    """Counts the time spent in training, and the speed since the last log line.
+    """Measures the training time, and the speed since the last log line.
 
     Args:
-        device: computes the run.
-        utilization: model FLOPs utilization at one token a second; 0 if unknown.
+        device: the device of the run.
+        utilization: model FLOPs utilization at one token per second; 0 if unknown.
     """
 
     def __init__(self, device: torch.device, utilization: float) -> None:
@@ -34,7 +34,7 @@ class Meter:
         self._tokens, self._seconds = 0, 0.0
 
     def start(self) -> None:
-        """Start the clock: what was done since `tick` is not training."""
+        """Start the clock: time since `tick` does not count as training."""
         self._clock = time.perf_counter()
 
     def tick(self, state: RunState) -> None:
@@ -44,15 +44,15 @@ class Meter:
         self._clock = now
 
     def mark(self, state: RunState) -> None:
-        """Measure the speed from here on."""
+        """Measure the speed from now on."""
         self._tokens, self._seconds = state.tokens, state.seconds
 
     def figures(self, state: RunState, *, to_go: float) -> dict[str, float]:
-        """Return speed and memory since the last mark, and set a new one.
+        """Return speed and memory since the last mark, and set a new mark.
 
         Args:
             state: of the run.
-            to_go: the length that is left, in that which is done.
+            to_go: the remaining length, in the unit of `done`.
         """
         self.tick(state)
         speed = (state.tokens - self._tokens) / max(state.seconds - self._seconds, 1e-9)
@@ -68,10 +68,10 @@ class Meter:
 
 
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
-    """Return the FLOP/s that utilization is counted against.
+    """Return the peak FLOP/s for the utilization.
 
-    The maker's figure where it is known (a GPU in bfloat16), else that of a large matrix product, measured
-    now in some tenths of a second.
+    For known GPUs in bfloat16 it is the maker's figure; otherwise the speed of a large matrix product, which
+    takes a few tenths of a second to measure.
     """
     if device.type == "cuda" and dtype == torch.bfloat16:
         name = torch.cuda.get_device_name(device)
@@ -99,11 +99,11 @@ def measured_flops(device: torch.device, dtype: torch.dtype, sizes: tuple[int, .
 
 
 def peak_memory(device: torch.device) -> int:
-    """Return the most bytes this process has held: on a GPU its tensors', else its resident memory."""
+    """Return the peak memory of this process in bytes: on a GPU of its tensors, otherwise resident memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if (status := Path("/proc/self/status")).exists():
-        # Not `ru_maxrss`, which begins at what the process that started this one held.
+        # Not `ru_maxrss`, which starts at the value of the parent process.
         return int(status.read_text().partition("VmHWM:")[2].split()[0]) * 1024
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes if sys.platform == "darwin" else kilobytes * 1024
@@ -111,10 +111,10 @@ def peak_memory(device: torch.device) -> int:
 
 @cache
 def computes_in_bf16(device: torch.device) -> bool:
-    """Tell whether matrix products gain by bfloat16; without instructions for it they lose a lot.
+    """Return whether matrix products are faster in bfloat16; without the instructions they are much slower.
 
-    CPUs are measured (some 20 ms), as those instructions are not always the faster ones: of two servers with
-    AVX512-BF16 one trains 1.7 times as fast with them and the other half as fast.
+    CPUs are measured (about 20 ms), because those instructions are not always faster: of two servers with
+    AVX512-BF16, one trains 1.7 times as fast with them, the other half as fast.
     """
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
