@@ -71,6 +71,7 @@ GIVEN: dict[str, dict[str, str]] = {
     "how-to/own-task.md": {"train.txt": "records"},
     "how-to/pandas-and-pytorch.md": {"letters.csv": "letters"},
     "how-to/training-callbacks.md": {"letters.csv": "letters"},
+    "how-to/other-training-libraries.md": {"letters.csv": "letters"},
     "how-to/pretrain.md": {"books.parquet": "corpus"},
     "how-to/serve.md": {"runs/reviews": "classifier"},
     "how-to/speed.md": {
@@ -136,6 +137,7 @@ SMALLER: dict[str, dict[str, str]] = {
         'output="letters"': 'output="letters", steps=1, precision="fp32"',
         "epochs=6, batch_size=16": 'steps=1, precision="fp32"',
     },
+    "how-to/other-training-libraries.md": {"max_steps=20": "max_steps=5, report_to=[], use_cpu=True"},
     "how-to/training-callbacks.md": {"epochs=6, batch_size=16": 'epochs=1, batch_size=16, precision="fp32"'},
     "how-to/pandas-and-pytorch.md": {
         "epochs=6, batch_size=16": 'epochs=4, batch_size=16, precision="fp32"',
@@ -213,6 +215,11 @@ NOT_RUN: dict[str, dict[str, str]] = {
 """Page -> {how a block begins: why it is not run here, or which page runs the same}."""
 
 PRINTED: dict[str, dict[str, float]] = {
+    "how-to/other-training-libraries.md": {
+        r"^evaluation loss ([\d.]+)": 0.2,
+        r"^loss ([\d.]+)": 0.01,
+        r"^source documents +(\d+)": 90,
+    },
     "how-to/pandas-and-pytorch.md": {
         r"^accuracy +([\d.]+) \(baseline": 0.4,
         r"^examples +(\d+)": 36,
