@@ -10,6 +10,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,7 +138,11 @@ SMALLER: dict[str, dict[str, str]] = {
         'output="letters"': 'output="letters", steps=1, precision="fp32"',
         "epochs=6, batch_size=16": 'steps=1, precision="fp32"',
     },
-    "how-to/other-training-libraries.md": {"max_steps=20": "max_steps=5, report_to=[], use_cpu=True"},
+    "how-to/other-training-libraries.md": {
+        "max_steps=20": "max_steps=5, report_to=[], use_cpu=True",
+        # The warm shell has no such command; without an interface, gloo asks the name server.
+        "accelerate launch": f"GLOO_SOCKET_IFNAME=lo {sys.executable} -m accelerate.commands.launch",
+    },
     "how-to/training-callbacks.md": {"epochs=6, batch_size=16": 'epochs=1, batch_size=16, precision="fp32"'},
     "how-to/pandas-and-pytorch.md": {
         "epochs=6, batch_size=16": 'epochs=4, batch_size=16, precision="fp32"',
