@@ -221,9 +221,8 @@ NOT_RUN: dict[str, dict[str, str]] = {
 
 PRINTED: dict[str, dict[str, float]] = {
     "how-to/other-training-libraries.md": {
-        r"^evaluation loss ([\d.]+)": 0.2,
-        r"^loss ([\d.]+)": 0.01,
-        r"^source documents +(\d+)": 90,
+        r"evaluation loss ([\d.]+)": 0.2,
+        r"source documents +(\d+)": 1000,
     },
     "how-to/pandas-and-pytorch.md": {
         r"^accuracy +([\d.]+) \(baseline": 0.4,
