@@ -128,7 +128,7 @@ class TestAttention:
             np.testing.assert_allclose(one, expected, atol=1e-5)
         assert light.module is None
         wrong = replace(rows[0], input_ids=[60])
-        with pytest.raises(DataError, match="expected 0 to 59"):
+        with pytest.raises(DataError, match="Expected 0 to 59"):
             InsideEngine(light).run([wrong])
 
     def test_a_light_model_that_became_a_module_shows_the_module(self):
@@ -147,7 +147,7 @@ class TestAttention:
         assert whole.training
 
     def test_limits(self, model, tokenizer, monkeypatch):
-        with pytest.raises(DataError, match=r"302 tokens.* at most 64"):
+        with pytest.raises(DataError, match=r"302 tokens.* maximum is 64"):
             compute_attention(model, tokenizer, "word " * 300)
         assert len(compute_attention(model, tokenizer, "word " * 300, truncation=True).tokens) == 64
         monkeypatch.setattr(attention_module, "MOST_PROBABILITIES", 4 * 4 * 20 * 20 + 1)

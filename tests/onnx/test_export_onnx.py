@@ -366,7 +366,7 @@ def test_nothing_is_replaced(save: Save, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.txt", "a.safetensors", "a.onx", "a.ONNX"])
 def test_a_target_named_like_another_file_is_refused(name: str, save: Save, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"{name} ends in .*. Expected a file named .onnx.* a.onnx$"):
+    with pytest.raises(DataError, match=rf"{name} ends in .*. Expected a file named .onnx.* a.onnx\.$"):
         export_onnx(save("AlbertModel"), tmp_path / name)
     assert not (tmp_path / name).exists()
 

@@ -271,7 +271,7 @@ class TestWrongInputs:
         with pytest.raises(ConfigError, match="passed twice"):
             made["multiple-choice"](dict(CHOICE), choices=["a", "b"])
         assert classify(PAIRS[0][0], text_pair=PAIRS[0][1]) == [classify(PAIRS[0])]
-        with pytest.raises(ConfigError, match="text_pair is the second text of one text"):
+        with pytest.raises(ConfigError, match="text_pair is the second text of a single text"):
             classify(TEXTS, text_pair="a")
 
 

@@ -499,7 +499,7 @@ class TestQuestionAnswering:
         with pytest.raises(DataError, match="Pass both"):
             answer()
         with pytest.raises(
-            ConfigError, match=r'2 arguments .*question="\.\.\." and context="\.\.\." by name'
+            ConfigError, match=r'2 positional arguments.*question="\.\.\." and context="\.\.\." by name'
         ):
             answer("who", self.CONTEXT)
         with pytest.raises(DataError, match=r"the question .* has \d+ tokens. Expected at most 48"):

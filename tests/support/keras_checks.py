@@ -184,7 +184,7 @@ def test_outputs_are_tuples_with_names(tmp_path: Path) -> None:
     assert isinstance(outputs, tuple)
     assert outputs[0] is states is outputs.last_hidden_state is outputs["last_hidden_state"]
     assert outputs[1:] == (pooled,) == outputs.to_tuple()[1:]
-    with pytest.raises(KeyError, match="has no 'logits'; it holds last_hidden_state, pooler_output"):
+    with pytest.raises(KeyError, match=r"has no 'logits'. It has last_hidden_state, pooler_output"):
         outputs["logits"]
     model.config.output_hidden_states = model.config.output_attentions = True
     *_, hidden_states, attentions = model(batch()["input_ids"].numpy())
