@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -73,6 +74,17 @@ def test_differences_are_found_and_padding_is_not_compared(monkeypatch):
     ):
         with pytest.raises(AssertionError):
             largest_difference(wrong, ours, mask)
+
+
+def test_a_failed_installation_has_the_reason_of_pip(monkeypatch):
+    monkeypatch.syspath_prepend(str(COMPAT))
+    import environments
+
+    failing = "import sys; sys.exit('Looking\\nERROR: No matching distribution found for x==1\\nnotice')"
+    with pytest.raises(
+        environments.NotInstalledError, match=r"^ERROR: No matching distribution found for x==1$"
+    ):
+        environments._run([sys.executable, "-c", failing])
 
 
 def test_a_table_has_a_row_for_each_direction_and_the_reasons(page):
