@@ -88,7 +88,7 @@ def test_offline_and_without_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) 
 
 def test_saving_does_not_push(tmp_path: Path) -> None:
     tokenizer = AlbertTokenizer.from_pretrained(BUNDLED)
-    with pytest.raises(ConfigError, match=r"call push_to_hub\('ORGANIZATION/NAME'\)"):
+    with pytest.raises(ConfigError, match=r"Call push_to_hub\('ORGANIZATION/NAME'\)"):
         tokenizer.save_pretrained(tmp_path, push_to_hub=True)
 
 

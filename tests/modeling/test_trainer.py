@@ -232,7 +232,8 @@ def test_accelerate_keeps_weights_elsewhere(head: str, tmp_path: Path) -> None:
         empty = HEADS[head](tiny())
     empty.tie_weights()  # as accelerate asks for
     loaded = accelerate.load_checkpoint_and_dispatch(empty, tmp_path, device_map={"": "cpu"})
-    assert torch.equal(loaded.eval()(**batch(head))[0], expected)
+    # Products over mapped memory, which need not be aligned, may differ in the last bit.
+    torch.testing.assert_close(loaded.eval()(**batch(head))[0], expected)
 
 
 def test_lora_of_peft(tmp_path: Path) -> None:

@@ -388,8 +388,8 @@ class TestFeatureExtraction:
         torch.testing.assert_close(mean, vectors.mean(dim=0), atol=1e-5, rtol=0)
         cls, _ = encode([text, text * 2], pooling="cls")
         np.testing.assert_allclose(cls, vectors[0].tolist(), atol=1e-5)
-        with pytest.raises(ConfigError, match=r"pooling is 'max'. Expected one of mean, cls"):
-            encode(text, pooling="max")
+        with pytest.raises(ConfigError, match=r"pooling is 'median'. Expected one of mean, cls"):
+            encode(text, pooling="median")
 
     def test_text_over_the_limit_is_never_cut_unasked(self, encode):
         long = "word " * (LIMIT - 1)

@@ -508,7 +508,7 @@ class TestQuestionAnswering:
             answer(question="who")
         with pytest.raises(DataError, match="2 questions and 3 contexts"):
             answer(question=["who"] * 2, context=["a"] * 3)
-        with pytest.raises(DataError, match=r'expected \{"question"'):
+        with pytest.raises(DataError, match=r'Expected \{"question"'):
             answer(["who"])
         with pytest.raises(ConfigError, match="max_answer_len is 0"):
             answer(question="who", context="a", max_answer_len=0)

@@ -68,7 +68,7 @@ def test_an_iterable_dataset_is_prepared_as_its_rows_are(tmp_path: Path) -> None
     hashes = [[shard.sha256 for shard in one.train.shards] for one in found]
     assert hashes[0] == hashes[1]
     assert found[0].summary()["source_documents"] == 50
-    with pytest.raises(DataError, match="the rows given: no column 'text'; it has body"):
+    with pytest.raises(DataError, match=r"the rows given: no column 'text'. The columns are body"):
         Corpus.find(dataset.to_iterable_dataset())  # type: ignore[arg-type]
 
 

@@ -719,11 +719,11 @@ class TestClients:
                 assert int(refused.headers["Retry-After"]) > 2
                 assert refused.json["error"]["param"] == "X-Request-Timeout"
                 assert "an answer is wanted within 2 seconds" in refused.json["error"]["message"]
-                assert (
-                    server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "1e-9"})
-                    .json["error"]["message"]
-                    .endswith("within 1e-09 seconds. Try again later, or with a longer X-Request-Timeout")
-                )
+                # Refused at once, or when the request has been read: that takes longer than this.
+                late = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "1e-9"})
+                message = late.json["error"]["message"]
+                assert "within 1e-09 seconds" in message
+                assert "X-Request-Timeout" in message
                 engine.may_go.set()
                 assert inside.result().status == 200
 

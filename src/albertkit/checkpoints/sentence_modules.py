@@ -123,7 +123,7 @@ def check_pooling(pooling: Any) -> tuple[Pooling, ...]:
     """Return the pooling, or several, as a tuple; raise ConfigError for an unknown one."""
     names = (pooling,) if isinstance(pooling, str) else pooling
     if not isinstance(names, list | tuple) or not names or any(name not in POOLINGS for name in names):
-        raise ConfigError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}")
+        raise ConfigError(f"pooling is {pooling!r}. Expected one of {', '.join(POOLINGS)}.")
     return cast(tuple[Pooling, ...], tuple(names))
 
 

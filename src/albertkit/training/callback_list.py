@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from albertkit.errors import TrainingError
+from albertkit.errors import DiskFullError, TrainingError
 from albertkit.training.callbacks import Callback, RunProgress
 from albertkit.training.distributed import World
 from albertkit.training.run_state import RunState
@@ -81,6 +81,8 @@ class CallbackList:
     def _succeeds(self, callback: Callback, event: str, *arguments: Any) -> bool:
         try:
             getattr(callback, event)(self.run, *arguments)
+        except DiskFullError:
+            raise  # no checkpoint can be written either
         except Exception as error:
             name = f"{type(callback).__name__}.{event}"
             logger.error(f"{name} failed at step {self.run.step}, which ends the run: {error!r:.300}")
