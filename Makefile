@@ -43,7 +43,7 @@ demo: .venv/installed-base ## Fill in three masked words with the bundled model,
 
 # Two processes of one thread each: most tests are too small for two threads. In the order of their names, as
 # files with few tests are not the quick ones: by number of tests the longest would come last, alone.
-test: .venv/installed-test ## Run the suite (about 6 minutes on two cores).
+test: .venv/installed-test ## Run the suite (about 7 minutes on two cores).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: .venv/installed-test ## Run the tests that start no processes and train nothing (a minute on two cores).

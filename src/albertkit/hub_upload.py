@@ -116,9 +116,8 @@ def _card_with_tags(repo_id: str, tags: Sequence[str], token: Any, revision: str
     from huggingface_hub import ModelCard, ModelCardData, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
-    card: Any = ModelCard.from_template(
-        ModelCardData(library_name="transformers"), template_str="---\n{{ card_data }}\n---\n"
-    )
+    # Not `from_template`, which needs Jinja2.
+    card: Any = ModelCard(f"---\n{ModelCardData(library_name='transformers')}\n---\n")
     with suppress(EntryNotFoundError):
         card = ModelCard.load(hf_hub_download(repo_id, CARD, token=token, revision=revision))
     card.data.tags = list(dict.fromkeys([*(card.data.tags or []), *tags]))

@@ -420,5 +420,6 @@ def test_the_page_refuses_vectors_that_it_does_not_make(
 
 
 def test_formats_without_modules_say_so(write: Write, tmp_path: Path) -> None:
+    pytest.importorskip("crc32c", reason="needs crc32c: pip install 'albertkit[convert]'")
     report = convert(write("Pooling"), tmp_path / "google", to="tf1")
     assert any("modules of sentence-transformers were left out" in note for note in report.notes)
