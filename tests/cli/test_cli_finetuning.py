@@ -463,10 +463,15 @@ def test_damaged_parts_are_named(classifier: Path, tmp_path: Path, run: Run) -> 
     about = tmp_path / ".answers.jsonl.parts" / "about.json"
     about.parent.mkdir()
     (about.parent / "00000000.jsonl").write_text("")
-    for content in ("{", "[1]", "null"):
+    wrong = {
+        "{": "is damaged. Expected a JSON object",
+        "[1]": "expected a JSON object, found a list",
+        "null": "expected a JSON object, found a NoneType",
+    }
+    for content, what in wrong.items():
         about.write_text(content)
         result = predicted(run, classifier, rows, tmp_path / "answers.jsonl")
-        assert_one_line_error(result, str(about), "xpected a JSON object", "elete the folder")
+        assert_one_line_error(result, str(about), what, "Delete the folder")
 
 
 def test_texts_that_are_too_long_are_all_counted_first(
